@@ -1,0 +1,186 @@
+"""The environment contract: a resettable, stateful, verifiable world.
+
+An author subclasses `Environment` and writes `reset`, `step` and `close` in plain
+Python: no reward shaping, no tokens, no asyncio. What else the world can do is
+*declared* in `capabilities`; asking for anything undeclared is an error, and the
+conformance kit tests each declared capability.
+
+Gymnasium's conventions hold: `terminated` (the task ended) is not `truncated` (a
+limit cut it), seeds are explicit (they are the task's), and `info` carries
+nothing that the agent must not see.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, NoReturn
+
+from palaestra.core.errors import CapabilityMissing, UnknownName
+from palaestra.core.message import ToolCall
+from palaestra.core.task import Task, TaskSet
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """An action with named, typed arguments, described as models expect it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]  # a JSON schema of type "object"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What an agent does: words, or a tool call, or both."""
+
+    text: str
+    call: ToolCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What an agent sees."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What one action led to."""
+
+    observation: Observation
+    reward: float = 0.0  # the environment's own reward, unshaped
+    terminated: bool = False  # the task ended, solved or not
+    truncated: bool = False  # the environment's own step limit was reached
+    success: bool = False  # the task is solved; implies terminated
+    valid: bool = True  # false: the action was not understood, and changed nothing
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What the optional capabilities say about the present state; None where undeclared."""
+
+    state_key: str | None = None  # equal keys, equal states
+    progress: float | None = None  # share of the task done, in [0, 1]
+
+
+class Capability(StrEnum):
+    STATE_KEY = "state_key"  # a hashable key of the state before the action
+    SNAPSHOT = "snapshot"  # the state can be saved and restored
+    PROGRESS = "progress"  # how much of the task is done, in [0, 1]
+    ORACLE = "oracle"  # a reference solution from the present state
+    ADMISSIBLE = "admissible"  # the actions that make sense now
+
+
+class Environment(ABC):
+    """A world. Subclass it, set the class fields, write `reset` and `step`."""
+
+    capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    deterministic: ClassVar[bool] = True
+    """Equal tasks and equal actions give equal episodes, so a lost world can be replayed."""
+
+    tools: tuple[Tool, ...] = ()
+    """Tools that this world offers; empty where actions are words."""
+
+    def __init__(self, name: str = "") -> None:
+        """A world of that name within its family; the task comes with `reset`."""
+        self.check_name(name)
+        self.name = name
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names within the family; empty where the family has a single world."""
+        return []
+
+    @classmethod
+    def check_name(cls, name: str) -> None:
+        """Raise UnknownName unless this family has a world of that name."""
+        known = cls.names()
+        if known and name not in known:
+            raise UnknownName(f"{cls.__name__} environment", name, known)
+
+    @property
+    @abstractmethod
+    def instructions(self) -> str:
+        """What the world is and how to act in it: the system message of most agents."""
+
+    @classmethod
+    @abstractmethod
+    def tasks(cls, environment: str) -> TaskSet:
+        """The tasks of the environment with that full id."""
+
+    @abstractmethod
+    def reset(self, task: Task) -> Observation:
+        """Start `task` from any state. Equal tasks give equal worlds."""
+
+    @abstractmethod
+    def step(self, action: Action) -> Transition:
+        """Act. Anything that cannot be understood is answered in words, with `valid=False`."""
+
+    def close(self) -> None:
+        """Free what the world holds; it is not used afterwards."""
+
+    def state_key(self) -> str:
+        self._undeclared(Capability.STATE_KEY)
+
+    def snapshot(self) -> bytes:
+        self._undeclared(Capability.SNAPSHOT)
+
+    def restore(self, snapshot: bytes) -> None:
+        self._undeclared(Capability.SNAPSHOT)
+
+    def progress(self) -> float:
+        self._undeclared(Capability.PROGRESS)
+
+    def oracle(self) -> Sequence[Action]:
+        """Reference actions that solve the task from the present state."""
+        self._undeclared(Capability.ORACLE)
+
+    def admissible(self) -> Sequence[str]:
+        self._undeclared(Capability.ADMISSIBLE)
+
+    def signals(self) -> Signals:
+        """The declared signals of the present state, in one go."""
+        has = self.capabilities
+        return Signals(
+            state_key=self.state_key() if Capability.STATE_KEY in has else None,
+            progress=self.progress() if Capability.PROGRESS in has else None,
+        )
+
+    def _undeclared(self, capability: Capability) -> NoReturn:
+        raise CapabilityMissing(
+            f"{type(self).__name__} does not declare '{capability}'; "
+            f"it has: {', '.join(sorted(self.capabilities)) or 'none'}."
+        )
+
+
+class World(ABC):
+    """An environment as a session sees it: asynchronous, wherever it really runs.
+
+    Implementations live in `rollout` (in this process, or in a worker process).
+    Every method raises `EnvironmentFault` when the world crashes, hangs or
+    returns rubbish.
+    """
+
+    instructions: str
+    tools: tuple[Tool, ...]
+    capabilities: frozenset[Capability]
+
+    @abstractmethod
+    async def reset(self, task: Task) -> tuple[Observation, Signals]: ...
+
+    @abstractmethod
+    async def step(self, action: Action) -> tuple[Transition, Signals]: ...
+
+    @abstractmethod
+    async def oracle(self) -> list[Action]: ...
+
+    @abstractmethod
+    async def admissible(self) -> list[str]: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...

@@ -1,0 +1,41 @@
+"""Messages: what agents and models exchange."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Speaker = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool, as a model asks for it."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.name}({json.dumps(dict(self.arguments), sort_keys=True)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation; equal messages are the same to a renderer."""
+
+    role: Speaker
+    content: str
+
+
+def system(content: str) -> Message:
+    return Message("system", content)
+
+
+def user(content: str) -> Message:
+    return Message("user", content)
+
+
+def assistant(content: str) -> Message:
+    return Message("assistant", content)

@@ -1,0 +1,117 @@
+"""Models: messages or tokens in; text, sampled token ids, log-probabilities and version out.
+
+A model that can be trained has a `Renderer`, which turns messages into tokens and
+back. The session (not the model, not the agent) uses it to build each prompt from
+the tokens already recorded, so that a sampled token is never encoded twice.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from palaestra.core.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to sample one reply."""
+
+    temperature: float = 1.0  # 0 means greedy
+    max_tokens: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One question to a model."""
+
+    messages: tuple[Message, ...]
+    tokens: tuple[int, ...] | None  # None for models without a renderer
+    sampling: Sampling
+    seed: int  # equal seeds and equal weights give equal replies
+
+
+class Finish(StrEnum):
+    STOP = "stop"  # the model ended its message
+    LENGTH = "length"  # `max_tokens` were sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One reply of a model."""
+
+    text: str
+    tokens: tuple[int, ...]  # sampled ids, the end token included; empty if unknown
+    logprobs: tuple[float, ...]  # of `tokens` at the sampling temperature; empty if unknown
+    finish: Finish
+    policy: str  # which model spoke
+    version: int  # how often its weights had been updated
+    prompt_tokens: int = 0  # length of the prompt
+    computed_tokens: int = 0  # prompt tokens that no cache held
+    seconds: float = 0.0  # from the request to the reply
+
+
+class Renderer(ABC):
+    """Messages to tokens and back, with the exact-prefix property.
+
+    `start` renders a new conversation up to where the model speaks. `extend` gives
+    only the tokens that follow a reply already sampled: by construction, what was
+    recorded before is never touched.
+    """
+
+    name: str
+
+    @property
+    @abstractmethod
+    def end_tokens(self) -> frozenset[int]:
+        """Tokens that end the model's message when sampled."""
+
+    @abstractmethod
+    def start(self, messages: Sequence[Message]) -> list[int]:
+        """Tokens of a conversation, up to and with the header of the reply to come."""
+
+    @abstractmethod
+    def extend(self, history: Sequence[Message], new: Sequence[Message], closed: bool) -> list[int]:
+        """Tokens between a sampled reply and the next one.
+
+        Args:
+            history: the conversation so far; its last message is the sampled reply.
+            new: the messages after it, at least one.
+            closed: whether the reply's last sampled token was an end token.
+
+        Raises:
+            TemplateBreaksPrefix: adding `new` would change the tokens of `history`.
+        """
+
+    @abstractmethod
+    def reply(self, text: str) -> list[int]:
+        """Tokens of a reply as the model would sample it, its end token included."""
+
+    @abstractmethod
+    def text(self, tokens: Sequence[int]) -> str:
+        """The words of sampled tokens, without control tokens."""
+
+    @abstractmethod
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """Each token as a readable string, for displays."""
+
+
+class Model(ABC):
+    """Anything that answers prompts."""
+
+    name: str
+    renderer: Renderer | None = None
+
+    @abstractmethod
+    async def generate(self, prompt: Prompt) -> Generation:
+        """Answer one prompt.
+
+        Raises:
+            ContextTooLong: the prompt leaves no room to answer.
+            InfrastructureFault: the model could not be reached or broke.
+        """
+
+    async def close(self) -> None:
+        """Free what the model holds."""

@@ -1,0 +1,304 @@
+"""A session is one episode being lived: it joins task, world, agent and models.
+
+It counts the budget, builds every prompt from recorded tokens, and records each
+model call and each step before the agent sees the result. With a journal, an
+episode cut off by a crash is lived again from its record: the same calls return
+the same replies, without a model, until the record ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from palaestra.core.agent import Agent
+from palaestra.core.budget import Budget, Usage
+from palaestra.core.environment import Action, Observation, Signals, Transition, World
+from palaestra.core.episode import Episode, Key, Step
+from palaestra.core.errors import (
+    AgentFault,
+    ContextTooLong,
+    EnvironmentFault,
+    InfrastructureFault,
+    PalaestraError,
+)
+from palaestra.core.graph import Call, MessageGraph
+from palaestra.core.message import Message, assistant
+from palaestra.core.model import Finish, Generation, Model, Prompt, Sampling
+from palaestra.core.outcome import Limit, Outcome, Owner
+from palaestra.core.task import Task
+
+Event = Call | Step
+E = TypeVar("E", Call, Step)
+
+
+class Journal(Protocol):
+    """Where a session writes each event as it happens."""
+
+    def append(self, key: Key, event: Event) -> None: ...
+
+
+class SessionOver(PalaestraError):
+    """Raised into an agent that goes on after its episode has ended; ends `run` cleanly."""
+
+
+class ReplayMismatch(PalaestraError):
+    """The record of an interrupted episode does not fit what is happening now."""
+
+
+def derive_seed(*parts: object) -> int:
+    """A stable 63-bit seed from any printable parts."""
+    text = "\x1f".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
+
+
+class Session:
+    """One episode being lived. Agents use `generate`, `act`, `observation`, `over`."""
+
+    def __init__(
+        self,
+        key: Key,
+        task: Task,
+        world: World,
+        agent: Agent,
+        models: Mapping[str, Model],
+        *,
+        budget: Budget = Budget(),
+        sampling: Sampling = Sampling(),
+        seed: int = 0,
+        journal: Journal | None = None,
+        past: Sequence[Event] = (),
+    ) -> None:
+        self.key, self.task, self.world, self.agent = key, task, world, agent
+        self.models, self.budget, self.sampling = models, budget, sampling
+        self.seed = derive_seed(seed, key)
+        self.graph = MessageGraph()
+        self.steps: list[Step] = []
+        self.observation: Observation | None = None
+        self.outcome: Outcome | None = None
+        self._journal = journal
+        self._past = deque(past)
+        self._usage = Usage()
+        self._signals = Signals()
+        self._unparsed = 0
+        self._started = time.monotonic()
+
+    # ── what agents use ──────────────────────────────────────────────────────
+
+    @property
+    def instructions(self) -> str:
+        """How the world explains itself and its actions."""
+        return self.world.instructions
+
+    @property
+    def over(self) -> bool:
+        return self.outcome is not None
+
+    @property
+    def usage(self) -> Usage:
+        return replace(self._usage, seconds=time.monotonic() - self._started)
+
+    async def generate(
+        self,
+        messages: Sequence[Message],
+        *,
+        role: str = "agent",
+        sampling: Sampling | None = None,
+    ) -> Generation:
+        """Ask the model of `role`, and record the call.
+
+        Raises:
+            SessionOver: the episode has ended, or a budget just ran out.
+        """
+        self._check_open()
+        model = self.models[role]
+        parent = self.graph.parent_of(messages, model.name, role)
+        known = len(self.graph.conversation(parent)) if parent is not None else 0
+        new = tuple(messages[known:])
+        delta, tokens = self._prompt_tokens(model, parent, new)
+
+        recorded = self._recorded(Call)
+        if recorded is not None:
+            if (recorded.parent, recorded.messages, recorded.prompt) != (parent, new, delta):
+                raise ReplayMismatch(f"{self.key}: call {recorded.index} asks something else")
+            self._add_call(recorded)
+            return _as_generation(recorded, model)
+
+        sampling = sampling or self.sampling
+        left = self.budget.tokens_left(self._usage)
+        if left is not None:
+            sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
+        index = len(self.graph.calls)
+        prompt = Prompt(tuple(messages), tokens, sampling, derive_seed(self.seed, index))
+        generation = await _ask(model, prompt)
+        call = Call(
+            index=index,
+            parent=parent,
+            role=role,
+            messages=new,
+            prompt=delta,
+            reply=assistant(generation.text),
+            completion=generation.tokens,
+            logprobs=generation.logprobs,
+            finish=generation.finish,
+            policy=generation.policy,
+            version=generation.version,
+            computed_tokens=generation.computed_tokens,
+            seconds=generation.seconds,
+        )
+        self._record(call)
+        self._add_call(call)
+        return generation
+
+    async def act(self, action: str | Action) -> Transition:
+        """Act in the world, and record the step.
+
+        Raises:
+            SessionOver: the episode has already ended.
+        """
+        self._check_open()
+        action = Action(action) if isinstance(action, str) else action
+        started = time.monotonic()
+        transition, signals = await self.world.step(action)
+        recorded = self._recorded(Step)
+        if recorded is not None:
+            if (recorded.action, recorded.transition) != (action, transition):
+                raise ReplayMismatch(f"{self.key}: step {recorded.index} led somewhere else")
+            step = recorded
+        else:
+            step = Step(
+                index=len(self.steps),
+                call=len(self.graph.calls) - 1 if self.graph.calls else None,
+                action=action,
+                transition=transition,
+                before=self._signals,
+                seconds=time.monotonic() - started,
+            )
+            self._record(step)
+        self.steps.append(step)
+        self._signals = signals
+        self._usage = replace(self._usage, turns=self._usage.turns + 1)
+        self._unparsed = 0 if transition.valid else self._unparsed + 1
+        self.outcome = self._judge(transition)
+        return transition
+
+    # ── the life of a session ────────────────────────────────────────────────
+
+    async def live(self) -> Episode:
+        """Reset the world, run the agent, and return the record; never raises for an episode."""
+        try:
+            async with asyncio.timeout(self.budget.seconds):
+                self.observation, self._signals = await self.world.reset(self.task)
+                await self.agent.run(self)
+            self.outcome = self.outcome or Outcome.failure()  # the agent gave up
+        except SessionOver:
+            pass
+        except TimeoutError:
+            self.outcome = self.outcome or Outcome.truncated(Limit.SECONDS)
+        except ContextTooLong:
+            self.outcome = Outcome.truncated(Limit.CONTEXT)
+        except EnvironmentFault as fault:
+            self.outcome = Outcome.error(fault.kind, Owner.ENVIRONMENT, fault.detail)
+        except InfrastructureFault as fault:
+            self.outcome = Outcome.error(fault.kind, Owner.INFRASTRUCTURE, fault.detail)
+        except AgentFault as fault:
+            self.outcome = Outcome.error(fault.kind, Owner.AGENT, fault.detail)
+        except PalaestraError:
+            raise  # a mistake in the set-up or the record, not in the episode
+        except Exception as error:  # the agent's own program broke
+            self.outcome = Outcome.error("crash", Owner.AGENT, f"{type(error).__name__}: {error}")
+        return self.episode()
+
+    def episode(self) -> Episode:
+        """The record as it stands."""
+        return Episode(
+            key=self.key,
+            task=self.task,
+            agent=self.agent.name,
+            observation=self.observation,
+            calls=tuple(self.graph.calls),
+            steps=tuple(self.steps),
+            outcome=self.outcome or Outcome.failure(),
+            usage=self.usage,
+            progress=self._signals.progress,
+        )
+
+    # ── details ──────────────────────────────────────────────────────────────
+
+    def _check_open(self) -> None:
+        if self.outcome is None:
+            limit = self.budget.exhausted(self.usage)
+            self.outcome = Outcome.truncated(limit) if limit else None
+        if self.outcome is not None:
+            raise SessionOver(f"{self.key} is over: {self.outcome}")
+
+    def _judge(self, transition: Transition) -> Outcome | None:
+        if transition.terminated:
+            return Outcome.success() if transition.success else Outcome.failure()
+        if transition.truncated:
+            return Outcome.truncated(Limit.ENVIRONMENT)
+        if self.budget.unparsed is not None and self._unparsed >= self.budget.unparsed:
+            detail = f"{self._unparsed} actions in a row were not understood"
+            return Outcome.error("unparsed", Owner.AGENT, detail)
+        limit = self.budget.exhausted(self.usage)
+        return Outcome.truncated(limit) if limit else None
+
+    def _prompt_tokens(
+        self, model: Model, parent: int | None, new: tuple[Message, ...]
+    ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """The new tokens of a prompt, and the whole prompt."""
+        if model.renderer is None:
+            return (), None
+        if parent is None:
+            delta = tuple(model.renderer.start(new))
+            return delta, delta
+        call = self.graph.calls[parent]
+        closed = bool(call.completion) and call.completion[-1] in model.renderer.end_tokens
+        delta = tuple(model.renderer.extend(self.graph.conversation(parent), new, closed))
+        return delta, (*self.graph.tokens(parent), *delta)
+
+    def _recorded(self, kind: type[E]) -> E | None:
+        """The next event of an interrupted record, which must be of `kind`."""
+        if not self._past:
+            return None
+        event = self._past.popleft()
+        if not isinstance(event, kind):
+            raise ReplayMismatch(f"{self.key}: a {kind.__name__} happens, {event} was recorded")
+        return event
+
+    def _record(self, event: Event) -> None:
+        if self._journal is not None:
+            self._journal.append(self.key, event)
+
+    def _add_call(self, call: Call) -> None:
+        self.graph.add(call)
+        self._usage = replace(
+            self._usage,
+            prompt_tokens=self._usage.prompt_tokens + len(call.prompt),
+            sampled_tokens=self._usage.sampled_tokens + len(call.completion),
+        )
+
+
+async def _ask(model: Model, prompt: Prompt) -> Generation:
+    try:
+        return await model.generate(prompt)
+    except PalaestraError:
+        raise
+    except Exception as error:
+        raise InfrastructureFault("model", f"{model.name}: {type(error).__name__}: {error}") from error
+
+
+def _as_generation(call: Call, model: Model) -> Generation:
+    return Generation(
+        text=call.reply.content,
+        tokens=call.completion,
+        logprobs=call.logprobs,
+        finish=Finish(call.finish),
+        policy=model.name,
+        version=call.version,
+    )

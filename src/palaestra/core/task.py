@@ -1,0 +1,66 @@
+"""What to do: tasks, and the sets they come from.
+
+A task set numbers its tasks; the seed of task `i` of a split is
+`3 * i + (0 for train, 1 for validation, 2 for test)`, so no seed belongs to two
+splits, whatever the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from palaestra.core.errors import UnknownName
+
+
+class Split(StrEnum):
+    TRAIN = "train"  # practice: rollouts and demonstrations are drawn from here
+    VALIDATION = "validation"  # may steer choices (checkpoints, settings)
+    TEST = "test"  # held out: only ever evaluated
+
+
+def parse_split(name: str) -> Split:
+    """The split of that name; raises UnknownName for any other word."""
+    try:
+        return Split(name)
+    except ValueError:
+        raise UnknownName("split", name, list(Split)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One thing to do in one environment; immutable and serialisable."""
+
+    id: str  # unique within the environment, e.g. "test/17"
+    environment: str  # the environment's id, e.g. "babyai/GoToLocalS5N2"
+    seed: int  # fixes the world completely, together with `parameters`
+    split: Split = Split.TRAIN
+    instruction: str = ""  # empty where the first observation states the mission
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSet:
+    """The tasks of one environment: `size` per split (None: as many as one asks for)."""
+
+    environment: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    size: int | None = None
+
+    def task(self, split: Split, index: int) -> Task:
+        """Task number `index` of `split`; a finite set starts over after its last task."""
+        if self.size is not None:
+            index %= self.size
+        offset = list(Split).index(split)
+        return Task(
+            id=f"{split}/{index}",
+            environment=self.environment,
+            seed=3 * index + offset,
+            split=split,
+            parameters=self.parameters,
+        )
+
+    def take(self, split: Split, count: int, start: int = 0) -> list[Task]:
+        return [self.task(split, start + i) for i in range(count)]

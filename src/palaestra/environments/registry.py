@@ -1,0 +1,103 @@
+"""Which environments exist, and how to get one: ids are `family/name`.
+
+A family is one adapter class. Packages add families through the entry-point group
+`palaestra.environments` (name = family, value = `module:Class`). A class that is
+not registered anywhere is addressed as `module:Class` (or `module:Class/name`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+
+from palaestra.core.environment import Environment
+from palaestra.core.errors import InputError, MissingPackage, UnknownName
+from palaestra.core.task import TaskSet
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One adapter: many environments of one kind."""
+
+    target: str  # "module:Class"
+    extra: str  # what to install: palaestra[extra]
+    source: str  # where the worlds come from
+    summary: str
+
+
+FAMILIES: dict[str, Family] = {
+    "babyai": Family(
+        "palaestra.environments.grid.babyai:BabyAI",
+        "babyai",
+        "minigrid (Chevalier-Boisvert et al. 2019, 2023)",
+        "instructions in a grid world, told in words",
+    ),
+    "minigrid": Family(
+        "palaestra.environments.grid.babyai:MiniGrid",
+        "babyai",
+        "minigrid (Chevalier-Boisvert et al. 2023)",
+        "the MiniGrid levels, told in words",
+    ),
+    "textworld": Family(
+        "palaestra.environments.text.textworld:TextWorld",
+        "textworld",
+        "textworld (Côté et al. 2018)",
+        "generated text adventures",
+    ),
+}
+
+
+def families() -> dict[str, Family]:
+    """All families: ours, and those of installed packages."""
+    found = dict(FAMILIES)
+    for point in entry_points(group="palaestra.environments"):
+        source = point.dist.name if point.dist else "plug-in"
+        found[point.name] = Family(point.value, source, source, "plug-in")
+    return found
+
+
+def environment_class(id: str) -> tuple[type[Environment], str]:
+    """The adapter class and the name within its family.
+
+    Raises:
+        UnknownName: no such family, or the id has no name.
+        MissingPackage: the family's package is not installed.
+    """
+    head, _, name = id.partition("/")
+    if ":" in head:
+        return _load(head, id, "its package"), name
+    known = families()
+    if head not in known:
+        raise UnknownName("environment family", head, known)
+    family = known[head]
+    return _load(family.target, id, f"palaestra[{family.extra}]"), name
+
+
+def make(id: str) -> Environment:
+    """A new environment of that id; raises like `environment_class`, or if the name is unknown."""
+    cls, name = environment_class(id)
+    return cls(name)
+
+
+def tasks(id: str) -> TaskSet:
+    """The tasks of the environment of that id; raises like `make`."""
+    cls, name = environment_class(id)
+    cls.check_name(name)
+    return cls.tasks(id)
+
+
+def _load(target: str, id: str, package: str) -> type[Environment]:
+    module, _, attribute = target.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise MissingPackage(
+            f"The environment '{id}' needs the Python package '{error.name}', which is not "
+            f"installed; install it with: pip install '{package}'."
+        ) from error
+    except AttributeError:
+        raise InputError(f"The module '{module}' has no class '{attribute}' (from '{id}').") from None
+    if not (isinstance(found, type) and issubclass(found, Environment)):
+        raise InputError(f"'{target}' is not a palaestra Environment class.")
+    return found
