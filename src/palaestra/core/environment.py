@@ -108,6 +108,11 @@ class Environment(ABC):
     def instructions(self) -> str:
         """What the world is and how to act in it: the system message of most agents."""
 
+    @property
+    def typical_turns(self) -> int:
+        """A fair number of actions for one episode: ample for an expert, tight for chance."""
+        return 20
+
     @classmethod
     @abstractmethod
     def tasks(cls, environment: str) -> TaskSet:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 
+from palaestra.core.environment import World
 from palaestra.core.message import Message
 
 
@@ -112,6 +114,14 @@ class Model(ABC):
             ContextTooLong: the prompt leaves no room to answer.
             InfrastructureFault: the model could not be reached or broke.
         """
+
+    def for_world(self, world: World) -> Model:
+        """The model as one session uses it; all but an expert serve every world alike."""
+        return self
+
+    def participant(self) -> AbstractContextManager[None]:
+        """Held by everyone who may ask at any moment; a lockstep model waits for them all."""
+        return nullcontext()
 
     async def close(self) -> None:
         """Free what the model holds."""

@@ -86,6 +86,7 @@ class Session:
         self._usage = Usage()
         self._signals = Signals()
         self._unparsed = 0
+        self._asked = 0  # calls begun, so that calls at the same time have seeds of their own
         self._started = time.monotonic()
 
     # ── what agents use ──────────────────────────────────────────────────────
@@ -124,8 +125,10 @@ class Session:
 
         recorded = self._recorded(Call)
         if recorded is not None:
-            if (recorded.parent, recorded.messages, recorded.prompt) != (parent, new, delta):
+            asked = (recorded.parent, recorded.role, recorded.messages, recorded.prompt)
+            if asked != (parent, role, new, delta):
                 raise ReplayMismatch(f"{self.key}: call {recorded.index} asks something else")
+            self._asked += 1
             self._add_call(recorded)
             return _as_generation(recorded, model)
 
@@ -133,11 +136,11 @@ class Session:
         left = self.budget.tokens_left(self._usage)
         if left is not None:
             sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
-        index = len(self.graph.calls)
-        prompt = Prompt(tuple(messages), tokens, sampling, derive_seed(self.seed, index))
-        generation = await _ask(model, prompt)
+        seed = derive_seed(self.seed, self._asked)
+        self._asked += 1
+        generation = await _ask(model, Prompt(tuple(messages), tokens, sampling, seed))
         call = Call(
-            index=index,
+            index=len(self.graph.calls),  # of calls at the same time, in the order of the replies
             parent=parent,
             role=role,
             messages=new,
@@ -190,29 +193,45 @@ class Session:
     # ── the life of a session ────────────────────────────────────────────────
 
     async def live(self) -> Episode:
-        """Reset the world, run the agent, and return the record; never raises for an episode."""
+        """Reset the world, run the agent, and return the record; never raises for an episode.
+
+        An outcome, once reached, stands, whatever the agent does afterwards.
+
+        Raises:
+            ReplayMismatch: the record of the interrupted episode does not fit, or goes on
+                where the episode has now ended.
+        """
+        ended = await self._run()
+        self.outcome = self.outcome or ended
+        if self._past and self.outcome.scored:
+            left = len(self._past)
+            raise ReplayMismatch(f"{self.key}: {self.outcome}, but {left} more events are recorded")
+        return self.episode()
+
+    async def _run(self) -> Outcome:
+        """How the episode ends, unless the world or a budget has ended it before."""
+        clock = asyncio.timeout(self.budget.seconds)
         try:
-            async with asyncio.timeout(self.budget.seconds):
+            async with clock:
                 self.observation, self._signals = await self.world.reset(self.task)
                 await self.agent.run(self)
-            self.outcome = self.outcome or Outcome.failure()  # the agent gave up
+            return Outcome.failure()  # the agent gave up
         except SessionOver:
-            pass
-        except TimeoutError:
-            self.outcome = self.outcome or Outcome.truncated(Limit.SECONDS)
+            return Outcome.failure()  # one that this session did not raise
         except ContextTooLong:
-            self.outcome = Outcome.truncated(Limit.CONTEXT)
+            return Outcome.truncated(Limit.CONTEXT)
         except EnvironmentFault as fault:
-            self.outcome = Outcome.error(fault.kind, Owner.ENVIRONMENT, fault.detail)
+            return Outcome.error(fault.kind, Owner.ENVIRONMENT, fault.detail)
         except InfrastructureFault as fault:
-            self.outcome = Outcome.error(fault.kind, Owner.INFRASTRUCTURE, fault.detail)
+            return Outcome.error(fault.kind, Owner.INFRASTRUCTURE, fault.detail)
         except AgentFault as fault:
-            self.outcome = Outcome.error(fault.kind, Owner.AGENT, fault.detail)
+            return Outcome.error(fault.kind, Owner.AGENT, fault.detail)
         except PalaestraError:
             raise  # a mistake in the set-up or the record, not in the episode
-        except Exception as error:  # the agent's own program broke
-            self.outcome = Outcome.error("crash", Owner.AGENT, f"{type(error).__name__}: {error}")
-        return self.episode()
+        except Exception as error:  # the agent's own program broke, unless the time is up
+            if isinstance(error, TimeoutError) and clock.expired():
+                return Outcome.truncated(Limit.SECONDS)
+            return Outcome.error("crash", Owner.AGENT, f"{type(error).__name__}: {error}")
 
     def episode(self) -> Episode:
         """The record as it stands."""
@@ -290,7 +309,8 @@ async def _ask(model: Model, prompt: Prompt) -> Generation:
     except PalaestraError:
         raise
     except Exception as error:
-        raise InfrastructureFault("model", f"{model.name}: {type(error).__name__}: {error}") from error
+        detail = f"{model.name}: {type(error).__name__}: {error}"
+        raise InfrastructureFault("model", detail) from error
 
 
 def _as_generation(call: Call, model: Model) -> Generation:

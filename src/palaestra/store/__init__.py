@@ -1,0 +1,1 @@
+"""The durable run store: a run folder with its database and its checkpoints."""

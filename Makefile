@@ -1,0 +1,49 @@
+# palaestra. Each target sets up what it needs in .venv, once; see scripts/setup.sh.
+#
+#   make train ARGS="quick --set seed=2"    arguments for `palaestra train`
+#   make test ARGS="tests/core -x"          arguments for pytest
+#   make train PYTHON=python3.12            the Python to use
+#   make train PIP_ARGS="…"                 further options for `pip install`
+#
+# On Linux, pip takes the torch build with CUDA libraries (several GB). Where no GPU is
+# to be used, the CPU-only build is a tenth of that: choose "Linux, Pip, CPU" in PyTorch's
+# installation guide, and give the index option shown there, as an *extra* index:
+#
+#   make train PIP_ARGS="--extra-index-url <the address shown>"
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help train test test-slow check clean
+
+export PYTHON PIP_ARGS
+
+help:
+	@echo "make train      set up, then train and evaluate an agent (ARGS: see palaestra train --help)"
+	@echo "make test       set up, then run the tests that are not slow"
+	@echo "make test-slow  set up, then run the slow tests"
+	@echo "make check      formatting, lint, types, import rules, and make test"
+	@echo "make clean      remove .venv and caches; runs and downloaded models stay"
+
+train:
+	@scripts/setup.sh run
+	.venv/bin/palaestra train $(ARGS)
+
+test:
+	@scripts/setup.sh dev
+	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+
+test-slow:
+	@scripts/setup.sh dev
+	.venv/bin/python -m pytest -m slow $(ARGS)
+
+check:
+	@scripts/setup.sh dev
+	.venv/bin/ruff format --check
+	.venv/bin/ruff check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache \
+		.import_linter_cache

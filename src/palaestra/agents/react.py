@@ -1,0 +1,42 @@
+"""ReAct: think, then act (Yao et al. 2023).
+
+Each reply holds a thought and, on a line of its own, `Action: …`. A reply without
+that line is not an action: the world is told so, and answers in words.
+"""
+
+from __future__ import annotations
+
+from palaestra.core.agent import Agent
+from palaestra.core.environment import Action
+from palaestra.core.message import assistant, system, user
+from palaestra.core.session import Session
+
+FORMAT = (
+    "Answer each observation in two lines:\n"
+    "Thought: what you see and what to do next\n"
+    "Action: one action"
+)
+
+
+class ReActAgent(Agent):
+    """Append-only chat with a thought before each action."""
+
+    name = "react"
+
+    async def run(self, session: Session) -> None:
+        assert session.observation is not None
+        instructions = f"{session.instructions}\n{FORMAT}"
+        messages = [system(instructions), user(session.observation.text)]
+        while not session.over:
+            reply = await session.generate(messages)
+            transition = await session.act(action_of(reply.text))
+            messages += [assistant(reply.text), user(transition.observation.text)]
+
+    def phrase(self, action: Action) -> str:
+        return f"Thought: {action.text} is the next step.\nAction: {action.text}"
+
+
+def action_of(reply: str) -> str:
+    """What follows the last `Action:`; the whole reply where there is none."""
+    _, found, after = reply.rpartition("Action:")
+    return after.strip().splitlines()[0] if found and after.strip() else reply.strip()

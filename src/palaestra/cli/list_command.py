@@ -1,0 +1,138 @@
+"""`palaestra list`: what there is, by kind."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+from palaestra.core.errors import MissingPackage, UnknownName
+
+EXAMPLE = "palaestra list environments"
+Row = dict[str, Any]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("--json", action="store_true", help="print a JSON array")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.kind not in KINDS:
+        raise UnknownName("kind of thing to list", options.kind, KINDS)
+    rows = KINDS[options.kind]()
+    if options.json:
+        print(json.dumps(rows))
+    elif not rows:
+        print(f"There are no {options.kind}.")
+    else:
+        _render(rows)
+    return 0
+
+
+def _environments() -> list[Row]:
+    from palaestra.environments.registry import environment_class, families
+
+    rows: list[Row] = []
+    for name, family in sorted(families().items()):
+        about = {
+            "source": family.source,
+            "family": name,
+            "extra": family.extra,
+            "installed": True,
+            "summary": family.summary,
+        }
+        try:
+            worlds = environment_class(name)[0].names()
+        except MissingPackage:
+            rows.append({"name": name, **about, "installed": False})
+            continue
+        ids = [f"{name}/{world}" for world in worlds] or [name]
+        rows += [{"name": id, **about} for id in ids]
+    return rows
+
+
+def _models() -> list[Row]:
+    from palaestra.models.registry import models
+
+    return [{"name": n, "source": m.source, "summary": m.summary} for n, m in models().items()]
+
+
+def _agents() -> list[Row]:
+    from palaestra.agents.registry import agent_class, agents
+
+    rows: list[Row] = []
+    for name, target in sorted(agents().items()):
+        summary = (agent_class(name).__doc__ or "").strip().partition("\n")[0]
+        rows.append({"name": name, "source": target, "summary": summary})
+    return rows
+
+
+def _algorithms() -> list[Row]:
+    from palaestra.learning.algorithms import ALGORITHMS
+
+    return [{"name": n, "source": a.source, "summary": a.summary} for n, a in ALGORITHMS.items()]
+
+
+def _recipes() -> list[Row]:
+    from palaestra.experiment.recipe import load, recipe_names
+
+    return [
+        {"name": name, "source": "palaestra", "summary": load(name).summary}
+        for name in recipe_names()
+    ]
+
+
+def _runs() -> list[Row]:
+    from palaestra.core.errors import PalaestraError
+    from palaestra.store.run import RunFolder, default_root, list_runs
+
+    rows: list[Row] = []
+    for record in list_runs(default_root()):
+        try:
+            with RunFolder.read(record.path) as opened:
+                summary = (opened.database.get("recipe") or {}).get("summary", "")
+        except PalaestraError as error:  # of another format, or damaged: still a run
+            summary = str(error)
+        rows.append(
+            {
+                "name": record.name,
+                "source": str(record.path),
+                "created": record.created.isoformat(timespec="seconds"),
+                "summary": summary,
+            }
+        )
+    return rows
+
+
+KINDS: dict[str, Callable[[], list[Row]]] = {
+    "environments": _environments,
+    "models": _models,
+    "agents": _agents,
+    "algorithms": _algorithms,
+    "recipes": _recipes,
+    "runs": _runs,
+}
+
+
+def _render(rows: list[Row]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    columns = [column for column in rows[0] if column != "family"]
+    table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold")
+    table.columns[0].no_wrap = True
+    table.columns[0].overflow = "fold"
+    for row in rows:
+        table.add_row(*(Text(_word(row[column])) for column in columns))
+    console.print(table)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

@@ -1,0 +1,59 @@
+"""The command line: `palaestra COMMAND`. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from palaestra import __version__
+from palaestra.core.errors import PalaestraError
+from palaestra.experiment.machine import plan_threads
+
+COMMANDS = {
+    "train": "train a policy from a recipe; a report at the end",
+    "eval": "evaluate an agent and a model on an environment",
+    "play": "act in an environment yourself",
+    "list": "list environments, models, agents, algorithms, recipes or runs",
+    "show": "show a run, or an episode turn by turn",
+    "doctor": "check this machine and say what to do",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    plan_threads()
+    parser = argparse.ArgumentParser(
+        prog="palaestra",
+        description="Build, run, train and evaluate LLM agents in interactive environments.",
+        epilog="Example: palaestra train quick",
+    )
+    parser.add_argument("--version", action="version", version=f"palaestra {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        module = importlib.import_module(f"palaestra.cli.{name}_command")
+        sub = commands.add_parser(
+            name,
+            help=summary,
+            description=summary.capitalize() + ".",
+            epilog=f"Example: {module.EXAMPLE}",
+        )
+        module.configure(sub)
+        sub.set_defaults(run=module.run)
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except PalaestraError as error:
+        print(f"palaestra: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("palaestra: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output (a pager, `head`) has left
+        sys.stderr.close()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

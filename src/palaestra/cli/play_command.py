@@ -1,0 +1,97 @@
+"""`palaestra play`: a person acts in an environment, in the terminal or through a pipe."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from palaestra.core.environment import Action, Capability
+from palaestra.core.errors import InputError
+from palaestra.core.task import parse_split
+
+if TYPE_CHECKING:
+    from palaestra.core.environment import Environment, Transition
+
+EXAMPLE = "palaestra play --env babyai/GoToLocalS5N2"
+COMMANDS = ":hint shows the expert's next action, :actions what can be said, :quit ends"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--env", required=True, metavar="ID", help="see `palaestra list`")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which task of the split")
+    parser.add_argument("--split", default="train", help="train (the default), validation or test")
+
+
+def run(options: argparse.Namespace) -> int:
+    from palaestra.environments.registry import make
+
+    split = parse_split(options.split)
+    if options.seed < 0:
+        raise InputError(f"--seed {options.seed} numbers no task; give 0 or more.")
+    world = make(options.env)
+    try:
+        task = world.tasks(options.env).task(split, options.seed)
+        first = world.reset(task)
+        print(f"{options.env}, task {task.id}\n\n{world.instructions}\n({COMMANDS})\n")
+        print(first.text)
+        _play(world)
+    finally:
+        world.close()
+    return 0
+
+
+def _play(world: Environment) -> None:
+    """Until the task ends, or the person leaves."""
+    reward, turns = 0.0, 0
+    while True:
+        line = _read()
+        if line is None or line == ":quit":
+            print(f"You left after {turns} action(s), with a reward of {reward:g}.")
+            return
+        if line.startswith(":"):
+            print(_answer(world, line))
+            continue
+        if not line:
+            continue
+        transition = world.step(Action(line))
+        turns += 1
+        reward += transition.reward
+        print(_told(transition))
+        if transition.terminated or transition.truncated:
+            print(f"\n{_end(transition)} after {turns} action(s), with a reward of {reward:g}.")
+            return
+
+
+def _read() -> str | None:
+    """The next line, or None at the end of the input."""
+    if sys.stdin.isatty():
+        print("> ", end="", flush=True)
+    line = sys.stdin.readline()
+    return line.strip() if line else None
+
+
+def _answer(world: Environment, command: str) -> str:
+    if command == ":hint":
+        if Capability.ORACLE not in world.capabilities:
+            return "This environment has no expert to ask."
+        actions = world.oracle()
+        return f"The expert would say: {actions[0].text}" if actions else "The expert knows no way."
+    if command == ":actions":
+        if Capability.ADMISSIBLE not in world.capabilities:
+            return world.instructions
+        return "You can say: " + ", ".join(world.admissible())
+    return f"There is no command '{command}'; {COMMANDS}."
+
+
+def _told(transition: Transition) -> str:
+    text = transition.observation.text
+    if not transition.valid:
+        text = f"(not understood) {text}"
+    return f"{text}\n(reward {transition.reward:g})" if transition.reward else text
+
+
+def _end(transition: Transition) -> str:
+    if transition.success:
+        return "Solved"
+    return "Not solved: the task ended" if transition.terminated else "Out of steps"

@@ -1,0 +1,112 @@
+"""`palaestra train`: from a recipe to a trained policy and a report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from palaestra.cli.interrupt import Stopped, run_until_interrupted
+from palaestra.core.errors import InputError
+
+if TYPE_CHECKING:
+    from palaestra.experiment.recipe import Recipe
+
+EXAMPLE = "palaestra train default --set rl.steps=10 seed=2"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "recipe", nargs="?", help="a name of `palaestra list recipes`, or a TOML file"
+    )
+    parser.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="override keys of the recipe",
+    )  # fmt: skip
+    parser.add_argument("--env", metavar="ID", help="the environment to learn in")
+    parser.add_argument("--algorithm", metavar="NAME", help="loop, rloo or grpo")
+    parser.add_argument("--seed", type=int, metavar="N")
+    parser.add_argument("--no-imitation", action="store_true", help="learn from rollouts alone")
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run that stopped")
+    parser.add_argument("--run", metavar="FOLDER", help="where to keep the run (default: runs/…)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the resolved recipe, memory and time; stop"
+    )
+    parser.add_argument("--json", action="store_true", help="print, last, one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    overrides = [*options.overrides, *_shortcuts(options)]
+    if options.resume is not None:
+        if options.recipe or overrides or options.run or options.dry_run:
+            raise InputError(
+                "--resume goes on with the run's own recipe; drop the other options, or start a "
+                "new run without --resume."
+            )
+        return _train(None, Path(options.resume), options.json)
+    from palaestra.experiment.recipe import load
+
+    name = options.recipe or "default"
+    recipe = load(name, overrides)
+    if options.dry_run:
+        from palaestra.cli.dry_run import describe
+
+        return describe(recipe, as_json=options.json)
+    from palaestra.store.run import default_root, new_run_path
+
+    folder = Path(options.run) if options.run else new_run_path(default_root(), Path(name).stem)
+    return _train(recipe, folder, options.json)
+
+
+def _shortcuts(options: argparse.Namespace) -> list[str]:
+    found = []
+    if options.env is not None:
+        # a level to carry over to belongs to the environment that the recipe names
+        found += [f'environment.id="{options.env}"', "environment.transfer=", "environment.turns="]
+    if options.algorithm is not None:
+        found.append(f'rl.algorithm="{options.algorithm}"')
+    if options.seed is not None:
+        found.append(f"seed={options.seed}")
+    if options.no_imitation:
+        found.append("imitation.demonstrations=0")
+    return found
+
+
+def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
+    """Start a run (or resume it: `recipe` is None), and print the report."""
+    from rich.console import Console
+
+    from palaestra.experiment.check import check_recipe
+    from palaestra.experiment.progress import Reporter
+    from palaestra.experiment.recipe import check
+    from palaestra.store.run import RunFolder
+
+    reporter = Reporter()
+    if recipe is None:
+        opened = RunFolder.open(folder)
+        recipe = check(opened.database.get("recipe"))
+        reporter.say(f"resuming [bold]{folder}[/bold]: {recipe.summary}")
+    else:
+        check_recipe(recipe)
+        opened = RunFolder.create(folder, recipe.model_dump(mode="json"))
+        reporter.say(f"[bold]{folder}[/bold]: {recipe.summary}")
+    with opened as run:
+        from palaestra.evaluation import report
+        from palaestra.experiment.run import execute, write_report
+
+        try:
+            built = run_until_interrupted(execute(recipe, run, reporter))
+        except Stopped:
+            write_report(run)
+            print(
+                f"\nStopped; nothing is lost. Go on with: palaestra train --resume {folder}",
+                file=sys.stderr,
+            )
+            return 130
+        if as_json:
+            print(json.dumps(report.summary(built)))
+        else:
+            report.render(built, Console())
+    return 0

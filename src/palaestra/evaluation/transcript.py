@@ -1,0 +1,201 @@
+"""Transcripts: what two agents did on one task, side by side.
+
+What a model says may hold anything; here it never moves the cursor, opens markup
+or breaks a table.
+"""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from palaestra.core.episode import Episode
+
+LONGEST_TEXT = 600  # characters of one observation or action; untrained models ramble
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn as a reader sees it."""
+
+    observation: str  # what the agent saw before it acted
+    action: str  # what it did; empty in the last row, which only shows what came of it
+    reward: float
+    valid: bool  # whether the environment understood the action
+
+
+def turns(episode: Episode) -> list[Turn]:
+    """The turns of an episode, then one without an action: the last thing seen."""
+    if episode.observation is None:
+        return []
+    rows: list[Turn] = []
+    seen = episode.observation.text
+    for step in episode.steps:
+        words = str(step.action.call) if step.action.call is not None else step.action.text
+        rows.append(Turn(plain(seen), plain(words), step.transition.reward, step.transition.valid))
+        seen = step.transition.observation.text
+    rows.append(Turn(plain(seen), "", 0.0, True))
+    return rows
+
+
+def plain(text: str) -> str:
+    """`text` on one line, without control characters, cut at LONGEST_TEXT."""
+    safe = "".join(" " if unicodedata.category(c).startswith("C") else c for c in text)
+    line = " ".join(safe.split())
+    return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
+
+
+def choose_pair(
+    before: Sequence[Episode], after: Sequence[Episode]
+) -> tuple[Episode, Episode] | None:
+    """A task that shows best what was learned: failed before, then solved in the fewest turns.
+
+    Failing that, a task solved both times (the largest saving of turns first),
+    then any task that both lived through. Unscored episodes are never shown.
+    Equal inputs give the same choice; None where no task has both.
+    """
+    pairs: dict[int, tuple[Episode, Episode]] = {}
+    firsts = _first_scored(before)
+    for group, later in _first_scored(after).items():
+        if group in firsts:
+            pairs[group] = (firsts[group], later)
+    if not pairs:
+        return None
+    return min(pairs.values(), key=_preference)
+
+
+def table(before: Episode, after: Episode, *, limit: int | None = None) -> Table:
+    """The two episodes as a table of two columns, one row per turn.
+
+    Args:
+        before: the episode on the left.
+        after: the episode on the right.
+        limit: rows shown; later turns are counted instead. None shows all.
+    """
+    grid = Table(box=box.ROUNDED, expand=True)
+    for title, episode in (("before", before), ("after", after)):
+        heading = Text(f"{title} ({_stage(episode)}): ")
+        heading.append(str(episode.outcome), "green" if episode.outcome.solved else "red")
+        grid.add_column(heading, ratio=1, overflow="fold")
+    left, right = turns(before), turns(after)
+    for index, (a, b) in enumerate(zip_longest(left, right)):
+        if limit is not None and index == limit:
+            grid.add_row(_rest(len(left) - index), _rest(len(right) - index))
+            break
+        grid.add_row(_cell(index, a), _cell(index, b))
+    grid.add_section()
+    grid.add_row(_end(before), _end(after))
+    return grid
+
+
+def side_by_side(before: Episode, after: Episode, width: int, *, limit: int | None = None) -> str:
+    """The same as plain text, at most `width` terminal cells wide."""
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=width, color_system=None, force_terminal=False)
+    console.print(table(before, after, limit=limit))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
+def side_by_side_markdown(before: Episode, after: Episode, *, limit: int | None = None) -> str:
+    """The same as a Markdown table."""
+    left, right = turns(before), turns(after)
+    lines = [
+        f"| turn | before ({_stage(before)}) | after ({_stage(after)}) |",
+        "| ---: | --- | --- |",
+    ]
+    for index, (a, b) in enumerate(zip_longest(left, right)):
+        if limit is not None and index == limit:
+            cells = [_rest(len(side) - index).plain for side in (left, right)]
+            lines.append(f"| … | {cells[0]} | {cells[1]} |")
+            break
+        lines.append(f"| {index + 1} | {_markdown_cell(a)} | {_markdown_cell(b)} |")
+    ends = [_escape(_end(episode).plain) for episode in (before, after)]
+    lines.append(f"| end | **{ends[0]}** | **{ends[1]}** |")
+    return "\n".join(lines)
+
+
+# ── details ──────────────────────────────────────────────────────────────────
+
+
+def _first_scored(episodes: Sequence[Episode]) -> dict[int, Episode]:
+    """Of each task, the scored episode with the lowest member."""
+    first: dict[int, Episode] = {}
+    for episode in sorted(episodes, key=lambda e: (e.key.group, e.key.member)):
+        if episode.outcome.scored:
+            first.setdefault(episode.key.group, episode)
+    return first
+
+
+def _preference(pair: tuple[Episode, Episode]) -> tuple[int, int, int]:
+    """Lower is better: kind of contrast, then turns, then the task's number."""
+    before, after = pair
+    group = after.key.group
+    if after.outcome.solved and not before.outcome.solved:
+        return (0, len(after.steps), group)
+    if after.outcome.solved:
+        return (1, len(after.steps) - len(before.steps), group)
+    return (2, len(before.steps) + len(after.steps), group)
+
+
+def _stage(episode: Episode) -> str:
+    """The policy's name in phases such as "test/base"."""
+    return episode.key.phase.rpartition("/")[2]
+
+
+def _cell(index: int, turn: Turn | None) -> Text:
+    text = Text()
+    if turn is None:
+        return text
+    text.append(turn.observation, "dim")
+    if turn.action or not turn.valid:
+        text.append(f"\n{index + 1} > ", "bold")
+        text.append(turn.action or "(said nothing)", "bold" if turn.valid else "red")
+    if not turn.valid:
+        text.append("  not understood", "red")
+    if turn.reward:
+        text.append(f"  reward {turn.reward:+.2f}", "green" if turn.reward > 0 else "red")
+    return text
+
+
+def _rest(count: int) -> Text:
+    """How many rows were left out; the last row of an episode is no turn."""
+    count = max(0, count - 1)
+    return Text(f"… {count} more turn{'s' if count != 1 else ''}" if count else "", "dim")
+
+
+def _end(episode: Episode) -> Text:
+    style = "green" if episode.outcome.solved else "red"
+    count = len(episode.steps)
+    return Text(
+        f"{episode.outcome} after {count} turn{'s' if count != 1 else ''}, "
+        f"reward {episode.reward:.2f}",
+        style,
+    )
+
+
+def _markdown_cell(turn: Turn | None) -> str:
+    if turn is None:
+        return ""
+    parts = [_escape(turn.observation)]
+    if turn.action or not turn.valid:
+        parts.append(f"**> {_escape(turn.action) or '(said nothing)'}**")
+    if not turn.valid:
+        parts[-1] += " *(not understood)*"
+    if turn.reward:
+        parts[-1] += f" reward {turn.reward:+.2f}"
+    return "<br>".join(parts)
+
+
+def _escape(text: str) -> str:
+    """`text` as Markdown shows it word for word, within a table cell."""
+    for mark in "\\`*_{}[]#|~":
+        text = text.replace(mark, "\\" + mark)
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

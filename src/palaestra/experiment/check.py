@@ -1,0 +1,42 @@
+"""Everything about a recipe that can be found wrong before anything starts."""
+
+from __future__ import annotations
+
+from palaestra.agents.registry import agent_class
+from palaestra.core.environment import Capability
+from palaestra.core.errors import GroupTooSmall, RecipeError
+from palaestra.environments.registry import make, tasks
+from palaestra.experiment.recipe import Recipe
+from palaestra.learning.algorithms import algorithm
+from palaestra.models.weights import check_name
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Look up every name and weigh every number against the others.
+
+    Raises:
+        InputError: the first thing that cannot work.
+    """
+    agent_class(recipe.agent.name)
+    algorithm(recipe.rl.algorithm)
+    if recipe.model.name != "tiny":
+        check_name(recipe.model.name)
+    world = make(recipe.environment.id)
+    capabilities = world.capabilities
+    world.close()
+    if recipe.environment.transfer is not None:
+        tasks(recipe.environment.transfer)
+    if recipe.imitation.demonstrations and Capability.ORACLE not in capabilities:
+        raise RecipeError(
+            f"'{recipe.environment.id}' has no expert to imitate; train with --no-imitation."
+        )
+    if recipe.rl.steps and recipe.rl.group < 2:
+        raise GroupTooSmall(
+            f"rl.group = {recipe.rl.group}, but '{recipe.rl.algorithm}' compares the rollouts of a "
+            "group with each other; set rl.group to 2 or more."
+        )
+    if recipe.agent.max_tokens >= recipe.model.context:
+        raise RecipeError(
+            f"agent.max_tokens = {recipe.agent.max_tokens} leaves no room for a prompt in "
+            f"model.context = {recipe.model.context}."
+        )

@@ -1,0 +1,54 @@
+"""What the progress line says while episodes are lived and steps are made."""
+
+from __future__ import annotations
+
+import time
+
+from palaestra.core.episode import Episode
+from palaestra.experiment.progress import StageProgress, percent
+from palaestra.experiment.setting import Setting
+from palaestra.learning.reinforce import StepResult
+
+
+class EpisodeCounter:
+    """Counts the episodes of a stage and shows success and speed so far."""
+
+    def __init__(self, setting: Setting, shown: StageProgress) -> None:
+        self._shown = shown
+        self._started = time.monotonic()
+        self._done = self._solved = self._scored = self._tokens = 0
+
+    def add(self, episode: Episode) -> None:
+        self._done += 1
+        self._scored += episode.outcome.scored
+        self._solved += episode.outcome.solved
+        self._tokens += episode.usage.prompt_tokens + episode.usage.sampled_tokens
+        rate = self._tokens / max(time.monotonic() - self._started, 1e-9)
+        figures = {"tokens/s": f"{rate:.0f}"}
+        if self._scored:
+            figures = {"success": percent(self._solved / self._scored), **figures}
+        self._shown.show(self._done, figures)
+
+
+class StepCounter:
+    """Logs each step's figures to the store and shows the telling ones."""
+
+    def __init__(self, setting: Setting, shown: StageProgress) -> None:
+        self._setting, self._shown = setting, shown
+        self._last = time.monotonic()
+
+    def add(self, result: StepResult) -> None:
+        now = time.monotonic()
+        values = result.metrics
+        values["seconds"], self._last = now - self._last, now
+        tokens = values["sampled_tokens"] + values["prompt_tokens"] + values.get("processed", 0)
+        values["tokens_per_second"] = tokens / values["seconds"]
+        self._setting.store.add_metrics("rl", result.step, values)
+        self._setting.count_time()
+        figures = {
+            "success": percent(values["success"]),
+            "reward": f"{values['reward']:.2f}",
+            "entropy": f"{values.get('entropy', 0.0):.2f}",
+            "tokens/s": f"{values['tokens_per_second']:.0f}",
+        }
+        self._shown.show(result.step, figures)

@@ -1,0 +1,91 @@
+"""What this machine is, and how its cores and memory are shared out.
+
+torch's threads spin while they wait: when more threads than cores want to run,
+everything slows down many times over. So the plan is made once, before torch is
+imported: torch gets the cores, environment workers get one low-priority thread
+each, and the wait policy is passive enough to let them run.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine as a report names it."""
+
+    cpu: str
+    cores: int
+    memory_bytes: int
+    system: str
+    python: str
+    torch: str
+
+
+def cores() -> int:
+    """Processor cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS
+        return os.cpu_count() or 1
+
+
+def plan_threads() -> None:
+    """Set thread counts and wait policy; must run before torch is imported.
+
+    A user's own OMP_NUM_THREADS, GOMP_SPINCOUNT or OMP_WAIT_POLICY wins.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", str(cores()))
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if "OMP_WAIT_POLICY" not in os.environ:
+        # long enough for the gap between two matrix products, short enough for a worker
+        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+
+
+def torch_threads() -> int:
+    """Threads for matrix products: the user's OMP_NUM_THREADS, or one per core."""
+    return int(os.environ.get("OMP_NUM_THREADS", cores()))
+
+
+def describe() -> Machine:
+    """Look at the machine; imports torch."""
+    import torch
+
+    return Machine(
+        cpu=_cpu_name(),
+        cores=cores(),
+        memory_bytes=_memory(),
+        system=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        torch=torch.__version__,
+    )
+
+
+def peak_memory_bytes() -> int:
+    """The largest resident size this process has had."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def as_document() -> dict[str, str | int]:
+    """The machine as JSON holds it."""
+    return asdict(describe())
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

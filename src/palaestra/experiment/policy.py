@@ -1,0 +1,95 @@
+"""From a recipe to the policy that acts and learns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from palaestra.core.errors import InputError
+from palaestra.experiment.recipe import Recipe, Tiny
+from palaestra.learning.selection import Selection, adapters, everything, top_layers
+from palaestra.models.chatml import END, ChatMLRenderer
+from palaestra.models.checkpoint_format import read_network, write_network
+from palaestra.models.registry import precision
+from palaestra.models.resident import ResidentModel
+from palaestra.models.tiny import tiny_network
+
+CHATML_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+POLICY = "policy"  # the name under which the trained model's calls are recorded
+
+
+def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
+    """The resident model of a recipe.
+
+    Args:
+        recipe: what to build.
+        origin: a checkpoint folder; for the tiny transformer, the folder with its tokenizer.
+    """
+    part = recipe.model
+    renderer = ChatMLRenderer.from_folder(origin)
+    if part.name == "tiny":
+        sizes = (part.tiny or Tiny()).model_dump()
+        network = tiny_network(
+            renderer.tokenizer.get_vocab_size(), **sizes, context=part.context, seed=recipe.seed
+        )
+    else:
+        network = read_network(origin, precision(part.precision))
+    longest = network.config.max_position_embeddings
+    if part.context > longest:
+        raise InputError(
+            f"model.context = {part.context} is longer than the {longest} tokens that "
+            f"'{part.name}' can hold; set model.context={longest} or less."
+        )
+    if recipe.training.lora_rank is not None:
+        from palaestra.models.lora import add_lora  # peft takes seconds to import
+
+        add_lora(network, recipe.training.lora_rank, recipe.seed)
+    return ResidentModel(
+        POLICY,
+        network,
+        renderer,
+        slots=recipe.concurrency + 2,
+        context=recipe.model.context,
+        lockstep=recipe.deterministic,
+    )
+
+
+def selection(model: ResidentModel, recipe: Recipe) -> Selection:
+    """The weights that the recipe trains."""
+    match recipe.training.weights:
+        case "full":
+            return everything(model.network)
+        case "top":
+            assert recipe.training.top_layers is not None
+            return top_layers(model.network, recipe.training.top_layers)
+        case "lora":
+            return adapters(model.network)
+
+
+def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
+    """Write the policy as a Hugging Face checkpoint that transformers and palaestra load."""
+    network = model.network
+    if recipe.training.weights == "lora":
+        from palaestra.models.lora import merged
+
+        network = merged(network)
+    write_network(network, folder)
+    assert isinstance(model.renderer, ChatMLRenderer)
+    save_tokenizer(model.renderer.tokenizer, folder)
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """`tokenizer.json` and the chat template, as transformers reads them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    about = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": END,
+        "chat_template": CHATML_TEMPLATE,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(about, indent=2) + "\n")

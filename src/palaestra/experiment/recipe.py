@@ -1,0 +1,228 @@
+"""Recipes: everything a training run is configured by, typed, in TOML.
+
+Every key is checked: one that is unknown, or that the run could not honour, is an
+error that names itself and the nearest valid key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from palaestra.core.errors import InputError, RecipeError, UnknownName
+
+
+class Section(BaseModel):
+    """A table of a recipe: unknown keys are errors, values are immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class World(Section):
+    """Where the agent learns and where it is tested."""
+
+    id: str = Field(description="environment to learn in, e.g. babyai/GoToLocalS5N2")
+    turns: int | None = Field(None, ge=1, description="actions per episode; unset: the world's own")
+    transfer: str | None = Field(None, description="environment only ever tested on; unset: none")
+    workers: int = Field(1, ge=0, description="worker processes; 0 runs worlds in this process")
+    timeout: float = Field(60, gt=0, description="seconds after which a world counts as hung")
+
+
+class AgentPart(Section):
+    """How the agent acts and samples."""
+
+    name: str = Field("direct", description="an agent of `palaestra list agents`")
+    temperature: float = Field(1.0, gt=0, description="sampling temperature, also in evaluation")
+    max_tokens: int = Field(8, ge=1, description="sampled tokens per reply")
+
+
+class Tiny(Section):
+    """Sizes of the tiny transformer, trained from scratch."""
+
+    layers: int = Field(4, ge=1)
+    width: int = Field(128, ge=32)
+    heads: int = Field(4, ge=1)
+
+
+class ModelPart(Section):
+    """The policy."""
+
+    name: str = Field("smollm2-135m", description="a name of `palaestra list models`, or a folder")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="auto: bf16 where the processor multiplies it natively"
+    )
+    context: int = Field(1024, ge=64, description="longest conversation in tokens")
+    tiny: Tiny | None = Field(None, description="only with name = tiny")
+
+    @model_validator(mode="after")
+    def _tiny_sizes_need_tiny(self) -> ModelPart:
+        if self.tiny is not None and self.name != "tiny":
+            raise ValueError("model.tiny has no effect unless model.name is 'tiny'")
+        return self
+
+
+class Training(Section):
+    """What of the model is trained."""
+
+    weights: Literal["full", "top", "lora"] = Field("full")
+    top_layers: int | None = Field(None, ge=1, description="layers trained with weights = top")
+    lora_rank: int | None = Field(None, ge=1, description="rank with weights = lora")
+    micro_tokens: int = Field(2048, ge=64, description="tokens per forward and backward pass")
+    clip_norm: float = Field(1.0, gt=0, description="bound on the gradient's norm")
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> Training:
+        for key, value, owner in (
+            ("top_layers", self.top_layers, "top"),
+            ("lora_rank", self.lora_rank, "lora"),
+        ):
+            if (value is not None) != (self.weights == owner):
+                needs = "needs" if value is None else "is the only one that reads"
+                raise ValueError(f"training.weights = '{owner}' {needs} training.{key}")
+        return self
+
+
+class Imitation(Section):
+    """Studying demonstrations of the environment's own expert."""
+
+    demonstrations: int = Field(32, ge=0, description="0 skips the imitation")
+    epochs: int = Field(2, ge=1)
+    batch: int = Field(8, ge=1, description="episodes per optimiser step")
+    learning_rate: float = Field(1e-4, gt=0)
+
+
+class Reinforcement(Section):
+    """Learning from rollouts."""
+
+    algorithm: str = Field("loop", description="an algorithm of `palaestra list algorithms`")
+    steps: int = Field(20, ge=0)
+    tasks: int = Field(16, ge=1, description="tasks per step")
+    group: int = Field(4, ge=1, description="rollouts per task")
+    minibatches: int = Field(2, ge=1, description="optimiser steps per step")
+    learning_rate: float = Field(2.5e-5, gt=0)
+    warmup: int = Field(2, ge=1, description="steps over which the learning rate rises")
+    turn_cost: float = Field(0.2, ge=0, le=1, description="share of the reward lost by slowness")
+    invalid_cost: float = Field(0.05, ge=0, description="reward lost per action not understood")
+
+
+class Evaluation(Section):
+    """Testing on held-out tasks."""
+
+    tasks: int = Field(256, ge=1)
+    transfer_tasks: int = Field(128, ge=1)
+
+
+class Recipe(Section):
+    """One training run."""
+
+    summary: str = ""
+    seed: int = 1
+    deterministic: bool = Field(False, description="bit-equal reruns, at some cost in speed")
+    concurrency: int = Field(64, ge=1, description="sessions lived at once")
+    checkpoint_every: int = Field(5, ge=1, description="RL steps between checkpoints")
+    environment: World
+    agent: AgentPart = AgentPart()
+    model: ModelPart = ModelPart()
+    training: Training = Training()
+    imitation: Imitation = Imitation()
+    rl: Reinforcement = Reinforcement()
+    evaluation: Evaluation = Evaluation()
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with palaestra."""
+    return sorted(f.name[:-5] for f in files("palaestra.recipes").iterdir() if f.name[-5:] == ".toml")
+
+
+def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of that name or TOML path, with `key=value` overrides.
+
+    Raises:
+        UnknownName: no recipe or key of that name.
+        RecipeError: a value that does not fit, or a file that is not TOML.
+    """
+    data = _read(name)
+    for override in overrides:
+        key, found, value = override.partition("=")
+        if not found:
+            raise RecipeError(f"'{override}' is not of the form key=value (e.g. rl.steps=10).")
+        _put(data, key.strip().split("."), _value(value.strip()))
+    return check(data)
+
+
+def check(data: dict[str, Any]) -> Recipe:
+    """The recipe of a dictionary; raises UnknownName or RecipeError for the first fault."""
+    try:
+        return Recipe.model_validate(data)
+    except ValidationError as error:
+        raise _explain(error) from None
+
+
+def keys(section: type[BaseModel] = Recipe, prefix: str = "") -> list[str]:
+    """All keys of a recipe, dotted."""
+    found: list[str] = []
+    for name, field in section.model_fields.items():
+        inner = _section_of(field.annotation)
+        found += keys(inner, f"{prefix}{name}.") if inner else [prefix + name]
+    return found
+
+
+def _read(name: str) -> dict[str, Any]:
+    path = Path(name)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise InputError(f"There is no recipe file '{name}'.")
+        text = path.read_text()
+    elif name in recipe_names():
+        text = files("palaestra.recipes").joinpath(f"{name}.toml").read_text()
+    else:
+        raise UnknownName("recipe", name, recipe_names())
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"The recipe '{name}' is not valid TOML: {error}.") from None
+
+
+def _value(text: str) -> Any:
+    """A TOML value; words without quotes are strings."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
+    for part in path[:-1]:
+        data = data.setdefault(part, {})
+        if not isinstance(data, dict):
+            raise RecipeError(f"'{'.'.join(path)}' is not a key: '{part}' holds a value, no table.")
+    data[path[-1]] = value
+
+
+def _section_of(annotation: Any) -> type[BaseModel] | None:
+    for candidate in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(candidate, type) and issubclass(candidate, Section):
+            return candidate
+    return None
+
+
+def _explain(error: ValidationError) -> InputError:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, keys(), n=1, cutoff=0.5)
+        hint = f" Did you mean '{near[0]}'?" if near else " `palaestra train --dry-run` shows all."
+        return RecipeError(f"There is no recipe key '{key}'.{hint}")
+    reason = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return RecipeError(f"The recipe lacks the key '{key}'.")
+    where = f"The recipe key '{key}' cannot be {first['input']!r}: " if key else "The recipe: "
+    if not isinstance(first["input"], (str, int, float, bool, list, type(None))):
+        where = "The recipe: "
+    return RecipeError(f"{where}{reason[0].lower()}{reason[1:]}.")

@@ -1,0 +1,85 @@
+"""A training run from a recipe to a report: start it, or take it up where it stopped."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import torch
+
+from palaestra.core.environment import Capability
+from palaestra.core.session import derive_seed
+from palaestra.core.task import Split
+from palaestra.environments.registry import make
+from palaestra.evaluation import report
+from palaestra.experiment import machine, stages
+from palaestra.experiment.policy import build_policy, export, save_tokenizer
+from palaestra.experiment.progress import Reporter
+from palaestra.experiment.recipe import Recipe
+from palaestra.experiment.setting import Setting
+from palaestra.models.tiny import learn_vocabulary
+from palaestra.models.weights import prepare
+from palaestra.store.run import RunFolder
+
+VOCABULARY_WORLDS = 64  # training worlds whose words the tiny transformer's vocabulary covers
+
+
+async def execute(recipe: Recipe, run: RunFolder, reporter: Reporter) -> report.Report:
+    """Run every stage that is not done yet; what is done is taken from the run folder."""
+    torch.set_num_threads(machine.torch_threads())
+    if recipe.deterministic:
+        torch.use_deterministic_algorithms(True)
+    setting = Setting(recipe, run, reporter)
+    setting.store.put("machine", machine.as_document())
+    setting.policy = build_policy(recipe, origin(recipe, run, reporter))
+    async with AsyncExitStack() as held:
+        if setting.pool is not None:
+            await held.enter_async_context(setting.pool)
+        await stages.test(setting, "base")
+        if recipe.imitation.demonstrations:
+            await stages.imitation(setting)
+            await stages.test(setting, "imitation")
+        if recipe.rl.steps:
+            await stages.reinforcement(setting)
+            await stages.test(setting, "rl")
+        export(setting.policy, recipe, final_model(run))
+        setting.count_time()
+    return write_report(run)
+
+
+def write_report(run: RunFolder) -> report.Report:
+    """Write the report of what there is so far into the run folder."""
+    folder = final_model(run)
+    built = report.build(run.database, run.path, model=folder if folder.is_dir() else None)
+    report.write(built, run.path)
+    return built
+
+
+def final_model(run: RunFolder) -> Path:
+    """Where the trained policy lies, as a Hugging Face checkpoint."""
+    return run.path / "final"
+
+
+def origin(recipe: Recipe, run: RunFolder, reporter: Reporter) -> Path:
+    """The checkpoint folder from which the policy starts."""
+    if recipe.model.name != "tiny":
+        return prepare(recipe.model.name, reporter.say)
+    folder = run.path / "vocabulary"
+    if not (folder / "tokenizer_config.json").is_file():  # written last
+        save_tokenizer(learn_vocabulary(words_of(recipe)), folder)
+    return folder
+
+
+def words_of(recipe: Recipe) -> list[str]:
+    """What some training worlds say along their experts' ways, or their first words."""
+    environment = make(recipe.environment.id)
+    drawn = environment.tasks(recipe.environment.id)
+    texts = [environment.instructions]
+    for index in range(VOCABULARY_WORLDS):
+        start = derive_seed("vocabulary", recipe.seed) % 1_000_000_000
+        texts.append(environment.reset(drawn.task(Split.TRAIN, start + index)).text)
+        if Capability.ORACLE in environment.capabilities:
+            for action in environment.oracle():
+                texts += [action.text, environment.step(action).observation.text]
+    environment.close()
+    return texts

@@ -1,0 +1,157 @@
+"""What the stages of a run share: recipe, store, agent, tasks, worlds and the policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from palaestra.agents.registry import agent_class
+from palaestra.core.agent import Agent
+from palaestra.core.budget import Budget
+from palaestra.core.environment import World
+from palaestra.core.episode import Episode
+from palaestra.core.model import Model, Sampling
+from palaestra.core.task import TaskSet
+from palaestra.environments.registry import make, tasks
+from palaestra.experiment.machine import peak_memory_bytes
+from palaestra.experiment.policy import selection
+from palaestra.experiment.progress import Reporter
+from palaestra.experiment.recipe import Recipe
+from palaestra.learning.algorithms import algorithm
+from palaestra.learning.learner import Learner, Optimisation
+from palaestra.models.resident import ResidentModel
+from palaestra.rollout.runner import Job, Rollout
+from palaestra.rollout.workers import WorkerPool
+from palaestra.rollout.worlds import LocalWorld
+from palaestra.store import checkpoint
+from palaestra.store.run import RunFolder
+
+
+class Setting:
+    """One run in progress; the stages in `stages.py` are functions of it."""
+
+    def __init__(self, recipe: Recipe, run: RunFolder, reporter: Reporter) -> None:
+        self.recipe, self.run, self.reporter = recipe, run, reporter
+        self.store = run.database
+        self.agent: Agent = agent_class(recipe.agent.name)()
+        self.tasks: TaskSet = tasks(recipe.environment.id)
+        self.turns = recipe.environment.turns or typical_turns(recipe.environment.id)
+        self.algorithm = algorithm(recipe.rl.algorithm)
+        self.pool = (
+            WorkerPool(recipe.environment.workers, recipe.environment.timeout)
+            if recipe.environment.workers
+            else None
+        )
+        self.policy: ResidentModel  # set once the weights are loaded
+        self._counted = time.monotonic()
+
+    # ── rolling out ──────────────────────────────────────────────────────────
+
+    async def world(self, environment: str) -> World:
+        if self.pool is None:
+            return LocalWorld(make(environment))
+        return await self.pool.world(environment)
+
+    def rollout(
+        self, models: Mapping[str, Model], turns: int, finished: Callable[[Episode], None]
+    ) -> Rollout:
+        part = self.recipe.agent
+        return Rollout(
+            agent=self.agent,
+            worlds=self.world,
+            models=models,
+            budget=Budget(turns=turns),
+            sampling=Sampling(part.temperature, part.max_tokens),
+            seed=self.recipe.seed,
+            concurrency=self.recipe.concurrency,
+            store=self.store,
+            finished=finished,
+        )
+
+    async def live(self, rollout: Rollout, jobs: Sequence[Job]) -> list[Episode]:
+        """Live the jobs; in deterministic mode, either all of them anew or none."""
+        if self.recipe.deterministic:
+            whole = [self.store.episode(job.key) for job in jobs]
+            if not all(whole):
+                for job in jobs:
+                    self.store.forget(job.key)
+        return await rollout.run(jobs)
+
+    # ── learning ─────────────────────────────────────────────────────────────
+
+    def learner(self, learning_rate: float) -> Learner:
+        part = self.recipe.training
+        return Learner(
+            self.policy,
+            selection(self.policy, self.recipe),
+            Optimisation(learning_rate, part.micro_tokens, part.clip_norm),
+            temperature=self.recipe.agent.temperature,
+        )
+
+    def save(self, name: str, learner: Learner, state: Mapping[str, Any]) -> None:
+        """A checkpoint; of those of RL, only the latest two are kept."""
+        whole = {**state, "version": self.policy.version}
+        checkpoint.save(self.run.checkpoints, name, learner.state(), whole)
+        older = sorted(n for n in checkpoint.names(self.run.checkpoints) if n.startswith("rl-"))
+        for old in older[:-2]:
+            checkpoint.remove(self.run.checkpoints, old)
+
+    def resume(self, learner: Learner, prefix: str) -> dict[str, Any] | None:
+        """Put the latest sound checkpoint of that kind into learner and policy; its state."""
+        for name in sorted(checkpoint.names(self.run.checkpoints), reverse=True):
+            if not name.startswith(prefix):
+                continue
+            try:
+                found = checkpoint.load(self.run.checkpoints, name)
+            except checkpoint.CorruptCheckpoint as error:
+                self.reporter.say(f"{error} An earlier one is used.")
+                continue
+            learner.restore(found.tensors)
+            self.policy.engine.clear()
+            self.policy.version = found.state["version"]
+            return dict(found.state)
+        return None
+
+    # ── accounts ─────────────────────────────────────────────────────────────
+
+    def stages_done(self) -> list[dict[str, Any]]:
+        return list(self.store.get("stages") or [])
+
+    def is_done(self, stage: str) -> bool:
+        return any(row["name"] == stage for row in self.stages_done())
+
+    def count_time(self) -> None:
+        """Add the time since the last count to the run's total, which survives a crash."""
+        totals = dict(self.store.get("totals") or {"seconds": 0.0, "peak_memory_bytes": 0})
+        now = time.monotonic()
+        totals["seconds"] += now - self._counted
+        self._counted = now
+        workers = self.pool.max_rss_bytes() if self.pool is not None else 0
+        totals["peak_memory_bytes"] = max(
+            totals["peak_memory_bytes"], peak_memory_bytes() + workers
+        )
+        self.store.put("totals", totals)
+
+    def finish_stage(
+        self, name: str, seconds: float, *, sampled: int, prompt: int, trained: int
+    ) -> None:
+        row = {
+            "name": name,
+            "seconds": seconds,
+            "sampled_tokens": sampled,
+            "prompt_tokens": prompt,
+            "trained_tokens": trained,
+            "peak_memory_bytes": peak_memory_bytes(),
+        }
+        self.store.put("stages", [*self.stages_done(), row])
+        self.count_time()
+
+
+def typical_turns(environment: str) -> int:
+    """How many actions an episode of that environment is worth."""
+    world = make(environment)
+    try:
+        return world.typical_turns
+    finally:
+        world.close()

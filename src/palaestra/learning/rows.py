@@ -1,0 +1,66 @@
+"""Rows: what the learner trains on, read off the message graph.
+
+One row per root-to-leaf branch. A sampled token is trained in exactly one row
+(where branches share a past, in the first of them) and nothing else is trained:
+prompts, observations and other policies' replies are context only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from palaestra.core.episode import Episode, Key
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One token sequence; all lists have its length."""
+
+    key: Key  # the rollout it belongs to
+    tokens: list[int]
+    mask: list[bool]  # true on sampled tokens that this row trains
+    logprobs: list[float]  # the sampler's, where mask is true; else 0
+    calls: list[int]  # index of the model call that sampled the token; -1 elsewhere
+
+    @property
+    def trained(self) -> int:
+        """Number of tokens that this row trains."""
+        return sum(self.mask)
+
+
+def rows_of(episode: Episode, policy: str) -> list[Row]:
+    """The training rows of what `policy` said in one episode.
+
+    Raises:
+        ValueError: a call of the policy has no token ids (its model has no renderer).
+    """
+    rows: list[Row] = []
+    done: set[int] = set()
+    for branch in episode.graph.branches():
+        row = Row(episode.key, [], [], [], [])
+        for call in branch:
+            if call.policy == policy and not call.completion:
+                raise ValueError(f"{episode.key}: call {call.index} holds no token ids")
+            trained = call.policy == policy and call.index not in done
+            done.add(call.index)
+            _append(row, call.prompt, False, None, -1)
+            _append(row, call.completion, trained, call.logprobs, call.index)
+        if row.trained:
+            rows.append(_trim(row))
+    return rows
+
+
+def _append(
+    row: Row, tokens: Sequence[int], trained: bool, logprobs: Sequence[float] | None, call: int
+) -> None:
+    row.tokens.extend(tokens)
+    row.mask.extend([trained] * len(tokens))
+    row.logprobs.extend(logprobs if trained and logprobs else [0.0] * len(tokens))
+    row.calls.extend([call if trained else -1] * len(tokens))
+
+
+def _trim(row: Row) -> Row:
+    """Without what follows the last trained token: nothing depends on it."""
+    end = len(row.mask) - row.mask[::-1].index(True)
+    return Row(row.key, row.tokens[:end], row.mask[:end], row.logprobs[:end], row.calls[:end])

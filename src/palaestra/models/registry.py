@@ -1,0 +1,182 @@
+"""Which models can act, by name, and how each one is made ready to act.
+
+A name is one of `models()`, the folder of a Hugging Face checkpoint, the folder of a
+run (its trained policy), or `openai:MODEL@URL` for a model served elsewhere.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from palaestra.core.agent import Agent
+from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.model import Model, Renderer
+from palaestra.models import weights
+
+if TYPE_CHECKING:
+    import torch
+
+    from palaestra.models.resident import ResidentModel
+
+REMOTE = "openai:"
+
+
+class About(NamedTuple):
+    """What a listing says of a model."""
+
+    summary: str
+    source: str
+
+
+def models() -> dict[str, About]:
+    """Name to summary and source, named models first."""
+    named = {name: About(m.summary, m.source) for name, m in weights.MODELS.items()}
+    return named | {
+        "tiny": About(
+            "a transformer of a million parameters, trained from scratch (only for training)",
+            "palaestra",
+        ),
+        "expert": About("the environment's own reference solution", "the environment"),
+        "random": About("chooses uniformly among the environment's actions", "palaestra"),
+        "openai:MODEL@URL": About(
+            "a model behind an OpenAI-compatible server; #VARIABLE names its API key", "a server"
+        ),
+        "FOLDER": About("a run's trained policy, or a Hugging Face checkpoint", "this machine"),
+    }
+
+
+def check_model(name: str) -> None:
+    """Raise what `load_model` would raise for the name alone; loads nothing.
+
+    Raises:
+        UnknownName: no such name, and no folder either.
+        InputError: the folder, or the remote address, cannot be used.
+    """
+    if name in ("expert", "random"):
+        return
+    if name.startswith(REMOTE):
+        from palaestra.models.remote import parse_remote
+
+        parse_remote(name)
+        return
+    if name == "tiny":
+        raise InputError(
+            "'tiny' has no weights before it is trained; run `palaestra train quick`, then give "
+            "the run's folder as the model."
+        )
+    path = Path(name).expanduser()
+    if not path.is_dir() and "/" not in name and name not in weights.MODELS:
+        raise UnknownName("model", name, models())
+    weights.check_name(_checkpoint(name))
+
+
+def load_model(
+    name: str, agent: Agent, *, slots: int, context: int, progress: weights.Progress
+) -> Model:
+    """A model that is ready to act.
+
+    Args:
+        name: see the top of this module.
+        agent: puts the actions of `expert` and `random` into words.
+        slots: conversations that a resident model holds at once.
+        context: longest conversation in tokens, of a resident model.
+        progress: receives one sentence whenever something takes time.
+
+    Raises:
+        InputError: see `check_model` and `weights.prepare`.
+    """
+    check_model(name)
+    if name == "expert":
+        from palaestra.models.expert import ExpertModel
+
+        return ExpertModel(agent)
+    if name == "random":
+        from palaestra.models.random_choice import RandomModel
+
+        return RandomModel(agent)
+    if name.startswith(REMOTE):
+        from palaestra.models.remote import parse_remote
+
+        return parse_remote(name)
+    folder = weights.prepare(_checkpoint(name), progress)
+    return load_resident(name, folder, slots=slots, context=context)
+
+
+def load_resident(name: str, folder: Path, *, slots: int, context: int) -> ResidentModel:
+    """The checkpoint in `folder`, in this process.
+
+    It computes in the precision that `auto` stands for, except that weights stored in
+    fp32 are never rounded: a policy acts as it did when its training ended.
+
+    Raises:
+        InputError: another architecture than Llama's, or a damaged checkpoint.
+    """
+    import torch
+
+    from palaestra.models.checkpoint_format import read_network
+    from palaestra.models.resident import ResidentModel
+
+    dtype = torch.float32 if _stored_in_fp32(folder) else precision("auto")
+    network = read_network(folder, dtype)
+    longest = min(context, network.config.max_position_embeddings)
+    return ResidentModel(name, network, renderer_of(folder), slots=slots, context=longest)
+
+
+def renderer_of(folder: Path) -> Renderer:
+    """ChatML where the tokenizer in `folder` speaks it, else the model's own chat template.
+
+    Raises:
+        InputError: there is no readable tokenizer, or no template that keeps earlier tokens.
+    """
+    from palaestra.models.chatml import START, ChatMLRenderer
+
+    file = folder / "tokenizer.json"
+    if file.is_file() and START not in file.read_text(encoding="utf-8", errors="replace"):
+        from palaestra.models.template import TemplateRenderer
+
+        return TemplateRenderer.from_folder(folder)
+    return ChatMLRenderer.from_folder(folder)
+
+
+def precision(name: str) -> torch.dtype:
+    """The number format to compute in; `auto` asks the processor."""
+    import torch
+
+    if name == "auto":
+        return torch.bfloat16 if multiplies_bf16() else torch.float32
+    return torch.bfloat16 if name == "bf16" else torch.float32
+
+
+def multiplies_bf16() -> bool:
+    """Whether this machine multiplies bf16 matrices natively."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported()
+    flags = Path("/proc/cpuinfo")
+    if not flags.is_file():
+        return False  # macOS: fp32 is faster there than torch's bf16
+    text = flags.read_text()
+    return "avx512_bf16" in text or "amx_bf16" in text or " bf16" in text
+
+
+def _checkpoint(name: str) -> str:
+    """The name of a run's folder becomes that of its trained policy."""
+    path = Path(name).expanduser()
+    if not (path / "run.json").is_file():
+        return name
+    final = path / "final"
+    if not final.is_dir():
+        raise InputError(
+            f"The run '{name}' has no trained policy yet; finish it with: "
+            f"palaestra train --resume {name}"
+        )
+    return str(final)
+
+
+def _stored_in_fp32(folder: Path) -> bool:
+    from safetensors import safe_open
+
+    with safe_open(min(folder.glob("*.safetensors")), "pt") as file:
+        return all(file.get_slice(name).get_dtype() == "F32" for name in file.keys())  # noqa: SIM118

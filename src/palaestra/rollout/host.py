@@ -1,0 +1,273 @@
+"""A host: one place for a worker process on the parent's side, refilled when it ends.
+
+Whoever has the turn is alone with the process, so each reply belongs to the
+request before it, and a crash, a hang or a broken frame to the call that was under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+from pydantic import TypeAdapter
+
+from palaestra.core.errors import EnvironmentFault, InfrastructureFault
+from palaestra.rollout import worker
+from palaestra.rollout.worlds import MAX_BYTES, shortened
+
+T = TypeVar("T")
+
+START_SECONDS = 120.0  # a worker that is not ready by then cannot start
+LAST_WORDS = 4096  # bytes of a worker's stderr that are kept for messages
+
+
+class Host:
+    """One place in the pool: a child process, replaced when it is needed after its end.
+
+    Everything but `turn`, `later`, `close` and `peak_bytes` is for those whose turn it is.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self.load = 0  # how many open worlds live here
+        self.births = 0  # how many processes have been started here
+        self._timeout = timeout
+        self._lock = asyncio.Lock()
+        self._process: Process | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._words = b""  # the end of what the process has written to stderr
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        self._peak = 0
+
+    async def turn(self, talk: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run `talk` with the worker to itself.
+
+        Whoever is cancelled before its turn has asked nothing. After that, the talk
+        goes on without its caller and keeps the worker, so requests and replies stay paired.
+        """
+        await self._lock.acquire()
+        task = self._keep(talk())
+        task.add_done_callback(lambda _: self._lock.release())
+        return await asyncio.shield(task)
+
+    def later(self, talk: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
+        """Queue for a turn, whatever happens to the caller."""
+        return self._keep(self.turn(talk))
+
+    def _keep(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen here, for a caller may be gone
+
+    def lives(self, birth: int) -> bool:
+        """Whether that incarnation is still there, as far as is known."""
+        return self._process is not None and birth == self.births
+
+    async def ready(self) -> int:
+        """Make sure that a process lives; returns which incarnation it is.
+
+        Raises:
+            InfrastructureFault: it cannot start, or the pool is closed.
+        """
+        if self._closed:
+            raise InfrastructureFault("workers", "the worker pool is closed")
+        for _ in range(2):  # rounds of the loop in which an end that lies in the past is noticed
+            await asyncio.sleep(0)
+        if self._process is not None and _ended(self._process):
+            await self._bury()
+        if self._process is None:
+            await self._start()
+        return self.births
+
+    async def _start(self) -> None:
+        command = [sys.executable, "-P", "-m", worker.__name__, str(self._timeout)]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                limit=2**20,
+                env=_surroundings(),
+                start_new_session=True,  # a group of its own: what it starts ends with it
+            )
+        except OSError as error:
+            reason = f"no worker process could be started: {error}"
+            raise InfrastructureFault("workers", reason) from error
+        self._process, self._words = process, b""
+        self._listener = asyncio.create_task(self._listen(process))
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await _receive(process)
+        except (OSError, EOFError, ValueError) as error:
+            end = await self._bury()
+            reason = f"a worker process could not start ({end}){self._said()}"
+            raise InfrastructureFault("workers", reason) from error
+        self.births += 1
+
+    async def exchange(self, request: worker.Request, shape: TypeAdapter[T], label: str) -> T:
+        """Send one request and return the answer; a broken worker is ended.
+
+        Raises:
+            EnvironmentFault: the environment crashed, hung, spoke rubbish or raised.
+            InputError: raised by the environment, as it was.
+        """
+        process, what = self._process, f"{label}: {request.verb}"
+        assert process is not None and process.stdin is not None
+        self._words = b""
+        process.stdin.write(worker.framed(worker.REQUEST.dump_json(request, exclude_defaults=True)))
+        receipt = self._keep(_receive(process))
+        try:
+            await asyncio.wait({receipt}, timeout=self._timeout)
+            if not receipt.done():
+                # Its stack goes to stderr. And it is heard once more, in case it was
+                # this process that had no time to listen.
+                with contextlib.suppress(ProcessLookupError, AttributeError):
+                    process.send_signal(signal.SIGUSR1)
+                await asyncio.wait({receipt}, timeout=0.2)
+            if not receipt.done():
+                await self._bury()
+                detail = f"{what} gave no answer within {self._timeout:g} s{self._said()}"
+                raise EnvironmentFault("hang", detail)
+            return _opened(receipt.result(), shape)
+        except (OSError, EOFError) as error:
+            end = await self._bury()
+            detail = f"{what} ended its process ({end}){self._said()}"
+            raise EnvironmentFault("crash", detail) from error
+        except ValueError as error:
+            await self._bury()
+            detail = f"{what} broke the protocol of its process: {error}"
+            raise EnvironmentFault("rubbish", shortened(detail)) from error
+        finally:
+            receipt.cancel()
+
+    async def close(self) -> None:
+        """End the process: kindly, so that environments can clean up, then by force."""
+        self._closed = True
+        process = self._process
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+            await _wait(process, worker.GRACE + 0.5)
+            _kill(process)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1.0)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._process is not None:
+            await self._bury()
+
+    async def _bury(self) -> str:
+        """End the process and all that it started; says how it ended."""
+        process, self._process = self._process, None
+        assert process is not None
+        self._peak = max(self._peak, _peak_bytes(process.pid))
+        _kill(process)
+        await _wait(process, 5.0)
+        if self._listener is not None:
+            await asyncio.wait({self._listener}, timeout=1.0)
+            self._listener.cancel()
+        status = process.returncode
+        if status is None or status >= 0:
+            return f"exit status {status}"
+        return f"killed by {signal.Signals(-status).name}"
+
+    async def _listen(self, process: Process) -> None:
+        assert process.stderr is not None
+        while chunk := await process.stderr.read(LAST_WORDS):
+            self._words = (self._words + chunk)[-LAST_WORDS:]
+
+    def _said(self) -> str:
+        words = self._words.decode(errors="replace").strip()
+        return f"; its last words:\n{words}" if words else ""
+
+    def peak_bytes(self) -> int:
+        """Peak resident memory of the processes that have lived here, in bytes."""
+        if self._process is not None:
+            self._peak = max(self._peak, _peak_bytes(self._process.pid))
+        return self._peak
+
+
+def _surroundings() -> dict[str, str]:
+    """Environment variables of a worker."""
+    variables = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        # Equal tasks give equal worlds in every worker, even where sets of strings decide.
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path),
+    }
+    if "PYTHONPATH" in os.environ:
+        variables[worker.OUTER_PYTHONPATH] = os.environ["PYTHONPATH"]
+    return variables
+
+
+async def _receive(process: Process) -> bytes:
+    """The body of the next frame; EOFError at the end, ValueError if it is too long."""
+    assert process.stdout is not None
+    size = int.from_bytes(await process.stdout.readexactly(worker.LENGTH), "big")
+    if size > MAX_BYTES + 1:
+        raise ValueError(f"a frame of {size:,} bytes")
+    return await process.stdout.readexactly(size)
+
+
+def _opened(body: bytes, shape: TypeAdapter[T]) -> T:
+    """The answer in a reply; raises the fault or error in it, ValueError for anything else."""
+    kind, data = body[:1], body[1:]
+    if kind == worker.FAULT:
+        raise EnvironmentFault(*worker.FAULTS.validate_json(data, strict=True))
+    if kind == worker.ERROR:
+        raise worker.PROBLEM.validate_json(data, strict=True).error()
+    if kind != worker.ANSWER:
+        raise ValueError(f"a reply of unknown kind {kind!r}")
+    return shape.validate_json(data, strict=True)
+
+
+def _ended(process: Process) -> bool:
+    return process.returncode is not None or (
+        process.stdout is not None and process.stdout.at_eof()
+    )
+
+
+async def _wait(process: Process, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await process.wait()
+
+
+def _kill(process: Process) -> None:
+    """Kill a worker and everything in its group; it may be gone already."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+
+
+def _peak_bytes(pid: int) -> int:
+    """Peak resident memory of a process, or the present one, or 0 where neither is told."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0

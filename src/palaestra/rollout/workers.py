@@ -1,0 +1,215 @@
+"""A pool of worker processes: hundreds of environments that cannot hurt each other.
+
+A worker makes one call at a time, so whoever crashes it, hangs it or makes it
+speak rubbish is known: that world gets the fault, the worker is replaced, and
+every other world it hosted is brought back when it is next used, by a reset and
+a replay of its actions that must show the same observations. A step cancelled by
+its caller has not happened, as far as the world's later answers can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+
+from palaestra.core.environment import Action, Observation, Signals, Transition, World
+from palaestra.core.errors import EnvironmentFault, InputError
+from palaestra.core.task import Task
+from palaestra.rollout import worlds
+from palaestra.rollout.host import Host
+from palaestra.rollout.worker import Request, Verb
+
+T = TypeVar("T")
+
+
+class WorkerPool:
+    """`count` worker processes that host environments; use it with `async with`.
+
+    `timeout` is how long one call of an environment may take, in seconds.
+    """
+
+    def __init__(self, count: int, timeout: float = 60.0) -> None:
+        if count < 1:
+            raise InputError(f"A worker pool needs at least one worker, not {count}.")
+        self._hosts = [Host(timeout) for _ in range(count)]
+        self._numbers = itertools.count(1)
+
+    async def __aenter__(self) -> WorkerPool:
+        """Start the workers.
+
+        Raises:
+            InfrastructureFault: a worker cannot start; the message says why.
+        """
+        try:
+            await asyncio.gather(*(host.turn(host.ready) for host in self._hosts))
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def world(self, environment_id: str) -> HostedWorld:
+        """A new environment in the least loaded worker.
+
+        Raises:
+            InputError: the environment cannot be made (unknown name, missing package …).
+            EnvironmentFault: making it raised, crashed or hung.
+        """
+        host = min(self._hosts, key=lambda host: host.load)
+        world = HostedWorld(environment_id, host, next(self._numbers))
+        try:
+            await world.open()
+        except BaseException:
+            world.discard()
+            raise
+        return world
+
+    async def close(self) -> None:
+        """End all workers; none is left, not even as a zombie."""
+        await asyncio.gather(*(host.close() for host in self._hosts))
+
+    def max_rss_bytes(self) -> int:
+        """Sum of the workers' peak resident memory in bytes, as far as the system tells."""
+        return sum(host.peak_bytes() for host in self._hosts)
+
+    @property
+    def restarts(self) -> int:
+        """How often a worker had to be replaced."""
+        return sum(max(0, host.births - 1) for host in self._hosts)
+
+
+class HostedWorld(World):
+    """An environment in a worker process, brought back when its worker is replaced.
+
+    After a fault it may be used again: from where it was before the call that failed,
+    or, where that was a reset, with another reset.
+    """
+
+    def __init__(self, id: str, host: Host, number: int) -> None:
+        self._id, self._host, self._number = id, host, number
+        self._birth = 0  # the incarnation of the host's process that holds the environment
+        self._task: Task | None = None
+        self._first: Observation | None = None
+        self._past: list[tuple[Action, Transition]] = []  # what the caller has seen
+        self._applied = 0  # how many actions the hosted environment has been given
+        self._open = True
+        host.load += 1
+
+    async def open(self) -> None:
+        """Make the environment; raises like `WorkerPool.world`."""
+        description = await self._host.turn(self._make)
+        self.instructions = description.instructions
+        self.tools = description.tools
+        self.capabilities = description.capabilities
+        self._deterministic = description.deterministic
+
+    async def reset(self, task: Task) -> tuple[Observation, Signals]:
+        self._task, self._past = None, []
+        request = Request(self._number, Verb.RESET, task=task)
+        first, signals = await self._call(request, worlds.STARTED)
+        self._task, self._first = task, first
+        return first, signals
+
+    async def step(self, action: Action) -> tuple[Transition, Signals]:
+        request = Request(self._number, Verb.STEP, action=action)
+        transition, signals = await self._call(request, worlds.STEPPED)
+        self._past.append((action, transition))
+        return transition, signals
+
+    async def oracle(self) -> list[Action]:
+        return await self._call(Request(self._number, Verb.ORACLE), worlds.ACTIONS)
+
+    async def admissible(self) -> list[str]:
+        return await self._call(Request(self._number, Verb.ADMISSIBLE), worlds.WORDS)
+
+    async def close(self) -> None:
+        """Free the environment; never raises, for its episode is over."""
+        await asyncio.shield(self.discard())
+
+    def discard(self) -> asyncio.Task[None]:
+        """Start to free the environment; the task ends when that is done."""
+        if self._open:
+            self._open = False
+            self._host.load -= 1
+        return self._host.later(self._free)
+
+    async def _call(self, request: Request, shape: TypeAdapter[T]) -> T:
+        if not self._open:
+            raise EnvironmentFault("step", f"{self._id}: used after it was closed")
+        if self._task is None and request.verb is not Verb.RESET:
+            raise EnvironmentFault("step", f"{self._id}: used before its first complete reset")
+        return await self._host.turn(lambda: self._converse(request, shape))
+
+    # ── with the worker to itself ────────────────────────────────────────────
+
+    async def _converse(self, request: Request, shape: TypeAdapter[T]) -> T:
+        """Bring the environment to where the caller last saw it, then ask.
+
+        `_applied` and `_past` differ when the environment is new, or has made a step
+        whose caller was cancelled.
+        """
+        lost = await self._host.ready() != self._birth
+        if lost:
+            await self._make()
+        if request.verb is Verb.RESET:
+            self._applied = 0
+        elif self._applied != len(self._past):
+            why = "lost with its worker" if lost else "a step was cancelled half-way"
+            await self._replay(why)
+        if request.verb is Verb.STEP:
+            self._applied += 1
+        return await self._exchange(request, shape)
+
+    async def _make(self) -> worlds.Description:
+        birth = await self._host.ready()
+        request = Request(self._number, Verb.MAKE, environment=self._id)
+        description = await self._exchange(request, worlds.DESCRIPTION)
+        self._birth, self._applied = birth, -1
+        return description
+
+    async def _replay(self, why: str) -> None:
+        """Reset the environment and repeat its past.
+
+        Raises:
+            EnvironmentFault: the past cannot be repeated, or broke the worker.
+        """
+        if not self._deterministic:
+            raise EnvironmentFault("crash", f"{self._id}: {why}; it is not deterministic")
+        request = Request(self._number, Verb.RESET, task=self._task)
+        first, _ = await self._exchange(request, worlds.STARTED)
+        self._applied = 0
+        same = first == self._first
+        for action, seen in self._past:
+            if not same:
+                break
+            request = Request(self._number, Verb.STEP, action=action)
+            again, _ = await self._exchange(request, worlds.STEPPED)
+            self._applied += 1
+            same = _shown(again) == _shown(seen)
+        if not same:
+            detail = f"{self._id}: {why}; its replay went another way after {self._applied} actions"
+            raise EnvironmentFault("crash", detail)
+
+    async def _free(self) -> None:
+        if self._host.lives(self._birth):
+            with contextlib.suppress(EnvironmentFault):
+                await self._exchange(Request(self._number, Verb.CLOSE), worlds.NOTHING)
+
+    async def _exchange(self, request: Request, shape: TypeAdapter[T]) -> T:
+        return await self._host.exchange(request, shape, self._id)
+
+
+def _shown(transition: Transition) -> tuple[Observation, float, bool, bool]:
+    """What a replay must repeat."""
+    return (
+        transition.observation,
+        transition.reward,
+        transition.terminated,
+        transition.truncated,
+    )

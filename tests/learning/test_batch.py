@@ -1,0 +1,84 @@
+"""From episodes to the learner's rows: who is credited, and with what weight."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palaestra.core.episode import Key
+from palaestra.core.outcome import Limit, Outcome, Owner
+from palaestra.learning.algorithms import ALGORITHMS, algorithm
+from palaestra.learning.batch import advantages, split_by_rollout, trained_rows
+from palaestra.learning.losses import Aggregation
+from palaestra.learning.rewards import Shaping
+from palaestra.learning.rows import rows_of
+from tests.learning.made import call, episode
+
+PLAIN = Shaping(most_turns=10, turn_cost=0.0, invalid_cost=0.0)
+SUCCESS, FAILURE = Outcome.success(), Outcome.failure()
+BROKEN = Outcome.error("crash", Owner.ENVIRONMENT)
+
+
+def group(*outcomes, number=0):
+    return [
+        episode([call(0, None, [1], [2, 3])], group=number, member=i, outcome=outcome)
+        for i, outcome in enumerate(outcomes)
+    ]
+
+
+def test_episodes_without_a_result_leave_the_group_before_it_is_judged():
+    whole = group(SUCCESS, BROKEN, FAILURE, Outcome.error("server", Owner.INFRASTRUCTURE))
+    found = advantages(whole, algorithm("rloo"), PLAIN)
+    assert found == pytest.approx({whole[0].key: 1.0, whole[2].key: -1.0})
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_group_with_one_result_teaches_nothing(name):
+    assert advantages(group(SUCCESS, BROKEN, BROKEN), algorithm(name), PLAIN) == {}
+    assert advantages(group(BROKEN, BROKEN), algorithm(name), PLAIN) == {}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_group_that_agrees_teaches_nothing(name):
+    assert advantages(group(SUCCESS, SUCCESS, SUCCESS), algorithm(name), PLAIN) == {}
+
+
+def test_the_agents_own_errors_and_limits_count_as_failures():
+    unparsed = Outcome.error("unparsed", Owner.AGENT)
+    episodes = group(SUCCESS, unparsed, Outcome.truncated(Limit.TURNS))
+    found = advantages(episodes, algorithm("rloo"), PLAIN)
+    assert list(found.values()) == pytest.approx([1.0, -0.5, -0.5])
+
+
+def test_groups_are_judged_apart():
+    episodes = group(SUCCESS, FAILURE) + group(FAILURE, FAILURE, number=1)
+    assert set(advantages(episodes, algorithm("loop"), PLAIN)) == {e.key for e in episodes[:2]}
+
+
+def test_a_quicker_success_is_a_better_one():
+    episodes = [
+        episode([call(0, None, [1], [2])], member=i, turns=turns) for i, turns in enumerate([2, 8])
+    ]
+    found = advantages(episodes, algorithm("rloo"), Shaping(most_turns=10, turn_cost=0.5))
+    assert found == pytest.approx({episodes[0].key: 0.3, episodes[1].key: -0.3})
+
+
+def test_advantage_and_weight_are_zero_where_the_mask_is():
+    made = episode([call(0, None, [1, 2], [3]), call(1, 0, [4], [5, 6])])
+    (trained,) = trained_rows(rows_of(made, "policy"), {made.key: -2.0}, Aggregation.TOKEN_MEAN)
+    assert trained.advantage == [0, 0, -2, 0, -2, -2]
+    assert trained.weight == pytest.approx([0, 0, 1 / 3, 0, 1 / 3, 1 / 3])
+    assert trained.lp_old == [0, 0, -1, 0, -1, -1]
+
+
+@given(st.integers(1, 12), st.integers(1, 6), st.data())
+def test_minibatches_hold_every_row_once_and_never_part_a_rollout(rollouts, parts, data):
+    rows = []
+    for member in range(rollouts):
+        calls = [call(i, None, [1], [2]) for i in range(data.draw(st.integers(1, 3)))]
+        rows += rows_of(episode(calls, member=member), "policy")
+    order = data.draw(st.permutations([Key("rl/1", 0, m) for m in range(rollouts)]))
+    batches = split_by_rollout(rows, parts, order)
+    assert sorted(id(r) for b in batches for r in b) == sorted(id(r) for r in rows)
+    members = [{r.key for r in b} for b in batches]
+    assert sum(len(m) for m in members) == rollouts
+    assert max(map(len, members)) - min(map(len, members)) <= 1

@@ -1,0 +1,341 @@
+"""The learner: the right gradient, however the work is cut up, and weights that keep it."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palaestra.core.errors import RecipeError
+from palaestra.core.model import Sampling
+from palaestra.learning.batch import trained_rows
+from palaestra.learning.learner import Learner, Optimisation
+from palaestra.learning.losses import Aggregation, loop_clip, policy_gradient, ppo_clip
+from palaestra.learning.packing import Trained, micro_batches
+from palaestra.learning.rows import rows_of
+from palaestra.learning.selection import everything, top_layers
+from palaestra.models.checkpoint_format import write_network
+from palaestra.models.engine import Engine
+from tests.learning.made import (
+    call,
+    episode,
+    finish,
+    gradients,
+    grouped,
+    learner_of,
+    resident,
+    same,
+    sampled_rows,
+    tiny,
+)
+
+LOSSES = [policy_gradient, ppo_clip, loop_clip]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """The same weights in an independent, dense implementation."""
+    from transformers import LlamaForCausalLM
+
+    folder = tmp_path_factory.mktemp("reference")
+    write_network(grouped(), folder)
+    model = LlamaForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    )
+    return model
+
+
+def dense_logprobs(model, row):
+    logits = model(torch.tensor([row.tokens])).logits[0]
+    lp = torch.log_softmax(logits[:-1], dim=-1)
+    return torch.stack([lp[i - 1, row.tokens[i]] for i, on in enumerate(row.mask) if on])
+
+
+# ── log-probabilities and gradients ──────────────────────────────────────────
+
+
+def test_packed_logprobs_equal_those_of_a_dense_reference(reference):
+    rows = sampled_rows(7)
+    ours = learner_of(grouped(), micro_tokens=50).logprobs(rows)
+    for row, lp in zip(rows, ours, strict=True):
+        assert torch.allclose(torch.tensor(lp), dense_logprobs(reference, row), atol=1e-4)
+
+
+def test_packed_gradients_equal_those_of_a_dense_reference(reference):
+    rows = sampled_rows(7)
+    ours = gradients(learner_of(grouped(), micro_tokens=50), rows, policy_gradient)
+    reference.zero_grad()
+    for row in rows:
+        on = torch.tensor(row.mask)
+        factor = torch.tensor(row.advantage)[on] * torch.tensor(row.weight)[on]
+        (-factor * dense_logprobs(reference, row)).sum().backward()
+    theirs = {
+        "embedding.weight": reference.model.embed_tokens.weight.grad,
+        "blocks.0.down.weight": reference.model.layers[0].mlp.down_proj.weight.grad,
+        "blocks.2.attention_norm": reference.model.layers[2].input_layernorm.weight.grad,
+    }
+    assert same({name: ours[name] for name in theirs}, theirs, 1e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@settings(max_examples=5)
+@given(seed=st.integers(0, 1000), micro_tokens=st.integers(1, 300), data=st.data())
+def test_micro_batches_and_the_order_of_rows_change_no_gradient(loss, seed, micro_tokens, data):
+    rows = sampled_rows(6, seed=seed)
+    whole = gradients(learner_of(tiny(), micro_tokens=10_000), rows, loss)
+    order = data.draw(st.permutations(rows))
+    split = gradients(learner_of(tiny(), micro_tokens=micro_tokens), order, loss)
+    assert same(whole, split)
+
+
+def test_weights_after_an_update_do_not_depend_on_micro_batches():
+    rows = sampled_rows(6)
+    large, small = (learner_of(tiny(), micro_tokens=n) for n in (10_000, 20))
+    for learner in (large, small):
+        for _ in range(3):
+            learner.update(rows, ppo_clip)
+    assert same(large.state()["weights"], small.state()["weights"], 1e-4)
+
+
+@pytest.mark.parametrize("aggregation", list(Aggregation))
+def test_splitting_an_episode_into_rows_changes_no_gradient(aggregation):
+    other = episode([call(0, None, [9, 8, 7], [6, 5])], member=1)
+    grown = episode([call(0, None, [3, 4], [5, 6]), call(1, 0, [7], [8, 9, 10])])
+    restarted = episode(
+        [call(0, None, [3, 4], [5, 6]), call(1, None, [3, 4, 5, 6, 7], [8, 9, 10])]
+    )
+    found = []
+    for made in (grown, restarted):
+        rows = rows_of(made, "policy") + rows_of(other, "policy")
+        trained = trained_rows(rows, {made.key: 1.5, other.key: -0.5}, aggregation)
+        found.append(gradients(learner_of(tiny()), trained, policy_gradient))
+    assert same(*found)
+
+
+@pytest.mark.parametrize("loss", [ppo_clip, loop_clip])
+def test_at_the_samplers_own_weights_every_loss_has_the_gradient_of_reinforce(loss):
+    rows = sampled_rows(4)
+    learner = learner_of(tiny())
+    on_policy = []
+    for row, lp in zip(rows, learner.logprobs(rows), strict=True):
+        values = iter(lp)
+        old = [next(values) if on else 0.0 for on in row.mask]
+        on_policy.append(Trained(row.tokens, row.mask, old, row.advantage, row.weight))
+    clipped = gradients(learner, on_policy, loss)
+    assert same(clipped, gradients(learner_of(tiny()), on_policy, policy_gradient))
+
+
+def test_what_is_not_trained_counts_nowhere():
+    """Other figures on masked positions change neither the loss nor any figure."""
+    rows = sampled_rows(4)
+    noisy = [
+        Trained(
+            r.tokens,
+            r.mask,
+            [v if on else 99.0 for v, on in zip(r.lp_old, r.mask, strict=True)],
+            [v if on else 99.0 for v, on in zip(r.advantage, r.mask, strict=True)],
+            [v if on else 99.0 for v, on in zip(r.weight, r.mask, strict=True)],
+        )
+        for r in rows
+    ]
+    one, two = learner_of(tiny()), learner_of(tiny())
+    assert one.update(rows, ppo_clip) == two.update(noisy, ppo_clip)
+    assert same(one.state()["weights"], two.state()["weights"], 0.0)
+
+
+@given(st.integers(0, 1000), st.integers(1, 100))
+def test_micro_batches_hold_every_row_once_within_the_limit(seed, most):
+    rows = sampled_rows(8, seed=seed)
+    groups = micro_batches(rows, most)
+    assert sorted(id(r) for g in groups for r in g) == sorted(id(r) for r in rows)
+    for group in groups:
+        assert len(group) == 1 or sum(len(r.tokens) for r in group) <= most
+
+
+# ── sampler and learner ──────────────────────────────────────────────────────
+
+
+def sampled(network):
+    """Replies of the engine, as rows."""
+    engine = Engine(network, frozenset({0}), slots=4, context=128, step_tokens=24)
+    prompts = [[3, 4, 5, 6 + i, *range(7, 7 + i)] for i in range(8)]
+    requests = finish(engine, [engine.submit(p, Sampling(1.0, 20), i) for i, p in enumerate(prompts)])
+    return [
+        Trained(
+            r.tokens + r.completion,
+            [False] * len(r.tokens) + [True] * len(r.completion),
+            [0.0] * len(r.tokens) + r.logprobs,
+            [0.0] * len(r.tokens) + [1.0] * len(r.completion),
+            [0.0] * len(r.tokens) + [0.01] * len(r.completion),
+        )
+        for r in requests
+    ]
+
+
+def gaps(network):
+    rows = sampled(network)
+    learner = learner_of(network)
+    old = [lp for r in rows for lp, on in zip(r.lp_old, r.mask, strict=True) if on]
+    new = [lp for row in learner.logprobs(rows) for lp in row]
+    return (torch.tensor(old) - torch.tensor(new)).abs()
+
+
+def test_the_engines_logprobs_equal_the_learners_in_fp32():
+    assert float(gaps(grouped()).max()) <= 1e-4
+
+
+def test_the_engines_logprobs_are_near_the_learners_in_bf16():
+    found = gaps(tiny().to(torch.bfloat16))
+    assert float(found.max()) <= 0.1
+    assert float(found.mean()) <= 0.03
+
+
+def test_a_first_update_reports_no_gap_to_the_sampler():
+    network = tiny()
+    rows = sampled(network)
+    update = learner_of(network).update(rows, ppo_clip)
+    assert update.gap_max <= 1e-4
+    assert abs(update.kl) <= 1e-6
+    assert update.clipped == 0
+    assert update.tokens == sum(sum(r.mask) for r in rows)
+    assert update.processed == sum(len(r.tokens) for r in rows)
+
+
+# ── which weights move ───────────────────────────────────────────────────────
+
+
+def test_top_layers_freezes_what_lies_below():
+    network = tiny(layers=3)
+    before = copy.deepcopy(network.state_dict())
+    learner = Learner(resident(network), top_layers(network, 1), Optimisation(1e-2))
+    learner.update(sampled_rows(4), policy_gradient)
+    moved = {n for n, t in network.state_dict().items() if not torch.equal(t, before[n])}
+    assert moved == {n for n in before if n.startswith("blocks.2.") or n == "norm"}
+
+
+def test_a_frozen_trunk_leaves_the_gradients_above_it_unchanged():
+    rows, optimisation = sampled_rows(5), Optimisation(1e-3, clip_norm=1e9)
+    whole = gradients(learner_of(tiny(layers=3)), rows, loop_clip)
+    network = tiny(layers=3)
+    top = gradients(Learner(resident(network), top_layers(network, 2), optimisation), rows, loop_clip)
+    assert len(top) == 2 * 6 + 1
+    assert same({name: whole[name] for name in top}, top)
+
+
+def test_more_layers_than_there_are_cannot_be_trained():
+    with pytest.raises(RecipeError, match="2 layers"):
+        top_layers(tiny(), 3)
+
+
+def test_many_tiny_updates_are_not_lost_to_rounding():
+    """bf16 weights of 0.1 are 0.0005 apart; forty steps of 0.00002 must still move them."""
+    rows, rate, steps = sampled_rows(4), 2e-5, 40
+    exact, ours, naive = tiny(), tiny().to(torch.bfloat16), tiny().to(torch.bfloat16)
+    start = {n: p.detach().float().clone() for n, p in ours.named_parameters()}
+    with torch.no_grad():
+        for name, parameter in exact.named_parameters():
+            parameter.copy_(start[name])
+    plain = Learner(resident(exact), everything(exact), Optimisation(rate))
+    master = Learner(resident(ours), everything(ours), Optimisation(rate))
+    rounded = Learner(resident(naive), everything(naive), Optimisation(rate))
+    # the same optimiser without masters, straight on the bf16 tensors
+    optimiser = torch.optim.AdamW(naive.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
+    rounded.close()
+    for _ in range(steps):
+        plain.update(rows, policy_gradient)
+        master.update(rows, policy_gradient)
+        for group in micro_batches(rows, 64):
+            loss = _loss(rounded, group)
+            loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+    def moved(weights):
+        return torch.cat([(weights[n].float() - start[n]).flatten() for n in start])
+
+    wanted = moved(dict(exact.named_parameters()))
+    kept = moved(master.state()["weights"])
+    published = moved(dict(ours.named_parameters()))
+    lost = moved(dict(naive.named_parameters()))
+    assert float((kept - wanted).norm()) < 0.3 * float(wanted.norm())
+    assert float((published - kept).norm() / start_norm(start)) < 2**-8  # one rounding, no more
+    assert along(published, wanted) > 0.7
+    assert along(lost, wanted) < 0.5 * along(published, wanted)
+
+
+def _loss(learner, rows):
+    from palaestra.learning.packing import Micro
+
+    micro = Micro(rows, learner.model.network.device)
+    lp, _ = learner._logprobs(micro)
+    return (policy_gradient(lp, micro.lp_old, micro.advantage) * micro.weight).sum()
+
+
+def along(moved, wanted):
+    """How far the weights went in the wanted direction: 1 is all the way."""
+    return float(moved @ wanted / (wanted @ wanted))
+
+
+def start_norm(start):
+    return torch.cat([t.flatten() for t in start.values()]).norm()
+
+
+def test_a_non_finite_gradient_leaves_the_weights_untouched():
+    learner = learner_of(tiny())
+    learner.update(sampled_rows(3), policy_gradient)
+    before = copy.deepcopy(learner.state())
+    update = learner.update(sampled_rows(3), lambda lp, old, advantage: lp * float("nan"))
+    assert update.gradient_norm != update.gradient_norm
+    after = learner.state()
+    for part in before:
+        assert same(before[part], after[part], 0.0)
+
+
+# ── stopping and going on ────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_restored_learner_goes_on_bit_for_bit(dtype):
+    batches = [sampled_rows(4, seed=i) for i in range(4)]
+    through = learner_of(tiny().to(dtype))
+    for rows in batches[:2]:
+        through.update(rows, ppo_clip)
+    saved = copy.deepcopy(through.state())
+    resumed = learner_of(tiny(seed=9).to(dtype))
+    resumed.restore(saved)
+    for rows in batches[2:]:
+        assert through.update(rows, ppo_clip) == resumed.update(rows, ppo_clip)
+    for part, tensors in through.state().items():
+        assert same(tensors, resumed.state()[part], 0.0)
+    theirs = resumed.model.network.state_dict()
+    for name, tensor in through.model.network.state_dict().items():
+        assert torch.equal(tensor, theirs[name])
+
+
+def test_restoring_drops_what_the_engine_remembers():
+    prompt, sampling = list(range(3, 15)), Sampling(0.0, 8)
+    learner = learner_of(tiny())
+    engine = learner.model.engine
+    finish(engine, [engine.submit(prompt, sampling, 0)])
+    learner.restore(copy.deepcopy(learner_of(tiny(seed=9)).state()))
+    (again,) = finish(engine, [engine.submit(prompt, sampling, 0)])
+    other = Engine(tiny(seed=9), frozenset({0}))
+    (wanted,) = finish(other, [other.submit(prompt, sampling, 0)])
+    assert again.completion == wanted.completion
+    assert again.logprobs == pytest.approx(wanted.logprobs, abs=1e-4)
+
+
+def test_restoring_an_untrained_state_forgets_the_moments():
+    learner = learner_of(tiny())
+    fresh = copy.deepcopy(learner.state())
+    learner.update(sampled_rows(3), policy_gradient)
+    learner.restore(fresh)
+    assert learner.state()["exp_avg"] == {}
+    assert same(learner.state()["weights"], fresh["weights"], 0.0)
+
+
+def test_an_update_raises_the_version():
+    learner = learner_of(tiny())
+    learner.update(sampled_rows(2), policy_gradient)
+    assert learner.model.version == 1

@@ -1,0 +1,561 @@
+"""Worlds in worker processes: a fault reaches the world that made it and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+
+from palaestra.core.environment import Action, World
+from palaestra.core.errors import (
+    EnvironmentFault,
+    InfrastructureFault,
+    InputError,
+    MissingPackage,
+    MissingSystemPart,
+    UnknownName,
+)
+from palaestra.core.task import Task
+from palaestra.rollout.worker import ALLOWANCE, REQUEST, Request, Verb, framed
+from palaestra.rollout.workers import WorkerPool
+from palaestra.rollout.worlds import LocalWorld
+from tests.rollout import faulty
+
+T = TypeVar("T")
+
+FAULTY = faulty.__name__
+COUNTING = f"{FAULTY}:Counting"
+WORDS = ("3", "-4", "what?", "10", "1", "2", "7", "5", "5", "6", "8")
+
+
+def task(seed: int = 5) -> Task:
+    return Task(f"train/{seed}", "counting", seed)
+
+
+async def episode(world: World, seed: int, words: tuple[str, ...] = WORDS) -> list[Any]:
+    """Everything that a session would see of an episode; other worlds run in between."""
+    seen: list[Any] = [await world.reset(task(seed))]
+    for word in words:
+        seen.append(await world.step(Action(word)))
+    await world.close()
+    return seen
+
+
+async def fault(episode: Awaitable[Any]) -> EnvironmentFault:
+    with pytest.raises(EnvironmentFault) as caught:
+        await episode
+    return caught.value
+
+
+def pooled(
+    use: Callable[[WorkerPool], Coroutine[Any, Any, T]], count: int = 1, timeout: float = 30.0
+) -> T:
+    async def run() -> T:
+        async with WorkerPool(count, timeout) as pool:
+            return await use(pool)
+
+    return asyncio.run(run())
+
+
+def expected(seed: int) -> list[Any]:
+    return asyncio.run(episode(LocalWorld(faulty.Counting()), seed))
+
+
+def workers_of(pid: int) -> list[psutil.Process]:
+    children = psutil.Process(pid).children()
+    return [child for child in children if "palaestra.rollout.worker" in child.cmdline()]
+
+
+def gone(pids: list[int], seconds: float = 15.0) -> bool:
+    """Whether all processes end in time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        alive = [pid for pid in pids if psutil.pid_exists(pid)]
+        if all(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in alive):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+# ── the ordinary case ────────────────────────────────────────────────────────
+
+
+def test_a_hosted_world_is_like_a_local_one() -> None:
+    async def use(pool: WorkerPool) -> None:
+        world, local = await pool.world(COUNTING), LocalWorld(faulty.Counting())
+        assert world.instructions == local.instructions
+        assert world.tools == local.tools
+        assert world.capabilities == local.capabilities
+        assert await world.reset(task()) == await local.reset(task())
+        assert await world.oracle() == await local.oracle()
+        assert await world.admissible() == await local.admissible()
+        assert await episode(world, 9) == await episode(local, 9)
+
+    pooled(use)
+
+
+def test_hundreds_of_worlds_live_on_two_workers() -> None:
+    async def use(pool: WorkerPool) -> list[list[Any]]:
+        async def one(seed: int) -> list[Any]:
+            return await episode(await pool.world(COUNTING), seed)
+
+        return await asyncio.gather(*(one(seed) for seed in range(300)))
+
+    seen = pooled(use, count=2)
+    assert seen == [expected(seed) for seed in range(300)]
+
+
+def test_worlds_go_to_the_least_loaded_worker() -> None:
+    async def use(pool: WorkerPool) -> set[str]:
+        made = [await pool.world(f"{FAULTY}:Surroundings") for _ in range(4)]
+        await made[0].close()
+        await made[2].close()
+        made += [await pool.world(f"{FAULTY}:Surroundings") for _ in range(2)]
+        seen = [(await made[i].reset(task()))[0].text.split("|")[0] for i in (1, 3, 4, 5)]
+        assert seen[0] == seen[1] and seen[2] == seen[3]
+        return set(seen)
+
+    assert len(pooled(use, count=2)) == 2
+
+
+def test_workers_use_one_thread_and_equal_hashes_and_hide_their_import_path() -> None:
+    async def use(pool: WorkerPool) -> list[str]:
+        made = [await pool.world(f"{FAULTY}:Surroundings") for _ in range(2)]
+        return [(await world.reset(task()))[0].text for world in made]
+
+    one, other = (text.split("|") for text in pooled(use, count=2))
+    assert one[0] != other[0] and one[3] == other[3]
+    assert "'OMP_NUM_THREADS': '1'" in one[1] and "'MKL_NUM_THREADS': '1'" in one[1]
+    assert f"'PYTHONPATH': {os.environ.get('PYTHONPATH')!r}" in one[1]
+    assert int(one[2]) >= os.nice(0)
+
+
+def test_a_printing_environment_does_not_disturb_the_protocol() -> None:
+    async def use(pool: WorkerPool) -> list[Any]:
+        return await episode(await pool.world(f"{FAULTY}:Printing"), 5)
+
+    assert pooled(use) == expected(5)
+
+
+def test_closing_a_world_closes_its_environment(tmp_path: Path) -> None:
+    async def use(pool: WorkerPool) -> bool:
+        world = await pool.world(f"{FAULTY}:Marking")
+        await world.reset(Task("train/0", "x", 0, parameters={"path": str(tmp_path / "one")}))
+        await world.close()
+        await world.close()
+        other = await pool.world(f"{FAULTY}:Marking")
+        await other.reset(Task("train/0", "x", 0, parameters={"path": str(tmp_path / "two")}))
+        assert (await fault(world.step(Action("1")))).kind == "step"
+        return (tmp_path / "one").exists() and not (tmp_path / "two").exists()
+
+    assert pooled(use)
+    assert (tmp_path / "two").exists()  # the pool's end closes the rest
+
+
+def test_a_world_can_be_reset_again() -> None:
+    async def use(pool: WorkerPool) -> list[Any]:
+        world = await pool.world(COUNTING)
+        await world.reset(task(1))
+        await world.step(Action("1"))
+        return await episode(world, 5)
+
+    assert pooled(use) == expected(5)
+
+
+def test_memory_and_restarts_are_told() -> None:
+    async def use(pool: WorkerPool) -> tuple[int, int, int]:
+        memory = pool.max_rss_bytes()
+        world = await pool.world(f"{FAULTY}:Crashing/reset")
+        await fault(world.reset(task()))
+        restarts = pool.restarts
+        await pool.world(COUNTING)
+        return memory, restarts, pool.restarts
+
+    memory, restarts, after = pooled(use)
+    assert memory > 10 * 2**20
+    assert (restarts, after) == (0, 1)  # a worker is replaced when it is next needed
+
+
+# ── errors of the caller ─────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("id", "error", "words"),
+    [
+        ("babyia/GoTo", UnknownName, "Did you mean 'babyai'"),
+        ("no_such_module:Class", MissingPackage, "no_such_module"),
+        (f"{FAULTY}:Missing", InputError, "no class 'Missing'"),
+        (f"{FAULTY}:NeedsPart/making", MissingSystemPart, "Java"),
+    ],
+)
+def test_a_wrong_environment_is_named_as_it_would_be_here(
+    id: str, error: type[InputError], words: str
+) -> None:
+    async def use(pool: WorkerPool) -> None:
+        with pytest.raises(error, match=words) as caught:
+            await pool.world(id)
+        assert type(caught.value) is error
+        await pool.world(COUNTING)
+        assert pool.restarts == 0
+
+    pooled(use)
+
+
+def test_an_unknown_name_keeps_its_fields() -> None:
+    async def use(pool: WorkerPool) -> UnknownName:
+        with pytest.raises(UnknownName) as caught:
+            await pool.world("babyia/GoTo")
+        return caught.value
+
+    error = pooled(use)
+    assert (error.kind, error.name) == ("environment family", "babyia")
+    assert "babyai" in error.known
+
+
+def test_a_system_part_missed_at_the_reset_is_the_callers_error() -> None:
+    async def use(pool: WorkerPool) -> None:
+        world = await pool.world(f"{FAULTY}:NeedsPart")
+        with pytest.raises(MissingSystemPart, match="Java"):
+            await world.reset(task())
+
+    pooled(use)
+
+
+def test_workers_that_cannot_start_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pydantic.py").write_text("raise ImportError('this pydantic is broken')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InfrastructureFault, match="this pydantic is broken"):
+        pooled(lambda pool: pool.world(COUNTING))
+
+
+def test_a_pool_without_workers_is_refused() -> None:
+    with pytest.raises(InputError, match="at least one"):
+        WorkerPool(0)
+
+
+# ── faults, alone and in company ─────────────────────────────────────────────
+
+RAISED = [("Raising/reset", "reset"), ("Raising/step", "step"), ("Raising/exit", "step")]
+REFUSED = [
+    (f"Rubbish/{name}", "rubbish")
+    for name in ("reset", "none", "text", "nan", "info", "surrogate", "huge", "signals")
+]
+CRASHED = [(f"Crashing/{name}", "crash") for name in ("making", "reset", "step")]
+HUNG = [(f"Hanging/{name}", "hang") for name in ("making", "reset", "step")]
+INTRUDED = [(f"Intruding/{name}", "rubbish") for name in faulty.Intruding.GARBAGE]
+
+
+@pytest.mark.parametrize(("name", "kind"), RAISED + REFUSED + CRASHED + HUNG + INTRUDED)
+def test_a_fault_is_told_with_its_kind_and_the_pool_goes_on(name: str, kind: str) -> None:
+    async def use(pool: WorkerPool) -> tuple[EnvironmentFault, list[Any], int]:
+        async def broken() -> None:
+            await episode(await pool.world(f"{FAULTY}:{name}"), 1)
+
+        told = await fault(broken())
+        healthy = await episode(await pool.world(COUNTING), 5)
+        return told, healthy, pool.restarts
+
+    told, healthy, restarts = pooled(use, timeout=3.0)
+    assert told.kind == kind
+    assert FAULTY in told.detail
+    assert healthy == expected(5)
+    assert restarts == (0 if (name, kind) in RAISED + REFUSED else 1)
+
+
+def test_a_crash_is_told_with_its_last_words_and_status() -> None:
+    async def use(pool: WorkerPool) -> EnvironmentFault:
+        return await fault(episode(await pool.world(f"{FAULTY}:Crashing/step"), 1))
+
+    told = pooled(use)
+    assert "step" in told.detail and "exit status 3" in told.detail
+    assert "about to crash" in told.detail
+
+
+def test_a_hang_is_told_with_the_place_where_it_hangs() -> None:
+    async def use(pool: WorkerPool) -> EnvironmentFault:
+        return await fault(episode(await pool.world(f"{FAULTY}:Hanging/step"), 1))
+
+    assert "faulty.py" in pooled(use, timeout=2.0).detail
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [name for name, _ in CRASHED],
+        [name for name, _ in HUNG],
+        [name for name, _ in INTRUDED],
+        [name for name, _ in RAISED + REFUSED],
+        ["Crashing/step", "Hanging/reset", "Intruding/json", "Crashing/close", "Crashing/oracle"],
+    ],
+    ids=["crash", "hang", "intrude", "raise", "mixed"],
+)
+def test_faults_among_forty_healthy_worlds_cost_them_nothing(names: list[str]) -> None:
+    async def use(pool: WorkerPool) -> tuple[list[Any], list[Any]]:
+        async def healthy(seed: int) -> list[Any]:
+            world = await pool.world(COUNTING)
+            seen: list[Any] = [await world.reset(task(seed))]
+            for word in WORDS:
+                await asyncio.sleep(0.01 * (seed % 7))
+                seen.append(await world.step(Action(word)))
+            await world.close()
+            return seen
+
+        async def broken(number: int) -> None:
+            await asyncio.sleep(0.05 * number)
+            world = await pool.world(f"{FAULTY}:{names[number]}")
+            await world.reset(task(1))
+            await world.oracle()
+            await world.step(Action("1"))
+            await asyncio.sleep(0.05)
+            await world.step(Action("1"))
+            await world.close()
+
+        broken_ones = [broken(number) for number in range(len(names))]
+        results = await asyncio.gather(
+            *map(healthy, range(40)), *broken_ones, return_exceptions=True
+        )
+        return results[:40], results[40:]
+
+    healthy, broken = pooled(use, count=2, timeout=3.0)
+    assert healthy == [expected(seed) for seed in range(40)]
+    for name, result in zip(names, broken, strict=True):
+        assert isinstance(result, EnvironmentFault) or name == "Crashing/close"
+
+
+def test_a_crash_while_closing_costs_nothing() -> None:
+    async def use(pool: WorkerPool) -> list[Any]:
+        bystander = await pool.world(COUNTING)
+        await bystander.reset(task(5))
+        seen = await episode(await pool.world(f"{FAULTY}:Crashing/close"), 5)
+        assert await bystander.step(Action(WORDS[0])) == seen[1]
+        assert pool.restarts == 1
+        return seen
+
+    assert pooled(use) == expected(5)
+
+
+def test_a_world_that_only_waits_is_brought_back_where_it_was() -> None:
+    async def use(pool: WorkerPool) -> list[Any]:
+        world = await pool.world(COUNTING)
+        unused = await pool.world(COUNTING)
+        seen: list[Any] = [await world.reset(task(5))]
+        for number, word in enumerate(WORDS):
+            if number % 4 == 1:
+                await fault(episode(await pool.world(f"{FAULTY}:Crashing/reset"), 1))
+            seen.append(await world.step(Action(word)))
+        assert await episode(unused, 5) == seen
+        assert pool.restarts == 3
+        return seen
+
+    assert pooled(use) == expected(5)
+
+
+@pytest.mark.parametrize("name", ["Chance", "SecretChance"])
+def test_a_world_that_cannot_be_replayed_is_lost_with_its_worker(name: str) -> None:
+    async def use(pool: WorkerPool) -> EnvironmentFault:
+        world = await pool.world(f"{FAULTY}:{name}")
+        await world.reset(task())
+        await world.step(Action("1"))
+        await fault(episode(await pool.world(f"{FAULTY}:Crashing/reset"), 1))
+        told = await fault(world.step(Action("1")))
+        await world.reset(task())
+        await world.step(Action("1"))
+        return told
+
+    told = pooled(use)
+    assert told.kind == "crash" and "lost with its worker" in told.detail
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["noticed", "while this process was busy"])
+def test_a_worker_killed_while_idle_costs_nothing(busy: bool) -> None:
+    async def use(pool: WorkerPool) -> list[Any]:
+        world = await pool.world(COUNTING)
+        seen: list[Any] = [await world.reset(task(5))]
+        for number, word in enumerate(WORDS):
+            if number == 4:
+                [worker] = workers_of(os.getpid())
+                worker.kill()
+                if busy:
+                    time.sleep(0.3)
+                else:
+                    await asyncio.sleep(0.3)
+            seen.append(await world.step(Action(word)))
+        assert pool.restarts == 1
+        return seen
+
+    assert pooled(use) == expected(5)
+
+
+def test_a_busy_parent_does_not_take_its_own_delay_for_a_hang() -> None:
+    async def use(pool: WorkerPool) -> int:
+        world = await pool.world(f"{FAULTY}:Slow")
+        await world.reset(task())
+        step = asyncio.create_task(world.step(Action("1")))
+        await asyncio.sleep(0.1)
+        time.sleep(2.5)
+        await step
+        return pool.restarts
+
+    assert pooled(use, timeout=2.0) == 0
+
+
+# ── cancellation and ends ────────────────────────────────────────────────────
+
+
+def test_a_cancelled_step_has_not_happened_and_its_reply_reaches_nobody_else() -> None:
+    async def use(pool: WorkerPool) -> None:
+        slow, other = await pool.world(f"{FAULTY}:Slow"), await pool.world(COUNTING)
+        await slow.reset(task(0))
+        first, _ = await slow.step(Action("1"))
+        assert first.observation.text == "total 1 after 1"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(slow.step(Action("100")), 0.1)
+        assert await episode(other, 5) == await episode(LocalWorld(faulty.Counting()), 5)
+        second, _ = await slow.step(Action("2"))
+        assert second.observation.text == "total 3 after 2"
+        assert pool.restarts == 0
+
+    pooled(use)
+
+
+def test_a_call_cancelled_in_the_queue_is_never_made() -> None:
+    async def use(pool: WorkerPool) -> None:
+        slow, other = await pool.world(f"{FAULTY}:Slow"), await pool.world(COUNTING)
+        await slow.reset(task(0))
+        await other.reset(task(0))
+        step = asyncio.create_task(slow.step(Action("1")))
+        queued = asyncio.create_task(other.step(Action("100")))
+        for _ in range(6):
+            await asyncio.sleep(0)
+        queued.cancel()
+        await asyncio.wait({queued})
+        assert queued.cancelled()
+        assert (await other.step(Action("2")))[0].observation.text == "total 2 after 1"
+        assert (await step)[0].observation.text == "total 1 after 1"
+
+    pooled(use)
+
+
+def test_a_hang_whose_caller_has_left_still_ends_at_the_time_out() -> None:
+    async def use(pool: WorkerPool) -> list[Any]:
+        world = await pool.world(f"{FAULTY}:Hanging/reset")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(world.reset(task()), 0.1)
+        await world.close()
+        seen = await episode(await pool.world(COUNTING), 5)
+        assert pool.restarts == 1
+        return seen
+
+    assert pooled(use, timeout=2.0) == expected(5)
+
+
+def test_random_cancellations_leave_every_world_in_step() -> None:
+    async def use(pool: WorkerPool) -> list[list[Any]]:
+        async def one(seed: int) -> list[Any]:
+            world = await pool.world(COUNTING)
+            seen: list[Any] = [await world.reset(task(seed))]
+            for number, word in enumerate(WORDS):
+                if (seed + number) % 3 == 0:
+                    step = asyncio.create_task(world.step(Action("1000")))
+                    for _ in range((seed * 7 + number) % 12):
+                        await asyncio.sleep(0)
+                    if not step.done():
+                        step.cancel()
+                        await asyncio.wait({step})
+                        assert step.cancelled()
+                seen.append(await world.step(Action(word)))
+            return seen
+
+        return await asyncio.gather(*map(one, range(30)))
+
+    assert pooled(use, count=2) == [expected(seed) for seed in range(30)]
+
+
+def test_the_end_of_a_pool_leaves_no_process_and_no_zombie(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    async def run() -> list[int]:
+        async with WorkerPool(2) as pool:
+            hanging = await pool.world(f"{FAULTY}:Parental")
+            parent, child = (await hanging.reset(task()))[0].text.split()
+            pids = [worker.pid for worker in workers_of(os.getpid())]
+            assert len(pids) == 2 and int(parent) in pids
+            step = asyncio.create_task(hanging.step(Action("1")))
+            await asyncio.sleep(0.1)
+        with pytest.raises((EnvironmentFault, asyncio.CancelledError)):
+            await step
+        assert not any(psutil.pid_exists(pid) for pid in pids)
+        with pytest.raises(InfrastructureFault, match="closed"):
+            await pool.world(COUNTING)
+        await hanging.close()
+        return [int(child)]
+
+    assert gone(asyncio.run(run()))
+    gc.collect()
+    assert not [w for w in recwarn if issubclass(w.category, ResourceWarning | RuntimeWarning)]
+
+
+def test_an_environment_that_blocks_the_interpreter_cannot_keep_an_orphan_alive() -> None:
+    made = Request(1, Verb.MAKE, environment=f"{FAULTY}:Blocking")
+    seconds = str(2.0 - ALLOWANCE)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "palaestra.rollout.worker", seconds],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+        start_new_session=True,
+    )
+    assert worker.stdin is not None and worker.stdout is not None
+    for request in (made, Request(1, Verb.RESET, task=task())):
+        worker.stdin.write(framed(REQUEST.dump_json(request)))
+    worker.stdin.flush()
+    assert worker.wait(timeout=60) == 1
+    worker.stdin.close()
+    worker.stdout.close()
+
+
+PARENT = """
+import asyncio, sys
+from palaestra.core.environment import Action
+from palaestra.core.task import Task
+from palaestra.rollout.workers import WorkerPool
+
+async def main():
+    async with WorkerPool(2) as pool:
+        hanging = await pool.world(sys.argv[1] + ":Parental")
+        observation, _ = await hanging.reset(Task("train/0", "x", 0))
+        print(observation.text, flush=True)
+        await hanging.step(Action("1"))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_an_ended_parent_leaves_no_children(end: signal.Signals) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, FAULTY],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+    )
+    assert parent.stdout is not None
+    started = [int(pid) for pid in parent.stdout.readline().split()]
+    pids = [worker.pid for worker in workers_of(parent.pid)]
+    assert len(pids) == 2 and started[0] in pids
+    time.sleep(0.2)
+    parent.send_signal(end)
+    parent.wait(timeout=30)
+    parent.stdout.close()
+    assert gone([*pids, *started])

@@ -1,0 +1,145 @@
+"""A full disk: really refused writes, by the kernel's limit on the size of a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.store import samples
+
+LIMIT = """
+import json, resource, signal, sys
+from pathlib import Path
+from palaestra.core.errors import StorageFull
+
+folder = Path(sys.argv[1])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+"""
+
+
+def outcome(code: str, folder: Path) -> Any:
+    """What a process reports that runs `code` after LIMIT."""
+    process = samples.python(LIMIT + code, str(folder))
+    answer, _ = process.communicate()
+    assert process.returncode == 0
+    return json.loads(answer)
+
+
+def test_a_full_disk_stops_the_journal_and_loses_nothing_before(tmp_path: Path) -> None:
+    report = outcome(
+        """
+from palaestra.core.episode import Key
+from palaestra.store.database import Database
+from tests.store import samples
+
+key = Key("rl", 0)
+database = Database.open(folder / "run.sqlite")
+limit(300_000)
+count, messages = 0, []
+try:
+    while True:
+        database.append(key, samples.step(count))
+        count += 1
+except StorageFull as error:
+    messages.append(str(error))
+try:
+    database.finish(samples.episode(Key("rl", 1), turns=200))
+except StorageFull as error:
+    messages.append(str(error))
+try:
+    database.put("report", "x" * 300_000)
+except StorageFull as error:
+    messages.append(str(error))
+while_full = database.past(key) == [samples.step(i) for i in range(count)]
+limit(resource.RLIM_INFINITY)
+database.append(key, samples.step(count))
+database.close()
+database = Database.open(folder / "run.sqlite")
+after = database.past(key) == [samples.step(i) for i in range(count + 1)]
+print(json.dumps([count, messages, while_full, after, database.phases()]))
+""",
+        tmp_path,
+    )
+    count, messages, while_full, after, phases = report
+    assert count > 10
+    assert len(messages) == 3
+    for message in messages:
+        assert str(tmp_path) in message
+        assert "are free there" in message
+        assert "resume the run" in message
+    assert while_full
+    assert after
+    assert phases == []
+    assert [path.name for path in tmp_path.iterdir()] == ["run.sqlite"]
+
+
+def test_a_full_disk_while_a_checkpoint_is_written_leaves_the_earlier_one(tmp_path: Path) -> None:
+    message, names, intact, files = outcome(
+        """
+import torch
+from palaestra.store import checkpoint
+
+old = {"model": {"w": torch.arange(1000.0)}}
+checkpoint.save(folder, "last", old, {"step": 1})
+limit(1_000_000)
+try:
+    checkpoint.save(folder, "last", {"model": {"w": torch.zeros(1_000_000)}}, {"step": 2})
+except StorageFull as error:
+    message = str(error)
+back = checkpoint.load(folder, "last")
+intact = torch.equal(back.tensors["model"]["w"], old["model"]["w"]) and back.state == {"step": 1}
+print(json.dumps([message, checkpoint.names(folder), intact, [p.name for p in folder.iterdir()]]))
+""",
+        tmp_path,
+    )
+    assert "The checkpoint 'last'" in message
+    assert "It needs 4.0 MB" in message
+    assert "are free there" in message
+    assert names == ["last"]
+    assert intact
+    assert files == ["last"]
+
+
+def test_a_checkpoint_state_that_does_not_fit_is_a_full_disk_too(tmp_path: Path) -> None:
+    kind, files = outcome(
+        """
+from palaestra.store import checkpoint
+
+limit(100_000)
+try:
+    checkpoint.save(folder, "last", {}, {"notes": "x" * 200_000})
+except StorageFull as error:
+    kind = type(error).__name__
+print(json.dumps([kind, [p.name for p in folder.iterdir()]]))
+""",
+        tmp_path,
+    )
+    assert kind == "StorageFull"
+    assert files == []
+
+
+def test_a_run_cannot_start_on_a_full_disk(tmp_path: Path) -> None:
+    kinds, runs = outcome(
+        """
+from palaestra.store.run import RunFolder, list_runs
+
+kinds = []
+for size in (0, 2, 1000, 40_000):
+    limit(size)
+    try:
+        RunFolder.create(folder / str(size), {"notes": "x" * 50_000})
+        kinds.append("made")
+    except StorageFull as error:
+        kinds.append("StorageFull")
+limit(resource.RLIM_INFINITY)
+RunFolder.create(folder / "0", {}).close()  # what was left there is in nobody's way
+print(json.dumps([kinds, [run.name for run in list_runs(folder)]]))
+""",
+        tmp_path,
+    )
+    assert kinds == ["StorageFull"] * 4
+    assert runs == ["0"]
