@@ -137,7 +137,7 @@ def test_every_level_of_both_families_tells_how_many_turns_are_fair() -> None:
 
 def test_an_unknown_level_or_family_is_answered_with_the_nearest_name() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'GoToLocalS5N2'"):
-        registry.make("babyai/GoToLocalS5N3x")
+        registry.make("babyai/GoToLocalS5N2x")
     with pytest.raises(UnknownName, match="Did you mean 'babyai'"):
         registry.tasks("babyia/GoToLocal")
     with pytest.raises(UnknownName):

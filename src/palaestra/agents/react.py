@@ -39,4 +39,4 @@ class ReActAgent(Agent):
 def action_of(reply: str) -> str:
     """What follows the last `Action:`; the whole reply where there is none."""
     _, found, after = reply.rpartition("Action:")
-    return after.strip().splitlines()[0] if found and after.strip() else reply.strip()
+    return after.strip().splitlines()[0].strip() if found and after.strip() else reply.strip()

@@ -16,8 +16,11 @@ from palaestra.core.errors import InputError, PalaestraError
 from palaestra.core.task import Split, parse_split
 
 if TYPE_CHECKING:
+    from palaestra.core.agent import Agent
     from palaestra.core.episode import Episode
-    from palaestra.experiment.progress import StageProgress
+    from palaestra.core.model import Model
+    from palaestra.core.task import Task
+    from palaestra.experiment.progress import Reporter, StageProgress
     from palaestra.rollout.runner import Job
     from palaestra.store.run import RunFolder
 
@@ -46,24 +49,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--max-tokens", type=int, metavar="M",
         help=f"per reply (default: {DIRECT_TOKENS} for direct, else {THINKING_TOKENS})",
     )  # fmt: skip
-    parser.add_argument("--run", metavar="FOLDER", help="where to keep the episodes (runs/eval-…)")
+    parser.add_argument(
+        "--run", metavar="FOLDER", dest="folder", help="where to keep the episodes (runs/eval-…)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
     split = _check(options)
+    from palaestra.agents.registry import agent_class
     from palaestra.experiment.progress import Reporter
     from palaestra.experiment.setting import typical_turns
+    from palaestra.models.registry import load_model
     from palaestra.store.run import RunFolder, default_root, new_run_path
 
     options.turns = options.turns or typical_turns(options.env)
     family = options.env.partition("/")[2] or options.env
-    folder = Path(options.run) if options.run else new_run_path(default_root(), f"eval-{family}")
+    folder = (
+        Path(options.folder) if options.folder else new_run_path(default_root(), f"eval-{family}")
+    )
     reporter = Reporter()
+    agent = agent_class(options.agent)()
+    slots = min(CONCURRENCY, options.n * options.repeats) + 2
+    model = load_model(options.model, agent, slots=slots, context=CONTEXT, progress=reporter.say)
     with RunFolder.create(folder, _settings(options)) as kept:
         reporter.say(f"[bold]{folder}[/bold]: {_title(options)}")
         try:
-            episodes, seconds = run_until_interrupted(_evaluate(options, split, kept, reporter))
+            work = _evaluate(options, split, agent, model, kept, reporter)
+            episodes, seconds = run_until_interrupted(work)
         except Stopped:
             print(f"\nStopped; finished episodes are kept in {folder}.", file=sys.stderr)
             return 130
@@ -119,7 +132,9 @@ def _check(options: argparse.Namespace) -> Split:
     if not options.temperature >= 0:
         raise InputError(f"--temperature {options.temperature} cannot be; give 0 or more.")
     if options.max_tokens >= CONTEXT:
-        raise InputError(f"--max-tokens {options.max_tokens} leaves no room; the context is {CONTEXT}.")
+        raise InputError(
+            f"--max-tokens {options.max_tokens} leaves no room; the context is {CONTEXT}."
+        )
     split = parse_split(options.split)
     agent_class(options.agent)
     check_model(options.model)
@@ -134,22 +149,20 @@ def _check(options: argparse.Namespace) -> Split:
 
 
 async def _evaluate(
-    options: argparse.Namespace, split: Split, kept: RunFolder, reporter: Any
+    options: argparse.Namespace,
+    split: Split,
+    agent: Agent,
+    model: Model,
+    kept: RunFolder,
+    reporter: Reporter,
 ) -> tuple[list[Episode], float]:
-    from palaestra.agents.registry import agent_class
     from palaestra.core.budget import Budget
     from palaestra.core.model import Sampling
     from palaestra.environments.registry import tasks
-    from palaestra.models.registry import load_model
     from palaestra.rollout.runner import Rollout
     from palaestra.rollout.workers import WorkerPool
 
     jobs = _jobs(tasks(options.env).take(split, options.n), split, options.repeats)
-    agent = agent_class(options.agent)()
-    slots = min(CONCURRENCY, len(jobs)) + 2
-    model = load_model(
-        options.model, agent, slots=slots, context=CONTEXT, progress=reporter.say
-    )
     started = time.monotonic()
     try:
         with reporter.stage("eval", len(jobs), "episodes") as shown:
@@ -171,7 +184,7 @@ async def _evaluate(
     return episodes, time.monotonic() - started
 
 
-def _jobs(drawn: list[Any], split: Split, repeats: int) -> list[Job]:
+def _jobs(drawn: list[Task], split: Split, repeats: int) -> list[Job]:
     from palaestra.core.episode import Key
     from palaestra.rollout.runner import Job
 

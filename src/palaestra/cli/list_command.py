@@ -123,7 +123,9 @@ def _render(rows: list[Row]) -> None:
     from rich.text import Text
 
     console = Console()
-    columns = [column for column in rows[0] if column != "family"]
+    # what the name already says is left to --json: an id's family, a run's path
+    said = {"family"} | ({"source"} if "created" in rows[0] else set())
+    columns = [column for column in rows[0] if column not in said]
     table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold")
     table.columns[0].no_wrap = True
     table.columns[0].overflow = "fold"

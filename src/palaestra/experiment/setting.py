@@ -61,7 +61,7 @@ class Setting:
             agent=self.agent,
             worlds=self.world,
             models=models,
-            budget=Budget(turns=turns),
+            budget=Budget(turns=turns, unparsed=self.recipe.environment.unparsed),
             sampling=Sampling(part.temperature, part.max_tokens),
             seed=self.recipe.seed,
             concurrency=self.recipe.concurrency,

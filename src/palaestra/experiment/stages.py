@@ -26,10 +26,10 @@ DEMONSTRATED_FROM = 1_000_000_000  # training tasks from here on are demonstrate
 
 
 async def test(setting: Setting, policy: str) -> None:
-    """Test the policy on the held-out tasks, and on the environment never trained on."""
+    """Test the policy on the held-out tasks, and, trained, on an environment it never saw."""
     part, world = setting.recipe.evaluation, setting.recipe.environment
     await _evaluate(setting, f"test/{policy}", setting.tasks, setting.turns, part.tasks)
-    if world.transfer is not None:
+    if world.transfer is not None and policy != "base":
         turns = typical_turns(world.transfer)
         others = tasks(world.transfer)
         await _evaluate(setting, f"transfer/{policy}", others, turns, part.transfer_tasks)

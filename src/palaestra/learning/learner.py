@@ -136,6 +136,7 @@ class Learner:
     @torch.no_grad()
     def restore(self, parts: dict[str, dict[str, Tensor]]) -> None:
         """Put back what `state` gave."""
+        self._optimiser.state.clear()
         for name, master in self.masters.items():
             master.copy_(parts["weights"][name])
             if name in parts["step"]:
@@ -143,6 +144,7 @@ class Learner:
                     part: parts[part][name].clone() for part in ("step", "exp_avg", "exp_avg_sq")
                 }
         self._publish()
+        self.model.engine.clear()
 
     def _step(self, norm: Tensor) -> None:
         if math.isfinite(float(norm)):  # a non-finite gradient would destroy the weights
@@ -172,7 +174,7 @@ class Learner:
     def _logprobs(self, micro: Micro) -> tuple[Tensor, Tensor]:
         """Log-probabilities [M] (with gradient) and entropies [M] of the trained tokens."""
         network = self.model.network
-        positions = micro.attend.positions
+        positions = micro.positions
         x = network.embed(micro.tokens)
         with torch.no_grad():
             x = network.run(x, positions, micro.attend, last=self.frozen) if self.frozen else x

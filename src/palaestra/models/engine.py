@@ -220,7 +220,8 @@ class CachedAttention:
         offset = torch.arange(len(row), device=device) - (count.cumsum(0) - count)[row]
         self.positions = start[row] + offset
         self.slot_of_token = slot[row]
-        self.singles = sum(1 for n in counts if n == 1)
+        # leading ones only: a prompt that the budget cut to one token may stand last
+        self.singles = next((i for i, n in enumerate(counts) if n > 1), len(counts))
         s = self.singles
         self.groups: list[_Group] = []
         dtype = cache.keys.dtype
@@ -265,7 +266,8 @@ class _Group:
         heads, d = q.shape[1:]
         kv_heads, rows, t = keys.shape[1], len(self.slots), self.longest
         share = heads // kv_heads
-        k, v = keys[self.slots, :, : self.reach], values[self.slots, :, : self.reach]
+        k = keys[:, :, : self.reach].index_select(0, self.slots)
+        v = values[:, :, : self.reach].index_select(0, self.slots)
         if self.row is not None:
             padded = q.new_zeros(rows, t, heads, d)
             padded[self.row, self.offset] = q

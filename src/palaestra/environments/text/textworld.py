@@ -11,7 +11,8 @@ game's own narration and parser ("get coin", "n"), so this adapter compiles.
 
 The reward is the game's score: 1 for the quest, in cooking also for its parts.
 Progress is the largest share of TextWorld's solution done so far: 1 on success only,
-and never falling within an episode. A game that can no longer be won ends as lost.
+and never falling within an episode. Taking the wrong thing, or spoiling or eating an
+ingredient, loses: terminated without success.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from palaestra.environments.text.textworld_games import LEVELS, story_file
 from palaestra.environments.text.textworld_machine import Machine
 
 TASKS_PER_SPLIT = 256  # each new game costs a second and 0.4 MB of cache
+EDGES = "> \"'`*,"  # a prompt, quotation and emphasis around a command
 LONGEST = 80  # characters of a command; the games' own stay below 60
 BEYOND_THE_GAME = re.compile(
     r"(save|restore|restart|quit|q|undo|oops|again|g|script|transcript|noscript|unscript|version"
@@ -56,7 +58,10 @@ class TextWorld(Environment):
         self._level = LEVELS[name]
         self._task: Task | None = None
         self._machine: Machine | None = None
-        self._begin()
+        self._commands: list[str] = []  # that were understood, since the reset
+        self._read = False  # the cookbook, where there is one
+        self._best = 0.0  # progress
+        self._length = 0  # commands of the solution at the start
 
     @classmethod
     def names(cls) -> list[str]:
@@ -90,7 +95,7 @@ class TextWorld(Environment):
             self._machine = Machine(story_file(self._level, task.seed))
         self._task = task
         said = self._machine.restart()
-        self._begin()
+        self._commands, self._read, self._best = [], False, 0.0
         self._length = len(self._machine.solution())
         return Observation(said)
 
@@ -109,10 +114,7 @@ class TextWorld(Environment):
         self._commands.append(command)
         self._read = self._read or READING in reply.events
         self._best = max(self._best, self._done())
-        said = reply.text or "Nothing happens."
-        if machine.hopeless and not (machine.lost or machine.won):
-            said += "\nThe goal can no longer be reached."
-        return self._answer(said, reward=reply.reward)
+        return self._answer(reply.text or "Nothing happens.", reward=reply.reward)
 
     def close(self) -> None:
         if self._machine is not None:
@@ -167,16 +169,10 @@ class TextWorld(Environment):
 
     # ── details ──────────────────────────────────────────────────────────────
 
-    def _begin(self) -> None:
-        self._commands: list[str] = []
-        self._read = False  # the cookbook, where there is one
-        self._best = 0.0
-        self._length = 0  # commands of the solution at the start
-
     @property
     def _over(self) -> bool:
         machine = self._running()
-        return machine.won or machine.lost or machine.hopeless
+        return machine.won or machine.lost
 
     def _done(self) -> float:
         machine = self._running()
@@ -206,7 +202,7 @@ def parse(text: str) -> str:
 
     Only one command counts: the parser would run "go north. take coin" as two.
     """
-    line = next((line for line in text.splitlines() if line.strip()), "")
-    line = re.split(r"[.;:!?]|\bthen\b", line.lower().strip().strip("> \"'`*"), maxsplit=1)[0]
-    words = "".join(c for c in line if c.isascii() and c.isprintable()).split()
-    return " ".join(words).strip("\"'`*,")[:LONGEST].strip()
+    line = next((line for line in text.lower().splitlines() if line.strip()), "")
+    line = "".join(c if c.isascii() and c.isprintable() else " " for c in line)
+    sentence = re.split(r"[.;:!?]|\bthen\b", line.strip(EDGES), maxsplit=1)[0]
+    return " ".join(sentence.split())[:LONGEST].strip(EDGES)

@@ -22,22 +22,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-import textworld  # type: ignore[import-untyped]
+import textworld
 from numpy.random import RandomState
-from textworld.challenges.tw_coin_collector import coin_collector  # type: ignore[import-untyped]
-from textworld.challenges.tw_cooking import cooking  # type: ignore[import-untyped]
-from textworld.challenges.tw_treasure_hunter import treasure_hunter  # type: ignore[import-untyped]
-from textworld.generator import (  # type: ignore[import-untyped]
+from textworld.challenges.tw_coin_collector import coin_collector
+from textworld.challenges.tw_cooking import cooking
+from textworld.challenges.tw_treasure_hunter import treasure_hunter
+from textworld.generator import (
     CouldNotCompileGameError,
     QuestGenerationError,
     compile_game,
     make_game,
 )
-from textworld.generator.text_generation import (  # type: ignore[import-untyped]
+from textworld.generator.text_generation import (
     assign_description_to_room,
     generate_instruction,
 )
-from textworld.generator.text_grammar import Grammar  # type: ignore[import-untyped]
+from textworld.generator.text_grammar import Grammar
 
 from palaestra.core.errors import EnvironmentFault
 from palaestra.core.paths import cache_folder
@@ -80,9 +80,7 @@ LEVELS: dict[str, Level] = {
     # 30 rooms: a way of 10, and twice as many dead ends off it
     "coin-hard": Level(Kind.COIN, {"level": 210}, WALK),
     # one kitchen; one ingredient, already cut and cooked, to find among others
-    "cooking-easy": Level(
-        Kind.COOKING, {"recipe": 1, "take": 1, "go": 1, "recipe_seed": 0}, COOK
-    ),
+    "cooking-easy": Level(Kind.COOKING, {"recipe": 1, "take": 1, "go": 1, "recipe_seed": 0}, COOK),
     # 5 rooms, the way to the right thing takes 2 moves
     "treasure-easy": Level(Kind.TREASURE, {"level": 5}, WALK),
     # 3 rooms, at least 5 things, a solution of 4 commands

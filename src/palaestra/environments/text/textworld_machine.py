@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jericho  # type: ignore[import-untyped]
-import textworld  # type: ignore[import-untyped]
-from textworld.generator.game import GameProgression  # type: ignore[import-untyped]
-from textworld.generator.inform7 import Inform7Game  # type: ignore[import-untyped]
+import textworld
+from textworld.generator.game import GameProgression
+from textworld.generator.inform7 import Inform7Game
 
 SEED = 1  # of the machine's dice, which these games do not throw
 TRACE = re.compile(r"\[([^\]]+)\]\n?")
@@ -89,11 +89,6 @@ class Machine:
 
     def _action(self, event: str) -> object | None:
         return self._inform.detect_action(event, self._tracker.valid_actions)
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether the goal can no longer be reached although the game goes on."""
-        return bool(self._tracker.failed)
 
     def facts(self) -> list[str]:
         """The facts that hold, the player's place among them, in a fixed order."""

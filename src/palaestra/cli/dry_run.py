@@ -1,0 +1,236 @@
+"""`palaestra train --dry-run`: the resolved recipe, and what it will need, before it starts.
+
+Memory, in bytes, with P the model's parameters, T those that are trained, b the bytes of a
+number in the chosen precision:
+
+    weights       P b
+    masters       4 T in bf16; none in fp32, where the weights themselves are trained
+    gradients     4 T
+    moments       8 T (AdamW keeps two)
+    cache         2 b x layers x key/value heads x head size x (concurrency + 2) x tokens
+    activations   b x trained layers x micro_tokens x (10 width + 4 inner width)
+                  + 3 x 4 x 512 x vocabulary (logits exist for 512 positions at once)
+    process       a constant for Python and torch, and one per environment worker
+
+Time is tokens over speeds measured on the reference machine (two cores with native bf16).
+An episode counts FIRST_TOKENS, and TURN_TOKENS and a reply for each of its turns, of which it
+takes the share TURNS_USED of those allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from palaestra.experiment.recipe import Recipe, Tiny
+
+if TYPE_CHECKING:
+    from palaestra.models.network import NetworkConfig
+
+ROLLOUT_SPEED = 1400.0  # tokens per second, read and sampled, of SmolLM2-135M
+LEARNER_SPEED = 900.0  # tokens per second through a forward and a backward pass
+SPEED_PARAMETERS = 135e6  # of the model with which they were measured
+TINY_FACTOR = 10.0  # how much faster the tiny transformer is
+FIRST_TOKENS, TURN_TOKENS = 75, 40  # instructions and first observation; each later observation
+REPLY_TOKENS = 4  # a direct agent's reply is an action word; others use half of max_tokens
+TURNS_USED = 0.7
+PROCESS_BYTES, WORKER_BYTES = 450e6, 150e6
+TINY_VOCABULARY = 1024  # at most
+LOGIT_POSITIONS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes by use."""
+
+    weights: float
+    masters: float
+    gradients: float
+    moments: float
+    cache: float
+    activations: float
+    process: float
+
+    @property
+    def total(self) -> float:
+        return float(sum(asdict(self).values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The sizes of the policy that memory depends on."""
+
+    config: NetworkConfig
+    parameters: int
+    trained: int
+    trained_layers: int
+    note: str  # where the sizes come from, if not from the model itself
+
+
+def describe(recipe: Recipe, as_json: bool) -> int:
+    """Print the recipe as TOML (or all as JSON) and what it needs; returns the exit code.
+
+    Raises:
+        InputError: a name or a size of the recipe that cannot work.
+    """
+    from palaestra.experiment.check import check_recipe
+    from palaestra.experiment.setting import typical_turns
+
+    check_recipe(recipe)
+    turns = recipe.environment.turns or typical_turns(recipe.environment.id)
+    far = typical_turns(recipe.environment.transfer) if recipe.environment.transfer else 0
+    size = measure(recipe)
+    needed = memory(recipe, size, turns)
+    stages = seconds(recipe, size, turns, far)
+    if as_json:
+        document = {
+            "recipe": recipe.model_dump(mode="json"),
+            "parameters": size.parameters,
+            "trained_parameters": size.trained,
+            "memory_bytes": asdict(needed) | {"total": needed.total},
+            "seconds": stages | {"total": sum(stages.values())},
+            "note": size.note,
+        }
+        print(json.dumps(document))
+        return 0
+    print(toml(recipe))
+    print(f"# {size.parameters / 1e6:.1f} million parameters, {size.trained / 1e6:.1f} trained")
+    if size.note:
+        print(f"# {size.note}")
+    parts = ", ".join(f"{name} {value / 1e9:.2f}" for name, value in asdict(needed).items())
+    print(f"# memory: about {needed.total / 1e9:.1f} GB ({parts})")
+    spent = ", ".join(f"{name} {value / 60:.1f}" for name, value in stages.items())
+    print(f"# time: about {sum(stages.values()) / 60:.0f} min ({spent})")
+    print("# A rough guide, from speeds measured on two cores with native bf16.")
+    return 0
+
+
+def toml(recipe: Recipe) -> str:
+    """The recipe with every key; keys without a value stand as comments."""
+    return "\n".join(_table(recipe.model_dump(mode="json"), "")).strip() + "\n"
+
+
+def measure(recipe: Recipe) -> Size:
+    """The policy's sizes, without loading weights.
+
+    Raises:
+        InputError: the model has another architecture, or fewer layers than are to be trained.
+    """
+    import torch
+
+    from palaestra.learning.selection import everything, top_layers
+    from palaestra.models.network import DecoderNetwork
+
+    config, note = _config(recipe)
+    with torch.device("meta"):
+        network = DecoderNetwork(config)
+    parameters = sum(p.numel() for p in network.parameters())
+    part, layers = recipe.training, config.num_hidden_layers
+    if part.weights == "lora":
+        sizes = (layer.shape for name, layer in network.named_parameters() if _adapted(name))
+        trained = (part.lora_rank or 0) * sum(rows + columns for rows, columns in sizes)
+        return Size(config, parameters + trained, trained, layers, note)
+    if part.weights == "top":
+        layers = part.top_layers or 0
+        chosen = top_layers(network, layers)
+    else:
+        chosen = everything(network)
+    trained = sum(p.numel() for p in chosen.parameters.values())
+    return Size(config, parameters, trained, layers, note)
+
+
+def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
+    """See the top of this module."""
+    import torch
+
+    from palaestra.models.registry import precision
+
+    config = size.config
+    narrow = recipe.model.name != "tiny" and precision(recipe.model.precision) is torch.bfloat16
+    width = 2 if narrow else 4
+    tokens = min(recipe.model.context, max(256, round(_episode(recipe, turns))))
+    slot = config.num_hidden_layers * config.num_key_value_heads * config.head_dim * tokens
+    layer = 10 * config.hidden_size + 4 * config.intermediate_size
+    return Memory(
+        weights=size.parameters * width,
+        masters=4 * size.trained if narrow else 0,
+        gradients=4 * size.trained,
+        moments=8 * size.trained,
+        cache=2 * width * slot * (recipe.concurrency + 2),
+        activations=width * size.trained_layers * recipe.training.micro_tokens * layer
+        + 12 * LOGIT_POSITIONS * config.vocab_size,
+        process=PROCESS_BYTES + WORKER_BYTES * recipe.environment.workers,
+    )
+
+
+def seconds(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[str, float]:
+    """Seconds by stage; see the top of this module."""
+    faster = TINY_FACTOR if recipe.model.name == "tiny" else SPEED_PARAMETERS / size.parameters
+    acting, learning = ROLLOUT_SPEED * faster, LEARNER_SPEED * faster
+    tokens = _episode(recipe, turns)
+    policies = 1 + bool(recipe.imitation.demonstrations) + bool(recipe.rl.steps)
+    tested = recipe.evaluation.tasks * tokens
+    if transfer_turns:
+        tested += recipe.evaluation.transfer_tasks * _episode(recipe, transfer_turns)
+    studied = recipe.imitation.demonstrations * recipe.imitation.epochs * tokens
+    practised = recipe.rl.steps * recipe.rl.tasks * recipe.rl.group * tokens
+    return {
+        "tests": policies * tested / acting,
+        "imitation": studied / learning,
+        "rl rollouts": practised / acting,
+        "rl learning": practised / learning,
+    }
+
+
+def _episode(recipe: Recipe, turns: int) -> float:
+    """Tokens of an episode, read and sampled."""
+    allowed = recipe.agent.max_tokens
+    reply = min(REPLY_TOKENS if recipe.agent.name == "direct" else allowed / 2, allowed)
+    return FIRST_TOKENS + TURNS_USED * turns * (TURN_TOKENS + reply)
+
+
+def _config(recipe: Recipe) -> tuple[NetworkConfig, str]:
+    from palaestra.models.network import NetworkConfig
+    from palaestra.models.weights import ready
+
+    if recipe.model.name == "tiny":
+        tiny = recipe.model.tiny or Tiny()
+        config = NetworkConfig(
+            vocab_size=TINY_VOCABULARY,
+            hidden_size=tiny.width,
+            intermediate_size=3 * tiny.width,
+            num_hidden_layers=tiny.layers,
+            num_attention_heads=tiny.heads,
+            num_key_value_heads=tiny.heads,
+            max_position_embeddings=recipe.model.context,
+        )
+        return config, ""
+    folder = ready(recipe.model.name)
+    if folder is not None:
+        return NetworkConfig.read(folder), ""
+    smollm2 = NetworkConfig(49152, 576, 1536, 30, 9, 3, 8192)
+    note = f"'{recipe.model.name}' is not cached yet; the sizes are those of SmolLM2-135M."
+    return smollm2, note
+
+
+def _adapted(name: str) -> bool:
+    """Whether LoRA puts an adapter beside that matrix (see `models.lora`)."""
+    return name.endswith(("qkv.weight", "out.weight", "gate_up.weight", "down.weight"))
+
+
+def _table(data: dict[str, Any], name: str) -> list[str]:
+    """One table: its own keys first, then the tables within."""
+    lines = [f"\n[{name}]"] if name else []
+    for key, value in data.items():
+        if not isinstance(value, dict):
+            lines.append(f"# {key} is not set" if value is None else f"{key} = {_value(value)}")
+    for key, value in data.items():
+        if isinstance(value, dict):
+            lines += _table(value, f"{name}.{key}" if name else key)
+    return lines
+
+
+def _value(value: bool | int | float | str) -> str:
+    """A TOML value: JSON's strings, numbers and booleans are TOML's too."""
+    return json.dumps(value, ensure_ascii=False)

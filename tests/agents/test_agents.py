@@ -1,0 +1,114 @@
+"""The agents: what they ask, what they do, and that each fits on a screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import palaestra.agents
+from palaestra.agents.direct import DirectAgent
+from palaestra.agents.react import FORMAT, ReActAgent, action_of
+from palaestra.agents.registry import AGENTS, agent_class
+from palaestra.core.agent import Agent
+from palaestra.core.budget import Budget
+from palaestra.core.environment import Action
+from palaestra.core.errors import UnknownName
+from palaestra.core.outcome import Outcome, Owner
+from palaestra.models.scripted import ScriptedModel
+from tests.core.small import live, renderer
+
+FOLDER = Path(palaestra.agents.__file__).parent
+THOUGHT = "Thought: I am not there yet.\nAction: up"
+
+
+def test_the_direct_agent_does_what_the_model_says() -> None:
+    episode = live(DirectAgent(), ScriptedModel([" up\n", "up", "up"], renderer=renderer()))
+    assert episode.outcome == Outcome.success()
+    assert [step.action.text for step in episode.steps] == ["up"] * 3
+    conversation = episode.graph.conversation(2)
+    roles = ["system", "user", *["assistant", "user"] * 2, "assistant"]
+    assert [message.role for message in conversation] == roles
+    assert conversation[2].content == " up\n"  # the words as they were, for the branch to go on
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_append_only_agent_gives_one_branch(name: str) -> None:
+    agent = agent_class(name)()
+    script = [agent.phrase(Action("up"))] * 3
+    graph = live(agent, ScriptedModel(script, renderer=renderer())).graph
+    assert len(list(graph.branches())) == 1 and [c.parent for c in graph.calls] == [None, 0, 1]
+
+
+def test_react_thinks_and_then_acts() -> None:
+    episode = live(ReActAgent(), ScriptedModel([THOUGHT] * 3))
+    assert episode.outcome == Outcome.success()
+    assert episode.calls[0].messages[0].content.endswith(FORMAT)
+
+
+def test_a_reply_without_an_action_is_an_outcome_and_no_crash() -> None:
+    model = ScriptedModel(lambda messages: "Thought: I wonder what to do.")
+    episode = live(ReActAgent(), model, budget=Budget(unparsed=3))
+    assert (episode.outcome.kind, episode.outcome.owner) == ("unparsed", Owner.AGENT)
+    assert episode.invalid_turns == len(episode.steps) == 3
+
+
+def test_react_recovers_from_a_reply_without_an_action() -> None:
+    script = ["Thought: hm", *[THOUGHT] * 3]
+    episode = live(ReActAgent(), ScriptedModel(script), budget=Budget(unparsed=3))
+    assert episode.outcome == Outcome.success() and episode.invalid_turns == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "action"),
+    [
+        (THOUGHT, "up"),
+        ("Action: up", "up"),
+        ("Action:\n  up  \nObservation: made up", "up"),
+        ("Action: down\nThought: no.\nAction: up", "up"),
+        ("Thought: hm\nAction:", "Thought: hm\nAction:"),
+        ("up", "up"),
+        ("", ""),
+    ],
+)
+def test_what_react_takes_for_the_action(reply: str, action: str) -> None:
+    assert action_of(reply) == action
+
+
+@given(st.text(), st.text())
+def test_any_reply_of_a_model_is_taken_for_some_action(before: str, after: str) -> None:
+    for reply in (before, f"{before}Action:{after}"):
+        action = action_of(reply)
+        assert action == action.strip() and action in reply
+
+
+@given(st.sampled_from(sorted(AGENTS)), st.text("abc xyz", min_size=1).map(str.strip))
+def test_a_demonstrated_action_is_understood_as_itself(name: str, words: str) -> None:
+    agent, said = agent_class(name)(), agent_class(name)().phrase(Action(words))
+    if words:
+        assert (action_of(said) if isinstance(agent, ReActAgent) else said.strip()) == words
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_has_fewer_than_60_lines(name: str) -> None:
+    module = AGENTS[name].split(":")[0].rpartition(".")[2]
+    assert len((FOLDER / f"{module}.py").read_text().splitlines()) < 60
+
+
+def test_agents_are_found_by_name_or_by_module() -> None:
+    assert agent_class("react") is ReActAgent
+    assert agent_class("tests.core.small:Acting").name == "acting"
+    assert all(issubclass(agent_class(name), Agent) for name in AGENTS)
+
+
+@pytest.mark.parametrize(
+    "name", ["reakt", "no.such.module:Agent", "tests.core.small:Nobody", "tests.core.small:Stairs"]
+)
+def test_an_unknown_agent_is_an_error_with_the_nearest_name(name: str) -> None:
+    with pytest.raises(UnknownName, match="Known: direct, react"):
+        agent_class(name)
+    if name == "reakt":
+        with pytest.raises(UnknownName, match="Did you mean 'react'"):
+            agent_class(name)

@@ -1,0 +1,196 @@
+"""The command line, end to end: what it prints, and with which code it ends."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from palaestra.cli.main import COMMANDS, main
+from palaestra.experiment.recipe import check, load, recipe_names
+from tests.cli.conftest import Palaestra
+
+LEVEL = "babyai/GoToLocalS5N2"
+
+
+def test_the_help_needs_no_torch() -> None:
+    program = (
+        "import sys\n"
+        "from palaestra.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(command in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"Example: palaestra {command}" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["list", "environmets"], "environments"),
+        (["eval", "--env", "babyai/GoToLocalS5M2", "--model", "random"], "GoToLocalS5N2"),
+        (["eval", "--env", LEVEL, "--model", "expret"], "expert"),
+        (["eval", "--env", LEVEL, "--model", "random", "--agent", "direkt"], "direct"),
+        (["eval", "--env", LEVEL, "--model", "random", "--split", "tset"], "test"),
+        (["play", "--env", "babyia/GoToLocal"], "babyai"),
+        (["train", "quik", "--dry-run"], "quick"),
+        (["train", "quick", "--dry-run", "--algorithm", "lop"], "loop"),
+    ],
+)
+def test_an_unknown_name_exits_2_with_the_nearest_one(
+    arguments: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert f"Did you mean '{near}'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("-n", "0"),
+        ("--turns", "0"),
+        ("--repeats", "-1"),
+        ("--temperature", "-1"),
+        ("--max-tokens", "9999"),
+    ],
+)
+def test_a_number_that_cannot_work_exits_2_before_anything_starts(
+    option: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALAESTRA_RUNS", str(tmp_path / "runs"))
+    assert main(["eval", "--env", LEVEL, "--model", "random", option, value]) == 2
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_world_without_an_expert_is_refused_before_anything_starts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["eval", "--env", "minigrid/Empty-5x5", "--model", "expert"]) == 2
+    assert "has no expert" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "kind", ["environments", "models", "agents", "algorithms", "recipes", "runs"]
+)
+def test_every_kind_can_be_listed(
+    kind: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALAESTRA_RUNS", str(tmp_path))
+    assert main(["list", kind, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert all(row["name"] and row["source"] for row in rows)
+    assert bool(rows) == (kind != "runs")
+    assert main(["list", kind]) == 0
+    shown = capsys.readouterr().out
+    assert all(row["name"][:20] in shown for row in rows)
+
+
+def test_environments_are_listed_by_the_ids_that_make_them(palaestra: Palaestra) -> None:
+    rows = json.loads(palaestra("list", "environments", "--json").stdout)
+    row = next(row for row in rows if row["name"] == LEVEL)
+    assert (row["family"], row["extra"], row["installed"]) == ("babyai", "babyai", True)
+
+
+def test_the_expert_solves_what_chance_does_not_and_the_episodes_are_kept(
+    palaestra: Palaestra, tmp_path: Path
+) -> None:
+    found = {}
+    for model in ("expert", "random"):
+        done = palaestra(
+            "eval", "--env", LEVEL, "--agent", "direct", "--model", model, "-n", "8", "--json",
+            "--run", str(tmp_path / "runs" / model),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found[model] = json.loads(done.stdout)
+    assert found["expert"]["success"] == 1.0
+    assert found["expert"]["interval"] == [pytest.approx(0.676, abs=0.001), 1.0]
+    assert found["random"]["success"] < 1.0
+    assert found["random"]["episodes"] == found["random"]["tasks"] == 8
+    assert found["random"]["invalid_rate"] == 0.0
+    assert set(found["random"]["faults"]) == {"agent", "environment", "infrastructure"}
+
+    listed = json.loads(palaestra("list", "runs", "--json").stdout)
+    assert {row["name"] for row in listed} == {"expert", "random"}
+    shown = palaestra("show", "expert")
+    assert shown.returncode == 0, shown.stderr
+    assert "eval/test" in shown.stdout
+    episode = palaestra("show", "expert", "eval/test/3.0", "--tokens")
+    assert "Mission:" in episode.stdout
+    assert "end: success" in episode.stdout
+    record = json.loads(palaestra("show", "expert", "eval/test/3.0", "--json").stdout)
+    assert record["outcome"]["status"] == "success"
+    unknown = palaestra("show", "expert", "eval/test/33.0")
+    assert unknown.returncode == 2
+    assert "Did you mean 'eval/test/3.0'?" in unknown.stderr
+
+
+def test_a_person_plays_through_a_pipe(palaestra: Palaestra) -> None:
+    done = palaestra("play", "--env", LEVEL, input=":actions\n:hint\nfly\nleft\n:quit\n")
+    assert done.returncode == 0, done.stderr
+    assert "Mission:" in done.stdout
+    assert "You can say: left, right, forward, pickup, drop, toggle" in done.stdout
+    assert "The expert would say:" in done.stdout
+    assert "(not understood)" in done.stdout
+    assert "You left after 2 action(s)" in done.stdout
+
+
+def test_following_the_hints_solves_the_task(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from palaestra.cli import play_command
+    from palaestra.environments.registry import make
+
+    world = make(LEVEL)
+    world.reset(world.tasks(LEVEL).task(play_command.parse_split("test"), 5))
+    way = iter([action.text for action in world.oracle()])
+    monkeypatch.setattr("sys.stdin.readline", lambda: f"{next(way)}\n", raising=False)
+    assert main(["play", "--env", LEVEL, "--split", "test", "--seed", "5"]) == 0
+    assert "Solved after" in capsys.readouterr().out
+
+
+def test_the_end_of_the_input_ends_the_play_cleanly(palaestra: Palaestra) -> None:
+    done = palaestra("play", "--env", LEVEL)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_dry_run_prints_a_recipe_that_reads_back_as_itself(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", name, "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert check(tomllib.loads(shown)) == load(name)
+    assert "# memory: about" in shown
+    assert main(["train", name, "--dry-run", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["memory_bytes"]["total"] > 0
+    assert document["seconds"]["total"] > 0
+
+
+def test_the_doctor_says_whether_training_can_run(palaestra: Palaestra) -> None:
+    done = palaestra("doctor", "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == (0 if found["healthy"] else 1)
+    assert all(check["ok"] or check["remedy"] for check in found["checks"])
+
+
+def test_the_doctor_fails_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("PALAESTRA_RUNS", str(file / "runs"))
+    assert main(["doctor"]) == 1
+    assert "Set PALAESTRA_RUNS to a folder that you can write to." in capsys.readouterr().out

@@ -1,0 +1,89 @@
+"""Models by name, and the model that leaves everything to chance."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from palaestra.agents.react import ReActAgent, action_of
+from palaestra.cli.dry_run import measure
+from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.message import user
+from palaestra.core.model import Prompt, Sampling
+from palaestra.environments.registry import make
+from palaestra.experiment.policy import save_tokenizer
+from palaestra.experiment.recipe import load
+from palaestra.models.checkpoint_format import write_network
+from palaestra.models.random_choice import RandomModel, stated_actions
+from palaestra.models.registry import check_model, load_model, models
+from palaestra.models.tiny import learn_vocabulary, tiny_network
+from palaestra.models.weights import check_name
+from palaestra.rollout.worlds import LocalWorld
+
+AGENT = ReActAgent()
+
+
+def test_chance_draws_the_same_action_from_the_same_seed() -> None:
+    model = RandomModel(AGENT).for_world(LocalWorld(make("babyai/GoToLocalS5N2")))
+
+    def said(seed: int) -> str:
+        prompt = Prompt((user("go"),), None, Sampling(), seed)
+        return asyncio.run(model.generate(prompt)).text
+
+    drawn = [said(seed) for seed in range(60)]
+    assert drawn == [said(seed) for seed in range(60)]
+    words = {action_of(text) for text in drawn}
+    assert words == {"left", "right", "forward", "pickup", "drop", "toggle"}
+
+
+def test_actions_are_read_from_the_instructions() -> None:
+    text = "You walk. Note: be quick. Reply with one action: left, go on, or jump."
+    assert stated_actions(text) == ["left", "go on", "jump"]
+    assert stated_actions("Do what you like.") == []
+
+
+def test_a_checkpoint_and_a_run_that_ended_in_it_are_the_same_model(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    vocabulary = learn_vocabulary(["left right forward"])
+    sizes = {"layers": 1, "width": 32, "heads": 2, "context": 64, "seed": 1}
+    write_network(tiny_network(vocabulary.get_vocab_size(), **sizes), run / "final")
+    save_tokenizer(vocabulary, run / "final")
+    (run / "run.json").write_text("{}")
+
+    texts = []
+    for name in (str(run), str(run / "final")):
+        model = load_model(name, AGENT, slots=1, context=1024, progress=print)
+        assert model.renderer is not None
+        tokens = tuple(model.renderer.start([user("left")]))
+        prompt = Prompt((user("left"),), tokens, Sampling(max_tokens=4), 7)
+        texts.append(asyncio.run(model.generate(prompt)).tokens)
+    assert texts[0] == texts[1]
+
+
+def test_a_run_without_a_trained_policy_is_no_model_yet(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(InputError, match="no trained policy yet"):
+        check_model(str(tmp_path))
+
+
+def test_names_are_judged_without_loading_anything(tmp_path: Path) -> None:
+    check_name("smollm2-135m")
+    with pytest.raises(UnknownName, match="smollm2-135m"):
+        check_name("smollm2")
+    with pytest.raises(InputError, match=r"config\.json"):
+        check_name(str(tmp_path))
+    with pytest.raises(InputError, match="openai:MODEL@URL"):
+        check_model("openai:nowhere")
+    with pytest.raises(InputError, match="trained"):
+        check_model("tiny")
+    assert {"smollm2-135m", "expert", "random"} < set(models())
+
+
+def test_the_sizes_of_smollm2_are_known_without_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALAESTRA_CACHE", str(tmp_path))
+    size = measure(load("default", []))
+    assert size.parameters == 134_515_008
+    assert 0 < size.trained < size.parameters
+    assert "not cached" in size.note

@@ -1,0 +1,110 @@
+"""An interrupted episode is lived again from its record, without asking the model again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from palaestra.agents.direct import DirectAgent
+from palaestra.agents.react import ReActAgent
+from palaestra.core.agent import Agent
+from palaestra.core.budget import Budget
+from palaestra.core.environment import Action, Signals, Transition
+from palaestra.core.episode import Episode
+from palaestra.core.errors import EnvironmentFault
+from palaestra.core.graph import Call
+from palaestra.core.message import user
+from palaestra.core.outcome import Owner
+from palaestra.core.session import Event, ReplayMismatch, Session
+from tests.core.small import Acting, Counted, Journal, Stairs, live, renderer
+
+SCRIPT = ["up", "huh", "up", "up"]
+CALLS = len(SCRIPT)
+EVENTS = 2 * CALLS
+
+
+def model(script: list[str] = SCRIPT) -> Counted:
+    return Counted(script, renderer=renderer())
+
+
+def whole() -> tuple[Episode, list[Event]]:
+    journal = Journal()
+    return live(DirectAgent(), model(), journal=journal), journal.events
+
+
+def timeless(episode: Episode) -> Episode:
+    steps = tuple(replace(step, seconds=0.0) for step in episode.steps)
+    return replace(episode, steps=steps, usage=replace(episode.usage, seconds=0.0))
+
+
+@pytest.mark.parametrize("cut", range(EVENTS + 1))
+def test_an_episode_cut_after_any_event_ends_as_if_it_had_not_been(cut: int) -> None:
+    episode, events = whole()
+    assert len(events) == EVENTS
+    asked, journal = model(), Journal()
+    again = live(DirectAgent(), asked, journal=journal, past=events[:cut])
+    assert timeless(again) == timeless(episode)
+    recorded = sum(isinstance(event, Call) for event in events[:cut])
+    assert asked.asked == CALLS - recorded
+    assert len(journal.events) == EVENTS - cut  # nothing is recorded twice
+
+
+@pytest.mark.parametrize("cut", range(1, EVENTS + 1))
+def test_a_world_that_tells_something_else_does_not_fit(cut: int) -> None:
+    _, events = whole()
+    with pytest.raises(ReplayMismatch):
+        live(DirectAgent(), model(), world=Stairs(name="rung"), past=events[:cut])
+
+
+def test_a_world_in_which_an_action_leads_elsewhere_does_not_fit() -> None:
+    class Crumbling(Stairs):
+        async def step(self, action: Action) -> tuple[Transition, Signals]:
+            transition, signals = await super().step(action)
+            return replace(transition, reward=-1.0), signals
+
+    with pytest.raises(ReplayMismatch, match="step 0 led somewhere else"):
+        live(DirectAgent(), model(), world=Crumbling(), past=whole()[1][:2])
+
+
+def test_an_agent_that_asks_otherwise_does_not_fit() -> None:
+    with pytest.raises(ReplayMismatch, match="call 0 asks something else"):
+        live(ReActAgent(), model(), past=whole()[1][:1])
+
+
+def test_an_agent_that_asks_in_another_role_does_not_fit() -> None:
+    class Judged(Agent):
+        name = "judged"
+
+        def __init__(self, role: str) -> None:
+            self.role = role
+
+        async def run(self, session: Session) -> None:
+            await session.generate([user("?")], role=self.role)
+
+    models, journal = {"judge": model(), "agent": model()}, Journal()
+    live(Judged("judge"), models, journal=journal)
+    with pytest.raises(ReplayMismatch):
+        live(Judged("agent"), models, past=journal.events)
+
+
+def test_an_agent_that_acts_where_it_asked_does_not_fit() -> None:
+    with pytest.raises(ReplayMismatch, match="a Step happens"):
+        live(Acting("up"), past=whole()[1][:1])
+
+
+def test_an_episode_that_now_ends_before_its_record_does_not_fit() -> None:
+    _, events = whole()
+    with pytest.raises(ReplayMismatch, match=r"truncated\(turns\), but 4 more events"):
+        live(DirectAgent(), model(), budget=Budget(turns=2), past=events)
+    with pytest.raises(ReplayMismatch, match="failure, but 8 more events"):
+        live(Acting(), past=events)
+
+
+def test_a_world_that_breaks_while_its_past_is_lived_again_is_an_outcome() -> None:
+    class Broken(Stairs):
+        async def step(self, action: Action) -> tuple[Transition, Signals]:
+            raise EnvironmentFault("crash", "out of memory")
+
+    outcome = live(DirectAgent(), model(), world=Broken(), past=whole()[1]).outcome
+    assert outcome.owner is Owner.ENVIRONMENT

@@ -1,0 +1,78 @@
+"""LoRA: nothing changes at first, only adapters learn, and they can be merged away."""
+
+import copy
+
+import pytest
+import torch
+
+from palaestra.learning.learner import Learner, Optimisation
+from palaestra.learning.losses import policy_gradient
+from palaestra.learning.selection import adapters
+from palaestra.models.checkpoint_format import read_network, write_network
+from palaestra.models.lora import add_lora, merged
+from tests.learning.made import grouped, resident, sampled_rows, same
+from tests.models.test_network import ROWS, logits
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """A network before, and after some training of its adapters."""
+    network = grouped()
+    add_lora(network, 4, seed=1)
+    before = copy.deepcopy(network.state_dict())
+    learner = Learner(resident(network), adapters(network), Optimisation(1e-2))
+    for _ in range(3):
+        learner.update(sampled_rows(4), policy_gradient)
+    return before, network
+
+
+@torch.no_grad()
+def all_logits(network):
+    return torch.cat(logits(network, ROWS))
+
+
+def test_fresh_adapters_change_no_output():
+    network = grouped()
+    before = all_logits(network)
+    add_lora(network, 4, seed=1)
+    assert torch.equal(all_logits(network), before)
+
+
+def test_equal_seeds_give_equal_adapters_and_touch_no_other_randomness():
+    a, b = grouped(), grouped()
+    torch.manual_seed(0)
+    add_lora(a, 4, seed=1)
+    drawn = torch.rand(1)
+    torch.manual_seed(0)
+    assert torch.equal(torch.rand(1), drawn)
+    add_lora(b, 4, seed=1)
+    assert same(a.state_dict(), b.state_dict(), 0.0)
+
+
+def test_only_adapters_learn(learned):
+    before, network = learned
+    moved = {n for n, t in network.state_dict().items() if not torch.equal(t, before[n])}
+    assert moved
+    assert moved == {n for n in before if "lora_" in n}
+
+
+def test_a_merged_copy_says_the_same_without_adapters(learned, tmp_path):
+    _, network = learned
+    whole = merged(network)
+    assert not torch.allclose(all_logits(network), all_logits(grouped()), atol=1e-2)
+    assert torch.allclose(all_logits(whole), all_logits(network), atol=1e-4)
+    assert whole.state_dict().keys() == grouped().state_dict().keys()
+    assert any("lora_" in name for name in network.state_dict())  # the original keeps them
+    write_network(whole, tmp_path)
+    assert torch.equal(all_logits(read_network(tmp_path, torch.float32)), all_logits(whole))
+
+
+def test_a_network_without_adapters_is_its_own_merger():
+    network = grouped()
+    assert merged(network) is network
+
+
+def test_adapters_take_the_precision_of_the_network():
+    network = grouped().to(torch.bfloat16)
+    add_lora(network, 4, seed=1)
+    assert {p.dtype for p in network.parameters()} == {torch.bfloat16}

@@ -1,0 +1,153 @@
+"""The resident model: many sessions, one copy of the weights."""
+
+import asyncio
+import random
+
+import pytest
+import torch
+
+from palaestra.core.errors import ContextTooLong
+from palaestra.core.message import user
+from palaestra.core.model import Finish, Prompt, Sampling
+from palaestra.models.resident import ResidentModel
+from tests.learning.made import resident, tiny
+
+
+def prompt(tokens, seed=0, *, temperature=1.0, most=12):
+    return Prompt((user("hello"),), tuple(tokens), Sampling(temperature, most), seed)
+
+
+async def session(model: ResidentModel, number: int, rest: random.Random):
+    """Three turns, with pauses that differ from run to run."""
+    said = []
+    tokens = [1, 3, 4, 5, 6, 7, 8 + number % 4]
+    with model.participant():
+        for turn in range(2 + number % 3):
+            for _ in range(rest.randrange(4)):
+                await asyncio.sleep(rest.choice([0, 0, 0.001]))
+            reply = await model.generate(prompt(tokens, 100 * number + turn))
+            said.append((reply.tokens, reply.logprobs))
+            tokens = [*tokens, *reply.tokens, 1, 3 + turn]
+    return said
+
+
+def lived(chance: int, *, slots: int = 8):
+    model = resident(tiny(), lockstep=True, slots=slots)
+    rest = random.Random(chance)
+
+    async def together():
+        order = list(range(6))
+        rest.shuffle(order)
+        found = await asyncio.gather(*(session(model, i, rest) for i in order))
+        return dict(zip(order, found, strict=True))
+
+    return asyncio.run(together())
+
+
+@pytest.mark.parametrize("slots", [8, 3])
+def test_in_lockstep_equal_seeds_give_equal_bits_whatever_the_timing(slots):
+    wanted = lived(0, slots=slots)
+    for chance in range(1, 6):
+        assert lived(chance, slots=slots) == wanted
+
+
+def test_a_model_serves_one_event_loop_after_another():
+    model = resident(tiny(), lockstep=True)
+
+    async def two():
+        return await asyncio.gather(*(session(model, i, random.Random(i)) for i in range(2)))
+
+    first, second = asyncio.run(two()), asyncio.run(two())
+    assert [[t for t, _ in s] for s in first] == [[t for t, _ in s] for s in second]
+
+
+def test_a_reply_is_fully_described():
+    model = resident(tiny())
+    reply = asyncio.run(model.generate(prompt([1, 3, 4], most=5)))
+    assert len(reply.tokens) == len(reply.logprobs) <= 5
+    assert (reply.policy, reply.version, reply.prompt_tokens) == ("policy", 0, 3)
+    assert (reply.finish is Finish.STOP) == (reply.tokens[-1] == 0)
+    assert reply.text == model.renderer.text(reply.tokens)
+    again = asyncio.run(model.generate(prompt([1, 3, 4], most=5)))
+    assert (reply.computed_tokens, again.computed_tokens) == (3, 1)
+    assert again.tokens == reply.tokens
+    assert model.take_throughput().sampled == 2 * len(reply.tokens)
+    assert model.take_throughput().sampled == 0
+
+
+def test_a_session_that_gives_up_frees_its_slot():
+    async def scene():
+        model = resident(tiny(), slots=1)
+        lost = asyncio.create_task(model.generate(prompt([1, 3, 4], most=100)))
+        while not model.engine.running:
+            await asyncio.sleep(0)
+        lost.cancel()
+        reply = await model.generate(prompt([1, 5, 6], most=3))
+        return model, lost, reply
+
+    model, lost, reply = asyncio.run(scene())
+    assert lost.cancelled()
+    assert reply.tokens
+    assert model.engine.pending == 0
+    assert not any(slot.busy for slot in model.engine.cache.slots)
+
+
+def test_in_lockstep_others_go_on_when_one_gives_up():
+    async def scene():
+        model = resident(tiny(), lockstep=True)
+
+        async def idle():
+            with model.participant():
+                await asyncio.sleep(0.05)
+
+        async def speak():
+            with model.participant():
+                return await model.generate(prompt([1, 3, 4]))
+
+        reply, _ = await asyncio.gather(speak(), idle())
+        return reply
+
+    assert asyncio.run(scene()).tokens
+
+
+def test_a_prompt_beyond_the_context_is_refused_and_harms_nobody():
+    async def scene():
+        model = resident(tiny())
+        return await asyncio.gather(
+            model.generate(prompt([3] * 200)),
+            model.generate(prompt([1, 3])),
+            return_exceptions=True,
+        )
+
+    refused, fine = asyncio.run(scene())
+    assert isinstance(refused, ContextTooLong)
+    assert fine.tokens
+
+
+def test_a_broken_engine_reaches_everyone_who_waits():
+    async def scene():
+        model = resident(tiny())
+        return await asyncio.gather(
+            model.generate(prompt([10_000])),  # no such token
+            model.generate(prompt([1, 3])),
+            return_exceptions=True,
+        )
+
+    found = asyncio.run(scene())
+    assert all(isinstance(error, IndexError) for error in found)
+
+
+def test_new_weights_raise_the_version_and_drop_the_cache():
+    model = resident(tiny())
+    question = prompt(range(1, 12), temperature=0.0, most=4)
+    before = asyncio.run(model.generate(question))
+    with torch.no_grad():
+        model.network.blocks[0].qkv.weight.mul_(1.5)
+    model.updated()
+    after = asyncio.run(model.generate(question))
+    other = resident(model.network)
+    wanted = asyncio.run(other.generate(question))
+    assert (before.version, after.version) == (0, 1)
+    assert after.computed_tokens == 11
+    assert after.tokens == wanted.tokens
+    assert after.logprobs == pytest.approx(wanted.logprobs, abs=1e-6)
