@@ -1,8 +1,10 @@
 """The command line, end to end: what it prints, and with which code it ends."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -134,6 +136,26 @@ def test_the_expert_solves_what_chance_does_not_and_the_episodes_are_kept(
     unknown = palaestra("show", "expert", "eval/test/33.0")
     assert unknown.returncode == 2
     assert "Did you mean 'eval/test/3.0'?" in unknown.stderr
+
+
+def test_an_interrupted_evaluation_keeps_its_episodes_and_exits_130(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    arguments = ["eval", "--env", LEVEL, "--model", "expert", "-n", "5000", "--run", str(folder)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "palaestra.cli.main", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "5000 episodes" in line:
+                break
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        assert process.wait(60) == 130
+    assert "finished episodes are kept" in said
+    assert "Traceback" not in said
 
 
 def test_a_person_plays_through_a_pipe(palaestra: Palaestra) -> None:

@@ -125,8 +125,7 @@ def gradients(learner: Learner, rows: Sequence[Trained], loss: TokenLoss) -> dic
 def same(a: dict[str, Tensor], b: dict[str, Tensor], tolerance: float = 1e-5) -> bool:
     """Equal up to rounding, relative to the largest entry of each tensor."""
     return a.keys() == b.keys() and all(
-        float((a[n] - b[n]).abs().max()) <= tolerance * max(1.0, float(a[n].abs().max()))
-        for n in a
+        float((a[n] - b[n]).abs().max()) <= tolerance * max(1.0, float(a[n].abs().max())) for n in a
     )
 
 

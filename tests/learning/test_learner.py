@@ -12,7 +12,7 @@ from palaestra.core.model import Sampling
 from palaestra.learning.batch import trained_rows
 from palaestra.learning.learner import Learner, Optimisation
 from palaestra.learning.losses import Aggregation, loop_clip, policy_gradient, ppo_clip
-from palaestra.learning.packing import Trained, micro_batches
+from palaestra.learning.packing import Micro, Trained, micro_batches
 from palaestra.learning.rows import rows_of
 from palaestra.learning.selection import everything, top_layers
 from palaestra.models.checkpoint_format import write_network
@@ -102,9 +102,7 @@ def test_weights_after_an_update_do_not_depend_on_micro_batches():
 def test_splitting_an_episode_into_rows_changes_no_gradient(aggregation):
     other = episode([call(0, None, [9, 8, 7], [6, 5])], member=1)
     grown = episode([call(0, None, [3, 4], [5, 6]), call(1, 0, [7], [8, 9, 10])])
-    restarted = episode(
-        [call(0, None, [3, 4], [5, 6]), call(1, None, [3, 4, 5, 6, 7], [8, 9, 10])]
-    )
+    restarted = episode([call(0, None, [3, 4], [5, 6]), call(1, None, [3, 4, 5, 6, 7], [8, 9, 10])])
     found = []
     for made in (grown, restarted):
         rows = rows_of(made, "policy") + rows_of(other, "policy")
@@ -161,7 +159,9 @@ def sampled(network):
     """Replies of the engine, as rows."""
     engine = Engine(network, frozenset({0}), slots=4, context=128, step_tokens=24)
     prompts = [[3, 4, 5, 6 + i, *range(7, 7 + i)] for i in range(8)]
-    requests = finish(engine, [engine.submit(p, Sampling(1.0, 20), i) for i, p in enumerate(prompts)])
+    requests = finish(
+        engine, [engine.submit(p, Sampling(1.0, 20), i) for i, p in enumerate(prompts)]
+    )
     return [
         Trained(
             r.tokens + r.completion,
@@ -209,10 +209,15 @@ def test_rows_that_begin_alike_have_the_gradients_of_rows_run_apart():
     rows = sampled_rows(3)
     start = rows[0].tokens[:3]
     alike = [
-        Trained(start + r.tokens, [False, True, True] + r.mask, [-2.0] * 3 + r.lp_old,
-                [0, 0.5 * i, 1.0] + r.advantage, [0, 0.1, 0.2] + r.weight)
-        for i, r in enumerate(rows + rows)
-    ]  # fmt: skip
+        Trained(
+            tokens=start + row.tokens,
+            mask=[False, True, True, *row.mask],
+            lp_old=[-2.0, -2.0, -2.0, *row.lp_old],
+            advantage=[0.0, 0.5 * i, 1.0, *row.advantage],
+            weight=[0.0, 0.1, 0.2, *row.weight],
+        )
+        for i, row in enumerate(rows + rows)
+    ]
     apart, together = learner_of(tiny(), micro_tokens=1), learner_of(tiny(), micro_tokens=10_000)
     assert same(gradients(apart, alike, loop_clip), gradients(together, alike, loop_clip))
 
@@ -233,7 +238,9 @@ def test_a_frozen_trunk_leaves_the_gradients_above_it_unchanged():
     rows, optimisation = sampled_rows(5), Optimisation(1e-3, clip_norm=1e9)
     whole = gradients(learner_of(tiny(layers=3)), rows, loop_clip)
     network = tiny(layers=3)
-    top = gradients(Learner(resident(network), top_layers(network, 2), optimisation), rows, loop_clip)
+    top = gradients(
+        Learner(resident(network), top_layers(network, 2), optimisation), rows, loop_clip
+    )
     assert len(top) == 2 * 6 + 1
     assert same({name: whole[name] for name in top}, top)
 
@@ -261,8 +268,7 @@ def test_many_tiny_updates_are_not_lost_to_rounding():
         plain.update(rows, policy_gradient)
         master.update(rows, policy_gradient)
         for group in micro_batches(rows, 64):
-            loss = _loss(rounded, group)
-            loss.backward()
+            _loss(rounded, group).backward()
         optimiser.step()
         optimiser.zero_grad()
 
@@ -280,8 +286,6 @@ def test_many_tiny_updates_are_not_lost_to_rounding():
 
 
 def _loss(learner, rows):
-    from palaestra.learning.packing import Micro
-
     micro = Micro(rows, learner.model.network.device)
     lp, _ = learner._logprobs(micro)
     return (policy_gradient(lp, micro.lp_old, micro.advantage) * micro.weight).sum()

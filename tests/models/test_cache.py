@@ -35,7 +35,9 @@ def test_the_common_prefix_is_found(a, b):
     assert n == min(len(a), len(b)) or a[n] != b[n]
 
 
-@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=11), max_size=10), st.integers(1, 3))
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=11), max_size=10), st.integers(1, 3)
+)
 def test_a_slot_always_holds_the_keys_and_values_of_its_tokens(texts, slots):
     cache = cache_of(slots)
     for text in texts:

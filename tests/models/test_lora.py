@@ -10,7 +10,7 @@ from palaestra.learning.losses import policy_gradient
 from palaestra.learning.selection import adapters
 from palaestra.models.checkpoint_format import read_network, write_network
 from palaestra.models.lora import add_lora, merged
-from tests.learning.made import grouped, resident, sampled_rows, same
+from tests.learning.made import grouped, resident, same, sampled_rows
 from tests.models.test_network import ROWS, logits
 
 

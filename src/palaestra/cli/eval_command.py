@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from palaestra.cli.interrupt import Stopped, run_until_interrupted
 from palaestra.core.environment import Capability
-from palaestra.core.errors import InputError, PalaestraError
+from palaestra.core.errors import InputError, PalaestraError, TooManyFaults
 from palaestra.core.task import Split, parse_split
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(result))
     else:
         _render(result)
-    return 0 if result["tasks"] else 1
+    return 0 if 2 * result["scored"] > result["episodes"] else 1
 
 
 def summary(episodes: list[Episode], seconds: float, folder: str) -> dict[str, Any]:
@@ -103,6 +103,7 @@ def summary(episodes: list[Episode], seconds: float, folder: str) -> dict[str, A
         "interval": [rate.low, rate.high] if rate else None,
         "tasks": len({e.key.group for e in episodes if e.outcome.scored}),
         "episodes": found.episodes,
+        "scored": found.episodes - found.faults,
         "reward": found.reward,
         "turns": found.turns,
         "invalid_rate": found.invalid_rate,
@@ -164,6 +165,7 @@ async def _evaluate(
 
     jobs = _jobs(tasks(options.env).take(split, options.n), split, options.repeats)
     started = time.monotonic()
+    lived: list[Episode] = []
     try:
         with reporter.stage("eval", len(jobs), "episodes") as shown:
             async with WorkerPool(1) as pool:
@@ -176,12 +178,16 @@ async def _evaluate(
                     seed=options.seed,
                     concurrency=CONCURRENCY,
                     store=kept.database,
-                    finished=_counter(shown),
+                    finished=_counter(shown, lived),
                 )
-                episodes = await rollout.run(jobs)
+                try:
+                    lived = await rollout.run(jobs)
+                except TooManyFaults:  # what was lived is reported all the same
+                    broken = [e.outcome for e in lived if not e.outcome.scored]
+                    reporter.say(f"most episodes broke; the last: {broken[-1].detail}")
     finally:
         await model.close()
-    return episodes, time.monotonic() - started
+    return lived, time.monotonic() - started
 
 
 def _jobs(drawn: list[Task], split: Split, repeats: int) -> list[Job]:
@@ -192,15 +198,15 @@ def _jobs(drawn: list[Task], split: Split, repeats: int) -> list[Job]:
     return [Job(Key(f"eval/{split}", i, m), task) for i, task in enumerate(drawn) for m in members]
 
 
-def _counter(shown: StageProgress) -> Callable[[Episode], None]:
-    done = solved = scored = 0
+def _counter(shown: StageProgress, lived: list[Episode]) -> Callable[[Episode], None]:
+    solved = scored = 0
 
     def add(episode: Episode) -> None:
-        nonlocal done, solved, scored
-        done += 1
+        nonlocal solved, scored
+        lived.append(episode)
         solved += episode.outcome.solved
         scored += episode.outcome.scored
-        shown.show(done, {"success": f"{100 * solved / scored:.0f} %"} if scored else {})
+        shown.show(len(lived), {"success": f"{100 * solved / scored:.0f} %"} if scored else {})
 
     return add
 

@@ -63,11 +63,10 @@ class Level:
     commands: str  # the commands that matter in games of this level
 
 
-GO = "go north, go south, go east, go west"
-WALK = f"{GO}, take <thing>, look, inventory"
+WALK = "go north, go south, go east, go west, take <thing>, look, inventory"
 COOK = "examine <thing>, take <food> from <place>, prepare meal, eat meal, look, inventory"
 GENERAL = (
-    f"{GO}, open/close/examine/take/drop/eat <thing>, take <thing> from <place>, "
+    "go north/south/east/west, open/close/examine/take/drop/eat <thing>, take <thing> from <place>, "
     "put <thing> on <place>, insert <thing> into <place>, unlock/lock <thing> with <key>, "
     "look, inventory"
 )

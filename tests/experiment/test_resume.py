@@ -1,0 +1,181 @@
+"""Runs survive anything: kills, Ctrl-C, full disks, and two processes at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from palaestra.store.run import RunFolder
+from tests.experiment.runs import (
+    RECIPE,
+    command,
+    environment,
+    lived,
+    palaestra,
+    weights_hash,
+    write_recipe,
+)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    palaestra("train", write_recipe(folder), "--run", folder / "run", "--json")
+    return folder / "run"
+
+
+def killed_run(folder: Path, kills: int, seed: int) -> Path:
+    """A run killed at `kills` random moments, then finished."""
+    dice = random.Random(seed)
+    run = folder / "run"
+    arguments: list[str | Path] = ["train", write_recipe(folder), "--run", run]
+    done = 0
+    while done < kills:
+        process = subprocess.Popen(
+            command(*arguments),
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        process.stderr.readline()  # the run folder exists
+        time.sleep(dice.uniform(0.0, 7.0))
+        ended = process.poll() is not None
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        done += 1
+        arguments = ["train", "--resume", run]
+        if ended:
+            break
+    palaestra("train", "--resume", run, "--json")
+    return run
+
+
+def test_a_run_killed_three_times_ends_as_if_undisturbed(undisturbed: Path, tmp_path: Path) -> None:
+    run = killed_run(tmp_path, kills=3, seed=7)
+    assert weights_hash(run) == weights_hash(undisturbed)
+    assert lived(run) == lived(undisturbed)
+
+
+@pytest.mark.slow
+def test_a_run_killed_twenty_times_ends_as_if_undisturbed(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    for series in range(4):  # a finished run cannot be killed: several runs, five kills each
+        folder = tmp_path / str(series)
+        folder.mkdir()
+        run = killed_run(folder, kills=5, seed=series)
+        assert weights_hash(run) == weights_hash(undisturbed)
+        assert lived(run) == lived(undisturbed)
+
+
+def test_the_same_recipe_and_seed_give_the_same_run(undisturbed: Path, tmp_path: Path) -> None:
+    run = tmp_path / "again"
+    palaestra("train", write_recipe(tmp_path), "--run", run)
+    assert weights_hash(run) == weights_hash(undisturbed)
+    assert lived(run) == lived(undisturbed)
+
+
+def test_ctrl_c_stops_cleanly_and_says_how_to_resume(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        command("train", write_recipe(tmp_path), "--run", run),
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "imitation" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"palaestra train --resume {run}" in said
+    assert "Traceback" not in said
+    palaestra("train", "--resume", run)
+    assert (run / "report.md").is_file()
+
+
+def test_a_finished_run_can_be_resumed_and_changes_nothing(undisturbed: Path) -> None:
+    before = weights_hash(undisturbed)
+    done = palaestra("train", "--resume", undisturbed, "--json")
+    assert json.loads(done.stdout)["success"]["rl"]["n"] == 8
+    assert weights_hash(undisturbed) == before
+
+
+def test_a_live_run_goes_on_within_an_episode(tmp_path: Path) -> None:
+    """Without deterministic mode, recorded turns of an interrupted episode are not lived again."""
+    recipe = RECIPE.replace("deterministic = true", "")
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        command("train", write_recipe(tmp_path, recipe), "--run", run),
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "reinforcement" in line:
+            break
+    time.sleep(0.5)
+    process.kill()
+    process.communicate()
+    with RunFolder.read(run) as opened:
+        recorded = [e for phase in opened.database.phases() for e in opened.database.episodes(phase)]
+    palaestra("train", "--resume", run)
+    with RunFolder.read(run) as opened:
+        for episode in recorded:
+            assert opened.database.episode(episode.key) == episode
+
+
+def test_two_processes_cannot_work_on_one_run(undisturbed: Path) -> None:
+    with RunFolder.open(undisturbed):
+        refused = palaestra("train", "--resume", undisturbed, check=2)
+    assert str(os.getpid()) in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_run_of_another_version_is_refused(undisturbed: Path, tmp_path: Path) -> None:
+    about = undisturbed / "run.json"
+    text = about.read_text()
+    about.write_text(json.dumps({**json.loads(text), "format": 999}))
+    try:
+        refused = palaestra("train", "--resume", undisturbed, check=2)
+    finally:
+        about.write_text(text)
+    assert "999" in refused.stderr
+
+
+def test_a_full_disk_stops_the_run_with_one_sentence_and_loses_nothing(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    """Files may not grow past 300 kB: the store fits, a checkpoint does not."""
+    run = tmp_path / "run"
+
+    def small_disk() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+
+    done = subprocess.run(
+        command("train", write_recipe(tmp_path, RECIPE.replace("width = 64", "width = 192")), "--run", run),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        preexec_fn=small_disk,
+        timeout=120,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "space" in done.stderr or "full" in done.stderr
+    palaestra("train", "--resume", run)
+    assert (run / "final" / "model.safetensors").is_file()

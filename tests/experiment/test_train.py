@@ -1,0 +1,121 @@
+"""`palaestra train`, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from palaestra.experiment.recipe import keys, load, recipe_names
+from tests.experiment.runs import RECIPE, palaestra, write_recipe
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    folder = tmp_path_factory.mktemp("train")
+    done = palaestra("train", write_recipe(folder), "--run", folder / "run", "--json")
+    return folder / "run", json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def test_the_json_object_is_the_promised_one(finished: tuple[Path, dict[str, object]]) -> None:
+    run, said = finished
+    assert {"run", "seconds", "peak_memory_bytes", "success", "paired"} <= set(said)
+    success, paired = said["success"], said["paired"]
+    assert isinstance(success, dict) and isinstance(paired, dict)
+    for stage in ("base", "imitation", "rl"):
+        assert {"mean", "low", "high", "n"} <= set(success[stage])
+        assert success[stage]["n"] == 8
+    for difference in ("rl_minus_imitation", "rl_minus_base"):
+        assert {"mean", "low", "high"} <= set(paired[difference])
+    assert said["run"] == str(run)
+
+
+def test_the_run_folder_holds_report_curve_and_model(
+    finished: tuple[Path, dict[str, object]],
+) -> None:
+    run, _ = finished
+    for name in ("report.json", "report.md", "learning_curve.png", "final/model.safetensors"):
+        assert (run / name).stat().st_size > 0
+
+
+def test_transformers_loads_the_final_model(finished: tuple[Path, dict[str, object]]) -> None:
+    transformers = pytest.importorskip("transformers")
+    run, _ = finished
+    model = transformers.AutoModelForCausalLM.from_pretrained(run / "final")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(run / "final")
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "go"}], add_generation_prompt=True, return_tensors="pt"
+    )
+    ids = prompt["input_ids"] if hasattr(prompt, "keys") else prompt
+    assert model(ids).logits.shape[-1] == model.config.vocab_size
+
+
+def test_the_trained_model_can_be_evaluated_by_the_same_command_line(
+    finished: tuple[Path, dict[str, object]], tmp_path: Path
+) -> None:
+    run, _ = finished
+    done = palaestra(
+        "eval", "--env", "babyai/GoToObjS4", "--agent", "direct", "--model", run / "final",
+        "-n", "4", "--json", "--run", tmp_path / "eval",
+    )  # fmt: skip
+    assert json.loads(done.stdout.strip().splitlines()[-1])["success"]["n"] == 4
+
+
+@pytest.mark.parametrize("algorithm", ["loop", "rloo", "grpo"])
+def test_every_algorithm_is_one_flag_away_and_imitation_can_be_skipped(
+    algorithm: str, tmp_path: Path
+) -> None:
+    recipe = write_recipe(tmp_path, RECIPE.replace("steps = 4", "steps = 1"))
+    done = palaestra(
+        "train", recipe, "--algorithm", algorithm, "--no-imitation", "--run", tmp_path / "r", "--json"
+    )
+    said = json.loads(done.stdout.strip().splitlines()[-1])
+    assert said["success"]["imitation"] is None
+    assert said["success"]["rl"]["n"] == 8
+
+
+@pytest.mark.parametrize("weights", ['"lora"\nlora_rank = 4', '"top"\ntop_layers = 1'])
+def test_lora_and_top_layers_train_and_resume(weights: str, tmp_path: Path) -> None:
+    text = f"{RECIPE}\n[training]\nweights = {weights}\n".replace("steps = 4", "steps = 2")
+    palaestra("train", write_recipe(tmp_path, text), "--run", tmp_path / "r", "--json")
+    palaestra("train", "--resume", tmp_path / "r", "--json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["defualt"], "Did you mean 'default'?"),
+        (["default", "--set", "rl.step=3"], "Did you mean 'rl.steps'?"),
+        (["default", "--set", "rl.steps=many"], "rl.steps"),
+        (["default", "--env", "babyai/GoToLocal55N2"], "Did you mean 'GoToLocalS5N2'?"),
+        (["default", "--env", "babyay/GoToLocalS5N2"], "Did you mean 'babyai'?"),
+        (["default", "--algorithm", "gpro"], "Did you mean 'grpo'?"),
+        (["default", "--set", "agent.name=raect"], "Did you mean 'react'?"),
+        (["default", "--set", "model.name=smolm2-135m"], "Did you mean 'smollm2-135m'?"),
+        (["default", "--set", "rl.group=1"], "rl.group"),
+        (["default", "--set", "model.context=100000"], "model.context"),
+        (["default", "--set", "training.lora_rank=8"], "lora_rank"),
+        (["quick", "--env", "minigrid/Empty-5x5"], "--no-imitation"),
+        (["--resume", "nowhere"], "nowhere"),
+        (["nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_bad_input_gets_one_sentence_and_exit_code_2(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    if "--resume" not in arguments:
+        arguments = [*arguments, "--run", str(tmp_path / "r")]
+    done = palaestra("train", *arguments, check=2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_that_comes_with_palaestra_is_valid(name: str) -> None:
+    assert load(name).environment.id
+
+
+def test_every_key_of_a_recipe_can_be_overridden_by_its_dotted_name() -> None:
+    assert "rl.learning_rate" in keys()
+    assert load("default", ["rl.learning_rate=1e-6"]).rl.learning_rate == 1e-6
