@@ -26,7 +26,7 @@ COLOURS = ("red", "green", "blue")
 
 
 class Echo(Environment):
-    """Says a colour; the one who repeats it wins. Two turns, both must be right."""
+    """Says a colour; the one who repeats it wins."""
 
     instructions = "say"
 
@@ -35,15 +35,13 @@ class Echo(Environment):
         return TaskSet(environment)
 
     def reset(self, task: Task) -> Observation:
-        self.wanted = [COLOURS[task.seed // 3 % 3], COLOURS[task.seed // 9 % 3]]
-        return Observation(self.wanted[0])
+        self.wanted = COLOURS[task.seed // 3 % 3]
+        return Observation(self.wanted)
 
     def step(self, action: Action) -> Transition:
-        right = action.text == self.wanted.pop(0)
-        if not right or not self.wanted:
-            return Transition(Observation("right" if right else "wrong"), float(right), True,
-                              success=right)  # fmt: skip
-        return Transition(Observation(self.wanted[0]))
+        right = action.text == self.wanted
+        words = Observation("right" if right else "wrong")
+        return Transition(words, float(right), terminated=True, success=right)
 
 
 async def local(environment: str) -> LocalWorld:
@@ -64,15 +62,15 @@ def train(name: str, steps: int, *, first=1, state=None, lockstep=False, updates
         tasks=9,
         group=16,
         minibatches=1 if name == "rloo" else updates,
-        learning_rate=2e-3,
+        learning_rate=1e-3,
         warmup=1,
-        shaping=Shaping(most_turns=2, turn_cost=0.0),
+        shaping=Shaping(most_turns=1, turn_cost=0.0),
     )
     rollout = Rollout(
         DirectAgent(),
         local,
         {"agent": model},
-        budget=Budget(turns=2),
+        budget=Budget(turns=1),
         sampling=Sampling(1.0, 1),
         seed=0,
     )
@@ -94,10 +92,10 @@ def train(name: str, steps: int, *, first=1, state=None, lockstep=False, updates
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_learns_to_repeat_what_is_said(name):
-    results, _ = train(name, 40)
+    results, _ = train(name, 30)
     success = [result.metrics["success"] for result in results]
-    assert fmean(success[:2]) < 0.2
-    assert fmean(success[-5:]) > 0.5
+    assert fmean(success[:2]) < 0.35
+    assert fmean(success[-5:]) > 0.85
     assert all(result.metrics.get("gap_max", 0.0) < 1e-3 for result in results)
 
 
@@ -113,7 +111,7 @@ def test_a_resumed_run_goes_on_bit_for_bit():
 
 
 def test_every_step_practises_on_new_training_tasks():
-    plan = ReinforcementPlan(3, 4, 2, 1, 1e-3, 1, Shaping(most_turns=2))
+    plan = ReinforcementPlan(3, 4, 2, 1, 1e-3, 1, Shaping(most_turns=1))
     tasks = Echo.tasks("echo")
     jobs = [job for step in (1, 2, 3) for job in jobs_of(step, tasks, plan, seed=0)]
     assert len({job.key for job in jobs}) == len(jobs) == 24

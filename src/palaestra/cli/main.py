@@ -1,4 +1,7 @@
-"""The command line: `palaestra COMMAND`. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+"""The command line: `palaestra COMMAND`.
+
+Exit codes: 0 done, 1 ran but failed, 2 bad input, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             epilog=f"Example: {module.EXAMPLE}",
         )
         module.configure(sub)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(execute=module.run)
     options = parser.parse_args(arguments)
     try:
-        return int(options.run(options))
+        return int(options.execute(options))
     except PalaestraError as error:
         print(f"palaestra: {error}", file=sys.stderr)
         return error.exit_code

@@ -6,13 +6,14 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from palaestra.cli.interrupt import Stopped, run_until_interrupted
 from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
     from palaestra.experiment.recipe import Recipe
+    from palaestra.store.run import RunFolder
 
 EXAMPLE = "palaestra train default --set rl.steps=10 seed=2"
 
@@ -30,7 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N")
     parser.add_argument("--no-imitation", action="store_true", help="learn from rollouts alone")
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that stopped")
-    parser.add_argument("--run", metavar="FOLDER", help="where to keep the run (default: runs/…)")
+    parser.add_argument(
+        "--run", metavar="FOLDER", dest="folder", help="where to keep the run (default: runs/…)"
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the resolved recipe, memory and time; stop"
     )
@@ -40,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     overrides = [*options.overrides, *_shortcuts(options)]
     if options.resume is not None:
-        if options.recipe or overrides or options.run or options.dry_run:
+        if options.recipe or overrides or options.folder or options.dry_run:
             raise InputError(
                 "--resume goes on with the run's own recipe; drop the other options, or start a "
                 "new run without --resume."
@@ -56,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         return describe(recipe, as_json=options.json)
     from palaestra.store.run import default_root, new_run_path
 
-    folder = Path(options.run) if options.run else new_run_path(default_root(), Path(name).stem)
+    folder = Path(options.folder) if options.folder else new_run_path(default_root(), Path(name).stem)
     return _train(recipe, folder, options.json)
 
 
@@ -74,6 +77,14 @@ def _shortcuts(options: argparse.Namespace) -> list[str]:
     return found
 
 
+def _stored_recipe(run: RunFolder) -> dict[str, Any]:
+    stored = run.database.get("recipe")
+    if not isinstance(stored, dict) or "rl" not in stored:
+        run.close()
+        raise InputError(f"'{run.path}' is not a training run; `palaestra show` shows what it is.")
+    return stored
+
+
 def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
     """Start a run (or resume it: `recipe` is None), and print the report."""
     from rich.console import Console
@@ -86,7 +97,7 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
     reporter = Reporter()
     if recipe is None:
         opened = RunFolder.open(folder)
-        recipe = check(opened.database.get("recipe"))
+        recipe = check(_stored_recipe(opened))
         reporter.say(f"resuming [bold]{folder}[/bold]: {recipe.summary}")
     else:
         check_recipe(recipe)

@@ -144,7 +144,7 @@ def recipe_names() -> list[str]:
 
 
 def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of that name or TOML path, with `key=value` overrides.
+    """The recipe of that name or TOML path, with `key=value` overrides (`key=` unsets a key).
 
     Raises:
         UnknownName: no recipe or key of that name.
@@ -205,7 +205,10 @@ def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
         data = data.setdefault(part, {})
         if not isinstance(data, dict):
             raise RecipeError(f"'{'.'.join(path)}' is not a key: '{part}' holds a value, no table.")
-    data[path[-1]] = value
+    if value == "":
+        data.pop(path[-1], None)
+    else:
+        data[path[-1]] = value
 
 
 def _section_of(annotation: Any) -> type[BaseModel] | None:

@@ -66,9 +66,9 @@ class Level:
 WALK = "go north, go south, go east, go west, take <thing>, look, inventory"
 COOK = "examine <thing>, take <food> from <place>, prepare meal, eat meal, look, inventory"
 GENERAL = (
-    "go north/south/east/west, open/close/examine/take/drop/eat <thing>, take <thing> from <place>, "
-    "put <thing> on <place>, insert <thing> into <place>, unlock/lock <thing> with <key>, "
-    "look, inventory"
+    "go north/south/east/west, open/close/examine/take/drop/eat <thing>, "
+    "take <thing> from <place>, put <thing> on <place>, insert <thing> into <place>, "
+    "unlock/lock <thing> with <key>, look, inventory"
 )
 
 LEVELS: dict[str, Level] = {

@@ -11,6 +11,7 @@ machine and tracker always agree.
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,9 @@ class Machine:
     def __init__(self, story: Path) -> None:
         self._game = textworld.Game.load(str(story.with_suffix(".json")))
         self._inform = Inform7Game(self._game)
-        self._frotz = jericho.FrotzEnv(str(story), seed=SEED)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # generated games are none that jericho knows
+            self._frotz = jericho.FrotzEnv(str(story), seed=SEED)
 
     def restart(self) -> str:
         """Start over; returns the goal and what the player sees."""
