@@ -34,6 +34,7 @@ class KeyValueCache:
         config = network.config
         self.limit = limit
         self.slots = [Slot(i) for i in range(slots)]
+        self.share = config.num_attention_heads // config.num_key_value_heads
         self._clock = 0
         shape = (
             config.num_hidden_layers,
