@@ -83,6 +83,9 @@ class Environment(ABC):
     deterministic: ClassVar[bool] = True
     """Equal tasks and equal actions give equal episodes, so a lost world can be replayed."""
 
+    programs: ClassVar[tuple[str, ...]] = ()
+    """Programs outside Python that this world needs on the PATH, e.g. ("java",)."""
+
     tools: tuple[Tool, ...] = ()
     """Tools that this world offers; empty where actions are words."""
 

@@ -8,11 +8,17 @@ not registered anywhere is addressed as `module:Class` (or `module:Class/name`).
 from __future__ import annotations
 
 import importlib
+import shutil
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
 from palaestra.core.environment import Environment
-from palaestra.core.errors import InputError, MissingPackage, UnknownName
+from palaestra.core.errors import (
+    InputError,
+    MissingPackage,
+    MissingSystemPart,
+    UnknownName,
+)
 from palaestra.core.task import TaskSet
 
 
@@ -63,6 +69,7 @@ def environment_class(id: str) -> tuple[type[Environment], str]:
     Raises:
         UnknownName: no such family, or the id has no name.
         MissingPackage: the family's package is not installed.
+        MissingSystemPart: a program that the worlds need is not installed.
     """
     head, _, name = id.partition("/")
     if ":" in head:
@@ -97,7 +104,16 @@ def _load(target: str, id: str, package: str) -> type[Environment]:
             f"installed; install it with: pip install '{package}'."
         ) from error
     except AttributeError:
-        raise InputError(f"The module '{module}' has no class '{attribute}' (from '{id}').") from None
+        raise InputError(
+            f"The module '{module}' has no class '{attribute}' (from '{id}')."
+        ) from None
     if not (isinstance(found, type) and issubclass(found, Environment)):
         raise InputError(f"'{target}' is not a palaestra Environment class.")
+    for program in found.programs:
+        if shutil.which(program) is None:
+            raise MissingSystemPart(
+                f"The environment '{id}' needs the program '{program}', which is not on the PATH; "
+                "install it with your system's package manager"
+                f"{' (Debian: apt install default-jre-headless)' if program == 'java' else ''}."
+            )
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -74,7 +75,8 @@ async def imitation(setting: Setting) -> None:
         setting.recipe.seed,
     )
     trained = 0
-    with setting.reporter.stage("imitation", 1, "updates") as shown:
+    expected = plan.epochs * math.ceil(plan.demonstrations / plan.batch)
+    with setting.reporter.stage("imitation", expected, "updates") as shown:
         for step, steps, update in study:
             trained += update.processed
             setting.store.add_metrics("imitation", step, asdict(update))
