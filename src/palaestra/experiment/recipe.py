@@ -128,7 +128,7 @@ class Recipe(Section):
     seed: int = 1
     deterministic: bool = Field(False, description="bit-equal reruns, at some cost in speed")
     concurrency: int = Field(64, ge=1, description="sessions lived at once")
-    checkpoint_every: int = Field(5, ge=1, description="RL steps between checkpoints")
+    checkpoint_every: int = Field(10, ge=1, description="RL steps between checkpoints")
     environment: World
     agent: AgentPart = AgentPart()
     model: ModelPart = ModelPart()

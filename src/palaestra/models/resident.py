@@ -18,6 +18,8 @@ from palaestra.core.model import Generation, Model, Prompt, Renderer
 from palaestra.models.engine import Engine, Request
 from palaestra.models.network import DecoderNetwork
 
+GRACE = 0.005  # seconds without a new request after which a step no longer waits
+
 
 @dataclass(slots=True)
 class Throughput:
@@ -97,12 +99,7 @@ class ResidentModel(Model):
     async def _drive(self) -> None:
         """Step the engine while anything waits; one driver at a time."""
         while self.engine.pending:
-            # one round of the loop: sessions that can go on submit their next request
-            await asyncio.sleep(0)
-            if self.lockstep and self.engine.pending < self._participants:
-                self._changed.clear()
-                await self._changed.wait()
-                continue
+            await self._gather()
             if self.lockstep:
                 self.engine.waiting.sort(key=lambda request: request.seed)
             started, before = time.monotonic(), self.engine.computed_tokens
@@ -111,8 +108,8 @@ class ResidentModel(Model):
             except Exception as error:
                 for _, done in list(self._waiters.values()):
                     if not done.done():
-                        done.set_exception(error)
-                raise
+                        done.set_exception(error)  # each session tells it as its own fault
+                return
             self.throughput.seconds += time.monotonic() - started
             self.throughput.computed += self.engine.computed_tokens - before
             for request in finished:
@@ -120,6 +117,22 @@ class ResidentModel(Model):
                 _, done = self._waiters[id(request)]
                 if not done.done():
                     done.set_result(None)
+
+    async def _gather(self) -> None:
+        """Wait for sessions that are about to ask, so that they share the next step.
+
+        A step takes tens of milliseconds, a world's answer less than one: as long as
+        requests keep coming, the step waits; a slow world delays it by `GRACE` only.
+        In lockstep it waits for everyone.
+        """
+        await asyncio.sleep(0)
+        while self.engine.pending < self._participants:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(None if self.lockstep else GRACE):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
 
     def take_throughput(self) -> Throughput:
         """What the engine did since the last call."""
