@@ -67,7 +67,7 @@ def test_a_single_step_has_a_text_curve() -> None:
 
 def test_neither_plotting_package_is_imported_before_it_is_needed() -> None:
     code = (
-        "import sys, palaestra.evaluation.report\n"
+        "import sys, palaestra.evaluation.presentation\n"
         "assert not {'matplotlib', 'plotext', 'torch', 'scipy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

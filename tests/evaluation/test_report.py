@@ -12,7 +12,8 @@ from rich.console import Console
 
 from palaestra.core.errors import StorageFull
 from palaestra.evaluation import report as reports
-from palaestra.evaluation.report import as_json, build, headline, markdown, render, summary, write
+from palaestra.evaluation.presentation import headline, markdown, render, write
+from palaestra.evaluation.report import as_json, build, summary
 from palaestra.evaluation.statistics import paired_difference, paired_scores, task_scores, wilson
 from tests.evaluation.made import (
     CRASH,

@@ -131,7 +131,8 @@ def test_a_live_run_goes_on_within_an_episode(tmp_path: Path) -> None:
     process.kill()
     process.communicate()
     with RunFolder.read(run) as opened:
-        recorded = [e for phase in opened.database.phases() for e in opened.database.episodes(phase)]
+        store = opened.database
+        recorded = [episode for phase in store.phases() for episode in store.episodes(phase)]
     palaestra("train", "--resume", run)
     with RunFolder.read(run) as opened:
         for episode in recorded:
@@ -159,15 +160,16 @@ def test_a_run_of_another_version_is_refused(undisturbed: Path, tmp_path: Path) 
 def test_a_full_disk_stops_the_run_with_one_sentence_and_loses_nothing(
     undisturbed: Path, tmp_path: Path
 ) -> None:
-    """Files may not grow past 300 kB: the store fits, a checkpoint does not."""
+    """Files may not grow past 1 MB: the store fits, a checkpoint of this width does not."""
     run = tmp_path / "run"
+    recipe = write_recipe(tmp_path, RECIPE.replace("width = 64", "width = 192"))
 
     def small_disk() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
 
     done = subprocess.run(
-        command("train", write_recipe(tmp_path, RECIPE.replace("width = 64", "width = 192")), "--run", run),
+        command("train", recipe, "--run", run),
         env=environment(),
         capture_output=True,
         text=True,

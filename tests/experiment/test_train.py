@@ -67,9 +67,9 @@ def test_every_algorithm_is_one_flag_away_and_imitation_can_be_skipped(
     algorithm: str, tmp_path: Path
 ) -> None:
     recipe = write_recipe(tmp_path, RECIPE.replace("steps = 4", "steps = 1"))
-    done = palaestra(
-        "train", recipe, "--algorithm", algorithm, "--no-imitation", "--run", tmp_path / "r", "--json"
-    )
+    run = tmp_path / "r"
+    flags = ["--algorithm", algorithm, "--no-imitation", "--json"]
+    done = palaestra("train", recipe, *flags, "--run", run)
     said = json.loads(done.stdout.strip().splitlines()[-1])
     assert said["success"]["imitation"] is None
     assert said["success"]["rl"]["n"] == 8

@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.episode import Key
-from palaestra.core.errors import InputError
 from palaestra.learning.losses import (
     Aggregation,
-    check_aggregation,
     loop_clip,
     policy_gradient,
     ppo_clip,
@@ -124,12 +122,6 @@ def test_rollouts_without_trained_tokens_do_not_count(aggregation):
         token_weights([row(0, 2)], aggregation)
     )
     assert token_weights([row(1, 0)], aggregation) == {}
-
-
-def test_an_unknown_aggregation_is_answered_with_the_known_ones():
-    assert check_aggregation("token-mean") is Aggregation.TOKEN_MEAN
-    with pytest.raises(InputError, match="rollout-token-mean"):
-        check_aggregation("mean")
 
 
 def test_the_clipped_loss_agrees_with_verl():

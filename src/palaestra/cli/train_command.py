@@ -59,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
         return describe(recipe, as_json=options.json)
     from palaestra.store.run import default_root, new_run_path
 
-    folder = Path(options.folder) if options.folder else new_run_path(default_root(), Path(name).stem)
+    folder = (
+        Path(options.folder) if options.folder else new_run_path(default_root(), Path(name).stem)
+    )
     return _train(recipe, folder, options.json)
 
 
@@ -104,7 +106,7 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
         opened = RunFolder.create(folder, recipe.model_dump(mode="json"))
         reporter.say(f"[bold]{folder}[/bold]: {recipe.summary}")
     with opened as run:
-        from palaestra.evaluation import report
+        from palaestra.evaluation import presentation, report
         from palaestra.experiment.run import execute, write_report
 
         try:
@@ -119,5 +121,5 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
         if as_json:
             print(json.dumps(report.summary(built)))
         else:
-            report.render(built, Console())
+            presentation.render(built, Console())
     return 0

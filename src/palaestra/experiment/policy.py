@@ -81,6 +81,8 @@ def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
     write_network(network, folder)
     assert isinstance(model.renderer, ChatMLRenderer)
     save_tokenizer(model.renderer.tokenizer, folder)
+    stop = {"eos_token_id": sorted(model.renderer.end_tokens)}
+    (folder / "generation_config.json").write_text(json.dumps(stop) + "\n")
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:

@@ -140,7 +140,9 @@ class Recipe(Section):
 
 def recipe_names() -> list[str]:
     """The recipes that come with palaestra."""
-    return sorted(f.name[:-5] for f in files("palaestra.recipes").iterdir() if f.name[-5:] == ".toml")
+    return sorted(
+        f.name[:-5] for f in files("palaestra.recipes").iterdir() if f.name[-5:] == ".toml"
+    )
 
 
 def load(name: str, overrides: Sequence[str] = ()) -> Recipe:

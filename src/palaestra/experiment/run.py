@@ -11,7 +11,7 @@ from palaestra.core.environment import Capability
 from palaestra.core.session import derive_seed
 from palaestra.core.task import Split
 from palaestra.environments.registry import make
-from palaestra.evaluation import report
+from palaestra.evaluation import presentation, report
 from palaestra.experiment import machine, stages
 from palaestra.experiment.policy import build_policy, export, save_tokenizer
 from palaestra.experiment.progress import Reporter
@@ -51,7 +51,7 @@ def write_report(run: RunFolder) -> report.Report:
     """Write the report of what there is so far into the run folder."""
     folder = final_model(run)
     built = report.build(run.database, run.path, model=folder if folder.is_dir() else None)
-    report.write(built, run.path)
+    presentation.write(built, run.path)
     return built
 
 

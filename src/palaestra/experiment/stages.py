@@ -22,6 +22,7 @@ from palaestra.learning.reinforce import ReinforcementPlan, StepResult, reinforc
 from palaestra.learning.rewards import Shaping
 from palaestra.models.expert import ExpertModel
 from palaestra.rollout.runner import Job
+from palaestra.store import checkpoint
 
 DEMONSTRATED_FROM = 1_000_000_000  # training tasks from here on are demonstrated only
 
@@ -41,7 +42,7 @@ async def _evaluate(setting: Setting, phase: str, tasks: TaskSet, turns: int, co
         return
     jobs = [Job(Key(phase, i), task) for i, task in enumerate(tasks.take(Split.TEST, count))]
     started = time.monotonic()
-    with setting.reporter.stage(f"test {phase.partition('/')[2]}", count, "tasks") as shown:
+    with setting.reporter.stage(phase.replace("/", " "), count, "tasks") as shown:
         counter = EpisodeCounter(setting, shown)
         rollout = setting.rollout({"agent": setting.policy}, turns, counter.add)
         episodes = await setting.live(rollout, jobs)
@@ -60,7 +61,11 @@ async def imitation(setting: Setting) -> None:
     plan, environment = setting.recipe.imitation, setting.recipe.environment.id
     learner = setting.learner(plan.learning_rate)
     if setting.is_done("imitation"):
-        setting.resume(learner, "imitation")
+        if setting.resume(learner, "imitation") is None:
+            raise checkpoint.CorruptCheckpoint(
+                f"The checkpoint after imitation in {setting.run.checkpoints} is gone or corrupt, "
+                "so this run cannot go on; start a new one."
+            )
         learner.close()
         return
     if Capability.ORACLE not in make(environment).capabilities:
@@ -98,7 +103,9 @@ async def record_demonstrations(setting: Setting, count: int) -> list[Episode]:
     with setting.reporter.stage("demonstrations", count, "episodes") as shown:
         counter = EpisodeCounter(setting, shown)
         expert = ExpertModel(setting.agent, setting.policy.renderer)
-        return await setting.live(setting.rollout({"agent": expert}, setting.turns, counter.add), jobs)
+        return await setting.live(
+            setting.rollout({"agent": expert}, setting.turns, counter.add), jobs
+        )
 
 
 async def reinforcement(setting: Setting) -> None:

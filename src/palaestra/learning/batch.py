@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import torch
 
@@ -67,7 +68,4 @@ def split_by_rollout(rows: Sequence[Row], parts: int, order: Sequence[Key]) -> l
     keys = [key for key in order if members[key]]
     parts = max(1, min(parts, len(keys)))
     bounds = [round(i * len(keys) / parts) for i in range(parts + 1)]
-    return [
-        [row for key in keys[a:b] for row in members[key]]
-        for a, b in zip(bounds, bounds[1:], strict=False)
-    ]
+    return [[row for key in keys[a:b] for row in members[key]] for a, b in pairwise(bounds)]

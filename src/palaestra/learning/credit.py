@@ -7,7 +7,6 @@ releases (verl, TRL, ml-loop), not copied from them.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from palaestra.core.errors import GroupTooSmall
@@ -60,8 +59,3 @@ def _check(returns: Tensor, what: str) -> None:
             f"{what} needs groups of at least 2 rollouts of the same task, but got "
             f"{returns.shape[0]}; set rl.group to 2 or more."
         )
-
-
-def zero_where_equal(returns: Tensor) -> bool:
-    """Whether a group says nothing: all returns are equal."""
-    return bool(torch.all(returns == returns[0]))

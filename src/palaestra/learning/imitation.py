@@ -25,7 +25,7 @@ class ImitationPlan:
     """How demonstrations are studied."""
 
     epochs: int
-    batch: int  # episodes per optimiser step
+    batch: int  # rows per optimiser step; an append-only episode is one row
     learning_rate: float
     warmup: int = 2  # optimiser steps over which the learning rate rises
 

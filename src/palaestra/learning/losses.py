@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from palaestra.core.episode import Key
-from palaestra.core.errors import InputError
 from palaestra.learning.rows import Row
 
 MAX_LOG_RATIO = 20.0  # exp beyond this overflows; such tokens are clipped anyway
@@ -92,11 +91,3 @@ def loop_clip(lp: Tensor, lp_old: Tensor, advantage: Tensor, *, epsilon: float =
     """
     bound = torch.where(advantage >= 0, (1 + epsilon) * advantage, advantage / (1 + epsilon))
     return -torch.minimum(ratio(lp, lp_old) * advantage, bound)
-
-
-def check_aggregation(name: str) -> Aggregation:
-    try:
-        return Aggregation(name)
-    except ValueError:
-        known = ", ".join(Aggregation)
-        raise InputError(f"There is no aggregation '{name}'. Known: {known}.") from None

@@ -33,7 +33,8 @@ def rows_of(episode: Episode, policy: str) -> list[Row]:
     """The training rows of what `policy` said in one episode.
 
     Raises:
-        ValueError: a call of the policy has no token ids (its model has no renderer).
+        ValueError: a call of the policy has no token ids (its model has no renderer), or no
+            prompt (a first token has nothing to be predicted from).
     """
     rows: list[Row] = []
     done: set[int] = set()
@@ -46,6 +47,8 @@ def rows_of(episode: Episode, policy: str) -> list[Row]:
             done.add(call.index)
             _append(row, call.prompt, False, None, -1)
             _append(row, call.completion, trained, call.logprobs, call.index)
+        if row.mask and row.mask[0]:
+            raise ValueError(f"{episode.key}: call {branch[0].index} has an empty prompt")
         if row.trained:
             rows.append(_trim(row))
     return rows

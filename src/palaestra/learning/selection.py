@@ -36,8 +36,9 @@ def top_layers(network: DecoderNetwork, count: int) -> Selection:
     frozen = depth - count
     return _select(
         network,
-        lambda name: name == "norm"
-        or (name.startswith("blocks.") and int(name.split(".")[1]) >= frozen),
+        lambda name: (
+            name == "norm" or (name.startswith("blocks.") and int(name.split(".")[1]) >= frozen)
+        ),
         frozen,
     )
 

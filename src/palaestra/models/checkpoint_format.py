@@ -40,7 +40,10 @@ def _from_hugging_face(
     def take(name: str) -> Tensor:
         return theirs[name].to(dtype).contiguous()
 
-    ours = {"embedding.weight": take("model.embed_tokens.weight"), "norm": take("model.norm.weight")}
+    ours = {
+        "embedding.weight": take("model.embed_tokens.weight"),
+        "norm": take("model.norm.weight"),
+    }
     if not config.tie_word_embeddings:
         ours["head.weight"] = take("lm_head.weight")
     for i in range(config.num_hidden_layers):
@@ -59,7 +62,10 @@ def _from_hugging_face(
 def _to_hugging_face(network: DecoderNetwork) -> dict[str, Tensor]:
     config, ours = network.config, {k: v.detach() for k, v in network.state_dict().items()}
     d = config.head_dim
-    theirs = {"model.embed_tokens.weight": ours["embedding.weight"], "model.norm.weight": ours["norm"]}
+    theirs = {
+        "model.embed_tokens.weight": ours["embedding.weight"],
+        "model.norm.weight": ours["norm"],
+    }
     if not config.tie_word_embeddings:
         theirs["lm_head.weight"] = ours["head.weight"]
     for i in range(config.num_hidden_layers):

@@ -53,8 +53,8 @@ class NetworkConfig:
         data = json.loads((folder / "config.json").read_text())
         if data.get("model_type") != "llama":
             raise InputError(
-                f"The model in '{folder}' is of type '{data.get('model_type')}'; the resident model "
-                "runs the Llama architecture only. Serve it elsewhere and use openai:MODEL@URL."
+                f"The model in '{folder}' is of type '{data.get('model_type')}'; the resident "
+                "model runs the Llama architecture only. Serve it and use openai:MODEL@URL."
             )
         rope = data.get("rope_parameters") or {}
         scaled = (data.get("rope_scaling") or rope).get("rope_type", "default")
@@ -99,7 +99,9 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(width, 2 * config.intermediate_size, bias=False)
         self.down = nn.Linear(config.intermediate_size, width, bias=False)
 
-    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], layer: int, attend: Attend) -> Tensor:
+    def forward(
+        self, x: Tensor, rotary: tuple[Tensor, Tensor], layer: int, attend: Attend
+    ) -> Tensor:
         """x and the result: [N, width]."""
         n = x.shape[0]
         qkv = self.qkv(rms_norm(x, self.attention_norm, self.eps))
