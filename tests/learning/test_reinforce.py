@@ -84,7 +84,7 @@ def train(name: str, steps: int, *, first=1, state=None, lockstep=False, updates
             plan,
             seed=0,
             first=first,
-            after=results.append,
+            after=lambda result: results.append(result) is None,
         )
     )
     return results, learner

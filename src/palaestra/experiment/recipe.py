@@ -105,6 +105,9 @@ class Reinforcement(Section):
 
     algorithm: str = Field("loop", description="an algorithm of `palaestra list algorithms`")
     steps: int = Field(20, ge=0)
+    minutes: float | None = Field(
+        None, gt=0, description="stop before `steps` when RL has taken this long; unset: never"
+    )
     tasks: int = Field(16, ge=1, description="tasks per step")
     group: int = Field(4, ge=1, description="rollouts per task")
     minibatches: int = Field(2, ge=1, description="optimiser steps per step")
@@ -136,6 +139,12 @@ class Recipe(Section):
     imitation: Imitation = Imitation()
     rl: Reinforcement = Reinforcement()
     evaluation: Evaluation = Evaluation()
+
+    @model_validator(mode="after")
+    def _clocks_are_not_deterministic(self) -> Recipe:
+        if self.deterministic and self.rl.minutes is not None:
+            raise ValueError("deterministic = true cannot be kept with rl.minutes: unset one")
+        return self
 
 
 def recipe_names() -> list[str]:

@@ -123,14 +123,16 @@ async def reinforcement(setting: Setting) -> None:
         warmup=part.warmup,
         shaping=Shaping(setting.turns, part.turn_cost, part.invalid_cost),
     )
-    if first <= part.steps:
+    if first <= part.steps and not _time_is_up(setting):
         with setting.reporter.stage("reinforcement", part.steps, "steps") as shown:
             counter = StepCounter(setting, shown)
 
-            def after(result: StepResult) -> None:
+            def after(result: StepResult) -> bool:
                 counter.add(result)
-                if result.step % setting.recipe.checkpoint_every == 0 or result.step == part.steps:
+                last = result.step == part.steps or _time_is_up(setting)
+                if result.step % setting.recipe.checkpoint_every == 0 or last:
                     setting.save(f"rl-{result.step:06d}", learner, {"step": result.step})
+                return not last
 
             rollout = setting.rollout({"agent": setting.policy}, setting.turns, lambda e: None)
             await reinforce(
@@ -153,6 +155,14 @@ async def reinforcement(setting: Setting) -> None:
             prompt=int(sum(row["prompt_tokens"] for row in rows)),
             trained=int(sum(row.get("processed", 0) for row in rows)),
         )
+
+
+def _time_is_up(setting: Setting) -> bool:
+    """Whether RL has used up its minutes, over all processes that worked on it."""
+    minutes = setting.recipe.rl.minutes
+    if minutes is None:
+        return False
+    return sum(values["seconds"] for _, values in setting.store.metrics("rl")) >= 60 * minutes
 
 
 def _tokens(episodes: Sequence[Episode]) -> dict[str, int]:

@@ -56,9 +56,9 @@ async def reinforce(
     *,
     seed: int,
     first: int,
-    after: Callable[[StepResult], None],
+    after: Callable[[StepResult], bool],
 ) -> None:
-    """Run steps `first` to `plan.steps` (1-based); `after` is called when a step is done.
+    """Run steps `first` to `plan.steps` (1-based); `after` a step says whether to go on.
 
     Raises:
         TooManyFaults: most of a step's episodes broke through no fault of the agent.
@@ -71,7 +71,8 @@ async def reinforce(
         metrics = figures(episodes, updates, plan.shaping)
         metrics["rollout_seconds"] = acted - started
         metrics["learn_seconds"] = time.monotonic() - acted
-        after(StepResult(step, episodes, metrics))
+        if not after(StepResult(step, episodes, metrics)):
+            return
 
 
 def jobs_of(step: int, tasks: TaskSet, plan: ReinforcementPlan, seed: int) -> list[Job]:
