@@ -30,8 +30,9 @@ layers = 2
 width = 64
 
 [imitation]
-demonstrations = 12
-epochs = 1
+demonstrations = 64
+epochs = 4
+learning_rate = 3e-3
 
 [rl]
 steps = 4

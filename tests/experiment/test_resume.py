@@ -48,7 +48,7 @@ def killed_run(folder: Path, kills: int, seed: int) -> Path:
         )
         assert process.stderr is not None
         process.stderr.readline()  # the run folder exists
-        time.sleep(dice.uniform(0.0, 7.0))
+        time.sleep(dice.uniform(0.0, 5.0))
         ended = process.poll() is not None
         process.send_signal(signal.SIGKILL)
         process.communicate()

@@ -78,7 +78,7 @@ def train(name: str, steps: int, *, first=1, state=None, lockstep=False, updates
     asyncio.run(
         reinforce(
             learner,
-            rollout,
+            rollout.run,
             Echo.tasks("echo"),
             algorithm(name),
             plan,

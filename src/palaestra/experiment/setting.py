@@ -72,6 +72,7 @@ class Setting:
     async def live(self, rollout: Rollout, jobs: Sequence[Job]) -> list[Episode]:
         """Live the jobs; in deterministic mode, either all of them anew or none."""
         if self.recipe.deterministic:
+            self.policy.engine.clear()  # no rounding depends on what was lived before
             whole = [self.store.episode(job.key) for job in jobs]
             if not all(whole):
                 for job in jobs:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from statistics import fmean
 
 from palaestra.core.environment import Capability
@@ -137,7 +138,7 @@ async def reinforcement(setting: Setting) -> None:
             rollout = setting.rollout({"agent": setting.policy}, setting.turns, lambda e: None)
             await reinforce(
                 learner,
-                rollout,
+                partial(setting.live, rollout),
                 setting.tasks,
                 setting.algorithm,
                 plan,

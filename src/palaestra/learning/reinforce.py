@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
@@ -22,7 +22,7 @@ from palaestra.learning.batch import advantages, split_by_rollout, trained_rows
 from palaestra.learning.learner import Learner, Update
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.rows import rows_of
-from palaestra.rollout.runner import Job, Rollout
+from palaestra.rollout.runner import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class StepResult:
 
 async def reinforce(
     learner: Learner,
-    rollout: Rollout,
+    live: Callable[[Sequence[Job]], Awaitable[list[Episode]]],
     tasks: TaskSet,
     algorithm: Algorithm,
     plan: ReinforcementPlan,
@@ -60,12 +60,14 @@ async def reinforce(
 ) -> None:
     """Run steps `first` to `plan.steps` (1-based); `after` a step says whether to go on.
 
+    `live` makes the episodes of a step (`Rollout.run`, or something around it).
+
     Raises:
         TooManyFaults: most of a step's episodes broke through no fault of the agent.
     """
     for step in range(first, plan.steps + 1):
         started = time.monotonic()
-        episodes = await rollout.run(jobs_of(step, tasks, plan, seed))
+        episodes = await live(jobs_of(step, tasks, plan, seed))
         acted = time.monotonic()
         updates = learn(learner, episodes, algorithm, plan, step, seed)
         metrics = figures(episodes, updates, plan.shaping)

@@ -47,11 +47,11 @@ class KeyValueCache:
         self.values = torch.zeros_like(self.keys)
 
     def clear(self) -> None:
-        """Forget everything: the weights have changed."""
-        for slot in self.slots:
-            if slot.busy:
-                raise RuntimeError("the weights changed while a reply was being sampled")
-            slot.tokens = []
+        """Forget everything, as if new: the weights have changed."""
+        if any(slot.busy for slot in self.slots):
+            raise RuntimeError("the weights changed while a reply was being sampled")
+        self.slots = [Slot(i) for i in range(len(self.slots))]
+        self._clock = 0
 
     def acquire(self, tokens: Sequence[int]) -> Slot | None:
         """A slot that holds the longest known proper prefix of `tokens`; None if all are busy."""

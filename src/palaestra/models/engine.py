@@ -41,6 +41,12 @@ class Request:
     logprobs: list[float] = field(default_factory=list)
     finish: Finish | None = None
 
+    @property
+    def place(self) -> Slot:
+        """The slot of a running request."""
+        assert self.slot is not None
+        return self.slot
+
 
 class Engine:
     """Runs requests step by step; synchronous, knows nothing of sessions."""
@@ -100,7 +106,7 @@ class Engine:
         if not batch:
             return []
         last = self._forward(batch, chunks)
-        ready = [i for i, r in enumerate(batch) if len(r.slot.tokens) == _length(r)]
+        ready = [i for i, r in enumerate(batch) if len(r.place.tokens) == _length(r)]
         self._sample([batch[i] for i in ready], last[ready])
         finished = [r for r in self.running if r.finish is not None]
         self.running = [r for r in self.running if r.finish is None]
@@ -115,7 +121,7 @@ class Engine:
 
     def _admit(self) -> None:
         """Give slots to waiting requests, unless waiting a step saves computing a prefix."""
-        budget = self.step_tokens - sum(_length(r) - len(r.slot.tokens) for r in self.running)
+        budget = self.step_tokens - sum(_length(r) - len(r.place.tokens) for r in self.running)
         fresh: list[Request] = []
         later: list[Request] = []
         for request in self.waiting:
@@ -146,8 +152,8 @@ class Engine:
         budget = self.step_tokens
         batch: list[Request] = []
         chunks: list[list[int]] = []
-        for request in sorted(self.running, key=lambda r: _length(r) - len(r.slot.tokens) > 1):
-            have = len(request.slot.tokens)
+        for request in sorted(self.running, key=lambda r: _length(r) - len(r.place.tokens) > 1):
+            have = len(request.place.tokens)
             chunk = (request.tokens + request.completion)[have : have + max(budget, 0)]
             if not chunk:
                 continue
@@ -159,15 +165,15 @@ class Engine:
     def _forward(self, batch: list[Request], chunks: list[list[int]]) -> Tensor:
         """Run the chunks; returns the hidden state [B, width] of each chunk's last token."""
         device = self.network.device
-        starts = [len(request.slot.tokens) for request in batch]
+        starts = [len(request.place.tokens) for request in batch]
         self.cache.reserve(max(s + len(c) for s, c in zip(starts, chunks, strict=True)))
         attend = CachedAttention(
-            self.cache, [r.slot.index for r in batch], starts, [len(c) for c in chunks], device
+            self.cache, [r.place.index for r in batch], starts, [len(c) for c in chunks], device
         )
         tokens = torch.tensor([t for chunk in chunks for t in chunk], device=device)
         x = self.network.run(self.network.embed(tokens), attend.positions, attend)
         for request, chunk in zip(batch, chunks, strict=True):
-            request.slot.tokens.extend(chunk)
+            request.place.tokens.extend(chunk)
         self.computed_tokens += len(tokens)
         ends = torch.tensor([len(c) for c in chunks], device=device).cumsum(0) - 1
         return x[ends]

@@ -33,6 +33,8 @@ class Throughput:
 class ResidentModel(Model):
     """A `DecoderNetwork` with a renderer, an engine and a version number."""
 
+    renderer: Renderer
+
     def __init__(
         self,
         name: str,

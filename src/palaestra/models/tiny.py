@@ -24,8 +24,8 @@ from palaestra.models.network import DecoderNetwork, NetworkConfig
 def learn_vocabulary(texts: Iterable[str], size: int = 1024) -> Tokenizer:
     """A byte-level BPE vocabulary (Sennrich et al. 2016) of at most `size` tokens."""
     tokenizer = Tokenizer(BPE())
-    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
-    tokenizer.decoder = ByteLevelDecoder()  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = ByteLevelDecoder()
     trainer = BpeTrainer(
         vocab_size=size,
         special_tokens=[START, END],

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pygame's and gymnasium's notices, none about us
     import gymnasium
-    import minigrid
+    import minigrid  # noqa: F401 - importing it registers the levels
     from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, STATE_TO_IDX
     from minigrid.envs.babyai.core.verifier import SeqInstr
     from minigrid.utils.baby_ai_bot import BabyAIBot
@@ -219,12 +219,12 @@ def _parts(instruction: Any, done: bool = False) -> list[bool]:
     """For each atomic part of a BabyAI mission, whether it is done."""
     if not isinstance(instruction, SeqInstr):
         return [done]
-    first = _parts(instruction.instr_a, done or instruction.a_done == "success")
-    return first + _parts(instruction.instr_b, done or instruction.b_done == "success")
+    sequence: Any = instruction
+    first = _parts(sequence.instr_a, done or sequence.a_done == "success")
+    return first + _parts(sequence.instr_b, done or sequence.b_done == "success")
 
 
 def _registered(prefix: str) -> dict[str, str]:
     """Name within the family -> gymnasium id; the version suffix is dropped."""
-    assert minigrid  # importing it registers the levels
     ids = sorted(id for id in gymnasium.registry if id.startswith(prefix))
     return {re.sub(r"-v\d+$", "", id.removeprefix(prefix)): id for id in ids}

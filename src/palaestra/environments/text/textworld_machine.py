@@ -15,7 +15,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-import jericho  # type: ignore[import-untyped]
+import jericho
 import textworld
 from textworld.generator.game import GameProgression
 from textworld.generator.inform7 import Inform7Game
