@@ -8,7 +8,7 @@ number in the chosen precision:
     gradients     4 T
     moments       8 T (AdamW keeps two)
     cache         2 b x layers x key/value heads x head size x (concurrency + 2) x tokens
-    activations   b x trained layers x micro_tokens x (10 width + 4 inner width)
+    activations   KEPT x b x trained layers x micro_tokens x (10 width + 4 inner width)
                   + 3 x 4 x 512 x vocabulary (logits exist for 512 positions at once)
     process       a constant for Python and torch, and one per environment worker
 
@@ -28,16 +28,19 @@ from palaestra.experiment.recipe import Recipe, Tiny
 if TYPE_CHECKING:
     from palaestra.models.network import NetworkConfig
 
-ROLLOUT_SPEED = 1400.0  # tokens per second, read and sampled, of SmolLM2-135M
-LEARNER_SPEED = 900.0  # tokens per second through a forward and a backward pass
+# Tokens of rollouts per second, of SmolLM2-135M. Prefixes that sessions share are read and
+# learned once, and rollouts without an advantage are not learned at all: of distinct tokens,
+# the engine runs 1,400 to 2,000 a second and the learner 600 to 1,000.
+ROLLOUT_SPEED = LEARNER_SPEED = 2500.0
 SPEED_PARAMETERS = 135e6  # of the model with which they were measured
 TINY_FACTOR = 10.0  # how much faster the tiny transformer is
-FIRST_TOKENS, TURN_TOKENS = 75, 40  # instructions and first observation; each later observation
+FIRST_TOKENS, TURN_TOKENS = 75, 28  # instructions and first observation; each later observation
 REPLY_TOKENS = 4  # a direct agent's reply is an action word; others use half of max_tokens
 TURNS_USED = 0.7
 PROCESS_BYTES, WORKER_BYTES = 450e6, 150e6
 TINY_VOCABULARY = 1024  # at most
 LOGIT_POSITIONS = 512
+KEPT = 3.0  # what autograd and the allocator keep on top of activations, measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,7 @@ def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
         gradients=4 * size.trained,
         moments=8 * size.trained,
         cache=2 * width * slot * (recipe.concurrency + 2),
-        activations=width * size.trained_layers * recipe.training.micro_tokens * layer
+        activations=KEPT * width * size.trained_layers * recipe.training.micro_tokens * layer
         + 12 * LOGIT_POSITIONS * config.vocab_size,
         process=PROCESS_BYTES + WORKER_BYTES * recipe.environment.workers,
     )
@@ -175,6 +178,8 @@ def seconds(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict
         tested += recipe.evaluation.transfer_tasks * _episode(recipe, transfer_turns)
     studied = recipe.imitation.demonstrations * recipe.imitation.epochs * tokens
     practised = recipe.rl.steps * recipe.rl.tasks * recipe.rl.group * tokens
+    if recipe.rl.minutes is not None:
+        practised = min(practised, 60 * recipe.rl.minutes / (1 / acting + 1 / learning))
     return {
         "tests": policies * tested / acting,
         "imitation": studied / learning,
