@@ -19,6 +19,8 @@ from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments import registry
+
+pytest.importorskip("textworld", reason="needs a C compiler to install; see scripts/setup.sh")
 from palaestra.environments.text.textworld import LONGEST, TextWorld, parse
 from palaestra.environments.text.textworld_games import LEVELS, story_file
 from tests.environments.conformance import CLAUSES, Subject
@@ -30,7 +32,7 @@ WORDS = (
 )
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One cache of games for all tests of this file."""
     folder = tmp_path_factory.mktemp("games")
