@@ -26,12 +26,12 @@ def main(folders: list[str]) -> None:
     print("| --- " * 9 + "|")
     for folder in map(Path, folders):
         report = json.loads((folder / "report.json").read_text())
-        success, transfer = report["success"], report["transfer"]["success"]
+        success, transfer = report["success"], report["transfer"]["scores"]
         cells = [
             folder.name.replace("-", ", "),
             *(cell(success[stage]) for stage in ("base", "imitation", "rl")),
             cell(report["paired"]["rl_minus_imitation"], "+"),
-            *(cell(transfer.get(stage)) for stage in ("imitation", "rl")),
+            *(cell(transfer.get(stage, {}).get("success")) for stage in ("imitation", "rl")),
             f"{report['seconds'] / 60:.1f}",
             f"{report['peak_memory_bytes'] / 1e9:.1f}",
         ]
