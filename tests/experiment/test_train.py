@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from palaestra.experiment.recipe import keys, load, recipe_names
-from tests.experiment.runs import RECIPE, palaestra, write_recipe
+from tests.experiment.runs import RECIPE, palaestra, weights_hash, write_recipe
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,12 @@ def test_every_algorithm_is_one_flag_away_and_imitation_can_be_skipped(
 @pytest.mark.parametrize("weights", ['"lora"\nlora_rank = 4', '"top"\ntop_layers = 1'])
 def test_lora_and_top_layers_train_and_resume(weights: str, tmp_path: Path) -> None:
     text = f"{RECIPE}\n[training]\nweights = {weights}\n".replace("steps = 4", "steps = 2")
-    palaestra("train", write_recipe(tmp_path, text), "--run", tmp_path / "r", "--json")
-    palaestra("train", "--resume", tmp_path / "r", "--json")
+    run = tmp_path / "r"
+    palaestra("train", write_recipe(tmp_path, text), "--run", run, "--json")
+    trained = weights_hash(run)
+    (run / "final" / "model.safetensors").unlink()
+    palaestra("train", "--resume", run, "--json")  # restores the last checkpoint, exports again
+    assert weights_hash(run) == trained
 
 
 @pytest.mark.parametrize(
