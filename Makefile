@@ -13,7 +13,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test test-slow check clean
+.PHONY: help train test test-slow check check-peers clean
 
 export PYTHON PIP_ARGS
 
@@ -22,6 +22,7 @@ help:
 	@echo "make test       set up, then run the tests that are not slow"
 	@echo "make test-slow  set up, then run the slow tests"
 	@echo "make check      formatting, lint, types, import rules, and make test"
+	@echo "make check-peers compare the learning library with verl and TRL, in environments of its own"
 	@echo "make clean      remove .venv and caches; runs and downloaded models stay"
 
 train:
@@ -43,6 +44,9 @@ check:
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+
+check-peers:
+	@scripts/check_peers.sh $(ARGS)
 
 clean:
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache \

@@ -96,7 +96,7 @@ def test_lora_and_top_layers_train_and_resume(weights: str, tmp_path: Path) -> N
         (["default", "--set", "rl.steps=many"], "rl.steps"),
         (["default", "--env", "babyai/GoToLocal55N2"], "Did you mean 'GoToLocalS5N2'?"),
         (["default", "--env", "babyay/GoToLocalS5N2"], "Did you mean 'babyai'?"),
-        (["default", "--algorithm", "gpro"], "Did you mean 'grpo'?"),
+        (["default", "--algorithm", "grop"], "Did you mean 'grpo'?"),
         (["default", "--set", "agent.name=raect"], "Did you mean 'react'?"),
         (["default", "--set", "model.name=smolm2-135m"], "Did you mean 'smollm2-135m'?"),
         (["default", "--set", "rl.group=1"], "rl.group"),

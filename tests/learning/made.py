@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,8 +15,12 @@ from palaestra.core.message import Message, assistant, user
 from palaestra.core.model import Finish, Renderer
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
-from palaestra.learning.learner import Learner, Optimisation, TokenLoss
+from palaestra.learning.learner import Learner
+from palaestra.learning.losses.aggregation import Aggregation, token_weights
+from palaestra.learning.losses.tokens import TokenLoss
+from palaestra.learning.masters import Optimisation
 from palaestra.learning.packing import Trained
+from palaestra.learning.rows import Row
 from palaestra.learning.selection import everything
 from palaestra.models.engine import Engine, Request
 from palaestra.models.network import DecoderNetwork, NetworkConfig
@@ -109,15 +114,22 @@ def resident(network: DecoderNetwork, *, lockstep: bool = False, slots: int = 8)
 
 
 def learner_of(
-    network: DecoderNetwork, *, micro_tokens: int = 64, rate: float = 1e-3, clip: float = 1e9
+    network: DecoderNetwork,
+    *,
+    micro_tokens: int = 64,
+    rate: float = 1e-3,
+    clip: float = 1e9,
+    **options: Any,
 ) -> Learner:
     optimisation = Optimisation(rate, micro_tokens=micro_tokens, clip_norm=clip)
-    return Learner(resident(network), everything(network), optimisation)
+    return Learner(resident(network), everything(network), optimisation, **options)
 
 
-def gradients(learner: Learner, rows: Sequence[Trained], loss: TokenLoss) -> dict[str, Tensor]:
+def gradients(
+    learner: Learner, rows: Sequence[Trained], loss: TokenLoss, **options: Any
+) -> dict[str, Tensor]:
     """The gradient of each parameter, read off the first moments of a first Adam step."""
-    learner.update(rows, loss)
+    learner.update(rows, loss, **options)
     first = 1 - learner.optimisation.betas[0]
     return {name: moment / first for name, moment in learner.state()["exp_avg"].items()}
 
@@ -150,6 +162,27 @@ def sampled_rows(count: int, *, vocabulary: int = 24, seed: int = 0) -> list[Tra
             )
         )
     return rows
+
+
+def credited(
+    rows: Sequence[Row],
+    advantage: Mapping[Key, float],
+    aggregation: Aggregation = Aggregation.ROLLOUT_TOKEN_MEAN,
+) -> list[Trained]:
+    """Rows with one advantage per rollout."""
+    weights = token_weights(rows, aggregation)
+    return [
+        Trained(
+            row.tokens,
+            row.mask,
+            row.logprobs,
+            [advantage[row.key]] * len(row.tokens),
+            weight,
+            turn=row.calls,
+            rollout=row.key,
+        )
+        for row, weight in zip(rows, weights, strict=True)
+    ]
 
 
 def call(

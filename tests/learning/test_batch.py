@@ -1,14 +1,27 @@
 """From episodes to the learner's rows: who is credited, and with what weight."""
 
+import math
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.episode import Key
 from palaestra.core.outcome import Limit, Outcome, Owner
-from palaestra.learning.algorithms import ALGORITHMS, algorithm
-from palaestra.learning.batch import advantages, split_by_rollout, trained_rows
-from palaestra.learning.losses import Aggregation
+from palaestra.learning.algorithms import ALGORITHMS, Method, algorithm
+from palaestra.learning.batch import (
+    corrected,
+    gathered,
+    instructive,
+    kept,
+    split_by_rollout,
+    trained_rows,
+    trajectories,
+    with_proximal,
+)
+from palaestra.learning.component import Need
+from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.rows import rows_of
 from tests.learning.made import call, episode
@@ -25,49 +38,89 @@ def group(*outcomes, number=0):
     ]
 
 
+def credited(episodes, name="rloo", shaping=PLAIN):
+    """The advantage of the first token of each rollout that teaches something."""
+    method = Method(algorithm(name))
+    batch = kept(trajectories(episodes, shaping, "policy"), method)
+    credit = method.credit(batch, {})
+    good = instructive(batch, credit, 1e-3)
+    pairs = zip(batch, credit.advantages, strict=True)
+    return {t.key: float(a[0]) for t, a in pairs if t.key in good}
+
+
+GROUPED = [name for name in ALGORITHMS if Method(algorithm(name)).needs == {Need.GROUP}]
+
+
 def test_episodes_without_a_result_leave_the_group_before_it_is_judged():
     whole = group(SUCCESS, BROKEN, FAILURE, Outcome.error("server", Owner.INFRASTRUCTURE))
-    found = advantages(whole, algorithm("rloo"), PLAIN)
-    assert found == pytest.approx({whole[0].key: 1.0, whole[2].key: -1.0})
+    assert credited(whole) == pytest.approx({whole[0].key: 1.0, whole[2].key: -1.0})
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", GROUPED)
 def test_a_group_with_one_result_teaches_nothing(name):
-    assert advantages(group(SUCCESS, BROKEN, BROKEN), algorithm(name), PLAIN) == {}
-    assert advantages(group(BROKEN, BROKEN), algorithm(name), PLAIN) == {}
+    assert credited(group(SUCCESS, BROKEN, BROKEN), name) == {}
+    assert credited(group(BROKEN, BROKEN), name) == {}
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", GROUPED)
 def test_a_group_that_agrees_teaches_nothing(name):
-    assert advantages(group(SUCCESS, SUCCESS, SUCCESS), algorithm(name), PLAIN) == {}
+    assert credited(group(SUCCESS, SUCCESS, SUCCESS), name) == {}
 
 
 def test_the_agents_own_errors_and_limits_count_as_failures():
     unparsed = Outcome.error("unparsed", Owner.AGENT)
     episodes = group(SUCCESS, unparsed, Outcome.truncated(Limit.TURNS))
-    found = advantages(episodes, algorithm("rloo"), PLAIN)
-    assert list(found.values()) == pytest.approx([1.0, -0.5, -0.5])
+    assert list(credited(episodes).values()) == pytest.approx([1.0, -0.5, -0.5])
 
 
 def test_groups_are_judged_apart():
     episodes = group(SUCCESS, FAILURE) + group(FAILURE, FAILURE, number=1)
-    assert set(advantages(episodes, algorithm("loop"), PLAIN)) == {e.key for e in episodes[:2]}
+    assert set(credited(episodes, "loop")) == {e.key for e in episodes[:2]}
+
+
+def test_a_filter_leaves_out_whole_groups():
+    episodes = group(SUCCESS, FAILURE) + group(FAILURE, FAILURE, number=1)
+    batch = kept(trajectories(episodes, PLAIN, "policy"), Method(algorithm("dapo")))
+    assert {t.key for t in batch} == {e.key for e in episodes[:2]}
 
 
 def test_a_quicker_success_is_a_better_one():
     episodes = [
         episode([call(0, None, [1], [2])], member=i, turns=turns) for i, turns in enumerate([2, 8])
     ]
-    found = advantages(episodes, algorithm("rloo"), Shaping(most_turns=10, turn_cost=0.5))
+    found = credited(episodes, shaping=Shaping(most_turns=10, turn_cost=0.5))
     assert found == pytest.approx({episodes[0].key: 0.3, episodes[1].key: -0.3})
 
 
+def two_turns():
+    return episode([call(0, None, [1, 2], [3]), call(1, 0, [4], [5, 6])])
+
+
 def test_advantage_and_weight_are_zero_where_the_mask_is():
-    made = episode([call(0, None, [1, 2], [3]), call(1, 0, [4], [5, 6])])
-    (trained,) = trained_rows(rows_of(made, "policy"), {made.key: -2.0}, Aggregation.TOKEN_MEAN)
-    assert trained.advantage == [0, 0, -2, 0, -2, -2]
+    made = two_turns()
+    numbers = {(made.key, 0): [-2.0], (made.key, 1): [0.5, 0.75]}
+    (trained,) = trained_rows(rows_of(made, "policy"), numbers, Aggregation.TOKEN_MEAN)
+    assert trained.advantage == [0, 0, -2, 0, 0.5, 0.75]
     assert trained.weight == pytest.approx([0, 0, 1 / 3, 0, 1 / 3, 1 / 3])
     assert trained.lp_old == [0, 0, -1, 0, -1, -1]
+
+
+def test_numbers_per_token_go_to_their_rows_and_come_back():
+    rows = rows_of(two_turns(), "policy")
+    numbers = {(rows[0].key, 0): [1.0], (rows[0].key, 1): [2.0, 3.0]}
+    trained = trained_rows(rows, numbers, Aggregation.TOKEN_MEAN)
+    values = [[a for a, on in zip(r.advantage, r.mask, strict=True) if on] for r in trained]
+    assert gathered(rows, values) == numbers
+
+
+def test_a_correction_multiplies_weights_and_leaves_denominators():
+    rows = rows_of(two_turns(), "policy")
+    numbers = {(rows[0].key, 0): [1.0], (rows[0].key, 1): [1.0, 1.0]}
+    trained = trained_rows(rows, numbers, Aggregation.TOKEN_MEAN)
+    moved = with_proximal(trained, [[-1.0, -1.0 + math.log(5.0), -1.0]])
+    method = Method(replace(algorithm("grpo"), correction="tis"))
+    (row,) = corrected(moved, method)
+    assert row.weight == pytest.approx([0, 0, 1 / 3, 0, 2 / 3, 1 / 3])  # capped at 2
 
 
 @given(st.integers(1, 12), st.integers(1, 6), st.data())

@@ -1,24 +1,31 @@
 """The learner: the right gradient, however the work is cut up, and weights that keep it."""
 
 import copy
+import math
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestra.core.errors import RecipeError
+from palaestra.core.errors import InputError, RecipeError
 from palaestra.core.model import Sampling
-from palaestra.learning.batch import trained_rows
-from palaestra.learning.learner import Learner, Optimisation
-from palaestra.learning.losses import Aggregation, loop_clip, policy_gradient, ppo_clip
-from palaestra.learning.packing import Micro, Trained, micro_batches
+from palaestra.learning.critics.value import Critic
+from palaestra.learning.learner import Learner
+from palaestra.learning.losses.aggregation import Aggregation
+from palaestra.learning.losses.policy import grpo, loop, pg, ppo
+from palaestra.learning.losses.tokens import ratio
+from palaestra.learning.masters import Optimisation
+from palaestra.learning.packing import Micro, Trained, micro_batches, spread
 from palaestra.learning.rows import rows_of
 from palaestra.learning.selection import everything, top_layers
 from palaestra.models.checkpoint_format import write_network
 from palaestra.models.engine import Engine
 from tests.learning.made import (
     call,
+    credited,
     episode,
     finish,
     gradients,
@@ -30,7 +37,7 @@ from tests.learning.made import (
     tiny,
 )
 
-LOSSES = [policy_gradient, ppo_clip, loop_clip]
+LOSSES = [pg, ppo, loop]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +71,7 @@ def test_packed_logprobs_equal_those_of_a_dense_reference(reference):
 
 def test_packed_gradients_equal_those_of_a_dense_reference(reference):
     rows = sampled_rows(7)
-    ours = gradients(learner_of(grouped(), micro_tokens=50), rows, policy_gradient)
+    ours = gradients(learner_of(grouped(), micro_tokens=50), rows, pg)
     reference.zero_grad()
     for row in rows:
         on = torch.tensor(row.mask)
@@ -94,11 +101,14 @@ def test_weights_after_an_update_do_not_depend_on_micro_batches():
     large, small = (learner_of(tiny(), micro_tokens=n) for n in (10_000, 20))
     for learner in (large, small):
         for _ in range(3):
-            learner.update(rows, ppo_clip)
+            learner.update(rows, ppo)
     assert same(large.state()["weights"], small.state()["weights"], 1e-4)
 
 
-@pytest.mark.parametrize("aggregation", list(Aggregation))
+@pytest.mark.parametrize(
+    "aggregation",
+    [Aggregation.TOKEN_MEAN, Aggregation.ROLLOUT_TOKEN_MEAN, Aggregation.ROLLOUT_TOKEN_SUM],
+)
 def test_splitting_an_episode_into_rows_changes_no_gradient(aggregation):
     other = episode([call(0, None, [9, 8, 7], [6, 5])], member=1)
     grown = episode([call(0, None, [3, 4], [5, 6]), call(1, 0, [7], [8, 9, 10])])
@@ -106,50 +116,55 @@ def test_splitting_an_episode_into_rows_changes_no_gradient(aggregation):
     found = []
     for made in (grown, restarted):
         rows = rows_of(made, "policy") + rows_of(other, "policy")
-        trained = trained_rows(rows, {made.key: 1.5, other.key: -0.5}, aggregation)
-        found.append(gradients(learner_of(tiny()), trained, policy_gradient))
+        trained = credited(rows, {made.key: 1.5, other.key: -0.5}, aggregation)
+        found.append(gradients(learner_of(tiny()), trained, pg))
     assert same(*found)
 
 
-@pytest.mark.parametrize("loss", [ppo_clip, loop_clip])
+@pytest.mark.parametrize("loss", [ppo, loop])
 def test_at_the_samplers_own_weights_every_loss_has_the_gradient_of_reinforce(loss):
     rows = sampled_rows(4)
     learner = learner_of(tiny())
     on_policy = []
     for row, lp in zip(rows, learner.logprobs(rows), strict=True):
-        values = iter(lp)
-        old = [next(values) if on else 0.0 for on in row.mask]
-        on_policy.append(Trained(row.tokens, row.mask, old, row.advantage, row.weight))
+        on_policy.append(replace(row, lp_old=spread(row.mask, lp)))
     clipped = gradients(learner, on_policy, loss)
-    assert same(clipped, gradients(learner_of(tiny()), on_policy, policy_gradient))
+    assert same(clipped, gradients(learner_of(tiny()), on_policy, pg))
 
 
 def test_what_is_not_trained_counts_nowhere():
     """Other figures on masked positions change neither the loss nor any figure."""
-    rows = sampled_rows(4)
-    noisy = [
-        Trained(
-            r.tokens,
-            r.mask,
-            [v if on else 99.0 for v, on in zip(r.lp_old, r.mask, strict=True)],
-            [v if on else 99.0 for v, on in zip(r.advantage, r.mask, strict=True)],
-            [v if on else 99.0 for v, on in zip(r.weight, r.mask, strict=True)],
+    rows = [
+        replace(
+            row,
+            lp_beh=row.lp_old,
+            lp_ref=[lp - 0.1 for lp in row.lp_old],
+            value_target=[float(token % 3) for token in row.tokens],
+            value_old=[0.5] * len(row.tokens),
         )
-        for r in rows
+        for row in sampled_rows(4)
     ]
-    one, two = learner_of(tiny()), learner_of(tiny())
-    assert one.update(rows, ppo_clip) == two.update(noisy, ppo_clip)
-    assert same(one.state()["weights"], two.state()["weights"], 0.0)
-
-
-@given(st.integers(0, 1000), st.integers(1, 100))
-def test_micro_batches_hold_every_row_once_within_the_limit(seed, most):
-    rows = sampled_rows(8, seed=seed)
-    groups = micro_batches(rows, most)
-    assert sorted(id(r) for g in groups for r in g) == sorted(id(r) for r in rows)
-    for group in groups:
-        distinct = {tuple(r.tokens[: i + 1]) for r in group for i in range(len(r.tokens))}
-        assert len(group) == 1 or len(distinct) <= most
+    noisy = [
+        replace(
+            row,
+            **{
+                name: [v if on else 99 for v, on in zip(getattr(row, name), row.mask, strict=True)]
+                for name in (
+                    "lp_old lp_beh lp_ref advantage weight version turn value_target value_old"
+                ).split()
+            },
+        )
+        for row in rows
+    ]
+    found = []
+    for batch in (rows, noisy):
+        learner = learner_of(tiny(), critic=Critic(1e-2, clip=0.3))
+        update = learner.update(
+            batch, partial(grpo, beta=0.1), entropy=lambda nats, _, weight: -(nats * weight).sum()
+        )
+        found.append((update, copy.deepcopy(learner.state()["weights"])))
+    assert found[0][0] == found[1][0]
+    assert same(found[0][1], found[1][1], 0.0)
 
 
 # ── sampler and learner ──────────────────────────────────────────────────────
@@ -166,9 +181,8 @@ def sampled(network):
         Trained(
             r.tokens + r.completion,
             [False] * len(r.tokens) + [True] * len(r.completion),
-            [0.0] * len(r.tokens) + r.logprobs,
-            [0.0] * len(r.tokens) + [1.0] * len(r.completion),
-            [0.0] * len(r.tokens) + [0.01] * len(r.completion),
+            lp_old=[0.0] * len(r.tokens) + r.logprobs,
+            weight=[0.01] * (len(r.tokens) + len(r.completion)),
         )
         for r in requests
     ]
@@ -195,7 +209,7 @@ def test_the_engines_logprobs_are_near_the_learners_in_bf16():
 def test_a_first_update_reports_no_gap_to_the_sampler():
     network = tiny()
     rows = sampled(network)
-    update = learner_of(network).update(rows, ppo_clip)
+    update = learner_of(network).update(rows, ppo)
     assert update.gap_max <= 1e-4
     assert abs(update.kl) <= 1e-6
     assert update.clipped == 0
@@ -219,7 +233,172 @@ def test_rows_that_begin_alike_have_the_gradients_of_rows_run_apart():
         for i, row in enumerate(rows + rows)
     ]
     apart, together = learner_of(tiny(), micro_tokens=1), learner_of(tiny(), micro_tokens=10_000)
-    assert same(gradients(apart, alike, loop_clip), gradients(together, alike, loop_clip))
+    assert same(gradients(apart, alike, loop), gradients(together, alike, loop))
+
+
+# ── figures ──────────────────────────────────────────────────────────────────
+
+
+def known_ratios(learner, rows, ratios):
+    """The rows with `lp_old` such that their tokens have these ratios in turn."""
+    found, number = [], 0
+    for row, lp in zip(rows, learner.logprobs(rows), strict=True):
+        old = []
+        for value in lp:
+            old.append(value - math.log(ratios[number % len(ratios)]))
+            number += 1
+        found.append(replace(row, lp_old=spread(row.mask, old)))
+    return found
+
+
+def test_shares_outside_the_clip_are_counted_below_and_above_over_trained_tokens():
+    learner, ratios = learner_of(tiny()), [1.5, 0.5, 1.1, 0.9, 0.7]
+    rows = known_ratios(learner, sampled_rows(6), ratios)
+    tokens = sum(sum(row.mask) for row in rows)
+    drawn = torch.tensor([ratios[i % 5] for i in range(tokens)])
+    update = learner.update(rows, ppo)
+    assert update.tokens == tokens
+    assert update.clipped_low == pytest.approx(float((drawn < 0.8).float().mean()))
+    assert update.clipped_high == pytest.approx(float((drawn > 1.2).float().mean()))
+    assert update.clipped == pytest.approx(update.clipped_low + update.clipped_high)
+    assert update.ratio_max == pytest.approx(1.5, rel=1e-4)
+    assert update.kl == pytest.approx(float((drawn - 1 - drawn.log()).mean()), rel=1e-3)
+
+
+def test_the_gap_is_to_the_sampler_and_the_kl_to_the_proximal_policy():
+    learner = learner_of(tiny())
+    rows = known_ratios(learner, sampled_rows(4), [1.0])
+    apart = [replace(row, lp_beh=[lp - 0.5 for lp in row.lp_old]) for row in rows]
+    update = learner.update(apart, ppo)
+    assert (update.gap, update.gap_max) == pytest.approx((0.5, 0.5), abs=1e-4)
+    assert (update.kl, update.clipped) == pytest.approx((0.0, 0.0), abs=1e-6)
+
+
+def test_a_loss_sees_who_sampled_each_token_and_with_which_weights():
+    seen = []
+
+    def watching(tokens):
+        seen.append(tokens)
+        return pg(tokens)
+
+    learner = learner_of(tiny())
+    rows = sampled_rows(3)
+    learner.update(rows, watching)
+    learner.update(
+        [
+            replace(r, rollout="one", turn=[7] * len(r.tokens), version=[5] * len(r.tokens))
+            for r in rows
+        ],
+        watching,
+        proximal=0,
+        whole_rollouts=True,
+    )
+    fresh, later = seen[0], seen[-1]
+    assert (fresh.current, fresh.proximal) == (1, 0)
+    assert (later.current, later.proximal) == (2, 0)
+    assert later.lp_ref is None
+    assert set(later.version.tolist()) == {5}
+    assert len(set(later.rollout.tolist())) == len(set(later.turn.tolist())) == 1
+    assert float(ratio(later.lp_beh, later.lp_old).max()) == 1.0
+
+
+# ── entropy ──────────────────────────────────────────────────────────────────
+
+
+def test_an_entropy_bonus_raises_the_entropy():
+    rows = [replace(row, advantage=[0.0] * len(row.tokens)) for row in sampled_rows(4)]
+    learner = learner_of(tiny(), rate=3e-3)
+    found = [
+        learner.update(rows, ppo, entropy=lambda nats, _, weight: -(nats * weight).sum()).entropy
+        for _ in range(10)
+    ]
+    assert found[-1] > found[0] + 0.05
+
+
+# ── the reference policy ─────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_reference_stays_what_the_policy_was(dtype):
+    network, rows = tiny().to(dtype), sampled_rows(4)
+    learner = learner_of(network, rate=1e-2, keep_reference=True)
+    first = learner.logprobs(rows)
+    assert learner.reference(rows) == first
+    learner.update(rows, pg)
+    moved, weights = learner.logprobs(rows), copy.deepcopy(network.state_dict())
+    assert moved != first
+    assert learner.reference(rows) == first
+    assert learner.logprobs(rows) == moved
+    assert same(network.state_dict(), weights, 0.0)
+    learner.set_reference()
+    assert learner.reference(rows) == moved
+
+
+def test_training_goes_on_bit_for_bit_after_the_reference_was_asked():
+    asked, silent = (learner_of(tiny(), keep_reference=keep) for keep in (True, False))
+    for seed in range(3):
+        rows = sampled_rows(3, seed=seed)
+        asked.reference(rows)
+        assert asked.update(rows, ppo) == silent.update(rows, ppo)
+    assert same(asked.state()["weights"], silent.state()["weights"], 0.0)
+
+
+def test_the_present_policy_is_back_after_a_failed_look_at_the_reference():
+    network = tiny()
+    learner = learner_of(network, rate=1e-2, keep_reference=True)
+    learner.update(sampled_rows(3), pg)
+    weights = copy.deepcopy(network.state_dict())
+    with pytest.raises(IndexError):
+        learner.reference([Trained([1, 999], [False, True])])
+    assert same(network.state_dict(), weights, 0.0)
+
+
+def test_a_reference_copies_only_what_is_trained():
+    network = tiny(layers=3)
+    chosen = top_layers(network, 1)
+    learner = Learner(resident(network), chosen, Optimisation(1e-2), keep_reference=True)
+    assert learner.state()["reference"].keys() == chosen.parameters.keys()
+
+
+def test_a_restored_learner_has_the_reference_of_the_one_that_stopped():
+    rows = sampled_rows(3)
+    learner = learner_of(tiny(), rate=1e-2, keep_reference=True)
+    learner.update(rows, pg)
+    learner.set_reference()
+    learner.update(rows, pg)
+    resumed = learner_of(tiny(seed=9), keep_reference=True)
+    resumed.restore(copy.deepcopy(learner.state()))
+    assert resumed.reference(rows) == learner.reference(rows)
+    assert resumed.logprobs(rows) == learner.logprobs(rows)
+
+
+def test_a_kl_term_draws_the_policy_back_to_its_reference():
+    rows = sampled_rows(4)
+    learner = learner_of(tiny(), rate=3e-3, keep_reference=True)
+    still = [replace(row, advantage=[0.0] * len(row.tokens)) for row in rows]
+    for _ in range(10):
+        learner.update(rows, pg)
+
+    def apart():
+        pairs = zip(learner.logprobs(rows), learner.reference(rows), strict=True)
+        return sum(abs(a - b) for lp, ref in pairs for a, b in zip(lp, ref, strict=True))
+
+    before = apart()
+    for _ in range(20):
+        lp, ref = learner.logprobs(still), learner.reference(still)
+        learner.update(
+            [
+                replace(row, lp_old=spread(row.mask, old), lp_ref=spread(row.mask, r))
+                for row, old, r in zip(still, lp, ref, strict=True)
+            ],
+            partial(grpo, beta=1.0),
+        )
+    assert apart() < 0.5 * before
+
+
+def test_without_a_reference_it_cannot_be_asked():
+    with pytest.raises(InputError, match="keep_reference"):
+        learner_of(tiny()).reference(sampled_rows(1))
 
 
 # ── which weights move ───────────────────────────────────────────────────────
@@ -229,18 +408,16 @@ def test_top_layers_freezes_what_lies_below():
     network = tiny(layers=3)
     before = copy.deepcopy(network.state_dict())
     learner = Learner(resident(network), top_layers(network, 1), Optimisation(1e-2))
-    learner.update(sampled_rows(4), policy_gradient)
+    learner.update(sampled_rows(4), pg)
     moved = {n for n, t in network.state_dict().items() if not torch.equal(t, before[n])}
     assert moved == {n for n in before if n.startswith("blocks.2.") or n == "norm"}
 
 
 def test_a_frozen_trunk_leaves_the_gradients_above_it_unchanged():
     rows, optimisation = sampled_rows(5), Optimisation(1e-3, clip_norm=1e9)
-    whole = gradients(learner_of(tiny(layers=3)), rows, loop_clip)
+    whole = gradients(learner_of(tiny(layers=3)), rows, loop)
     network = tiny(layers=3)
-    top = gradients(
-        Learner(resident(network), top_layers(network, 2), optimisation), rows, loop_clip
-    )
+    top = gradients(Learner(resident(network), top_layers(network, 2), optimisation), rows, loop)
     assert len(top) == 2 * 6 + 1
     assert same({name: whole[name] for name in top}, top)
 
@@ -260,15 +437,13 @@ def test_many_tiny_updates_are_not_lost_to_rounding():
             parameter.copy_(start[name])
     plain = Learner(resident(exact), everything(exact), Optimisation(rate))
     master = Learner(resident(ours), everything(ours), Optimisation(rate))
-    rounded = Learner(resident(naive), everything(naive), Optimisation(rate))
     # the same optimiser without masters, straight on the bf16 tensors
     optimiser = torch.optim.AdamW(naive.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
-    rounded.close()
     for _ in range(steps):
-        plain.update(rows, policy_gradient)
-        master.update(rows, policy_gradient)
+        plain.update(rows, pg)
+        master.update(rows, pg)
         for group in micro_batches(rows, 64):
-            _loss(rounded, group).backward()
+            _loss(naive, group).backward()
         optimiser.step()
         optimiser.zero_grad()
 
@@ -285,10 +460,12 @@ def test_many_tiny_updates_are_not_lost_to_rounding():
     assert along(lost, wanted) < 0.5 * along(published, wanted)
 
 
-def _loss(learner, rows):
-    micro = Micro(rows, learner.model.network.device)
-    lp, _ = learner._logprobs(micro)
-    return (policy_gradient(lp, micro.lp_old, micro.advantage) * micro.weight).sum()
+def _loss(network, rows):
+    micro = Micro(rows, network)
+    hidden = micro.hidden()[micro.predictors]
+    lp = network.logits(hidden).float().log_softmax(dim=1)
+    chosen = lp.gather(1, micro.targets.unsqueeze(1)).squeeze(1)
+    return (pg(micro.seen(chosen, current=0, proximal=0)) * micro.weight).sum()
 
 
 def along(moved, wanted):
@@ -302,9 +479,9 @@ def start_norm(start):
 
 def test_a_non_finite_gradient_leaves_the_weights_untouched():
     learner = learner_of(tiny())
-    learner.update(sampled_rows(3), policy_gradient)
+    learner.update(sampled_rows(3), pg)
     before = copy.deepcopy(learner.state())
-    update = learner.update(sampled_rows(3), lambda lp, old, advantage: lp * float("nan"))
+    update = learner.update(sampled_rows(3), lambda tokens: tokens.lp * float("nan"))
     assert update.gradient_norm != update.gradient_norm
     after = learner.state()
     for part in before:
@@ -319,12 +496,12 @@ def test_a_restored_learner_goes_on_bit_for_bit(dtype):
     batches = [sampled_rows(4, seed=i) for i in range(4)]
     through = learner_of(tiny().to(dtype))
     for rows in batches[:2]:
-        through.update(rows, ppo_clip)
+        through.update(rows, ppo)
     saved = copy.deepcopy(through.state())
     resumed = learner_of(tiny(seed=9).to(dtype))
     resumed.restore(saved)
     for rows in batches[2:]:
-        assert through.update(rows, ppo_clip) == resumed.update(rows, ppo_clip)
+        assert through.update(rows, ppo) == resumed.update(rows, ppo)
     for part, tensors in through.state().items():
         assert same(tensors, resumed.state()[part], 0.0)
     theirs = resumed.model.network.state_dict()
@@ -348,7 +525,7 @@ def test_restoring_drops_what_the_engine_remembers():
 def test_restoring_an_untrained_state_forgets_the_moments():
     learner = learner_of(tiny())
     fresh = copy.deepcopy(learner.state())
-    learner.update(sampled_rows(3), policy_gradient)
+    learner.update(sampled_rows(3), pg)
     learner.restore(fresh)
     assert learner.state()["exp_avg"] == {}
     assert same(learner.state()["weights"], fresh["weights"], 0.0)
@@ -356,5 +533,5 @@ def test_restoring_an_untrained_state_forgets_the_moments():
 
 def test_an_update_raises_the_version():
     learner = learner_of(tiny())
-    learner.update(sampled_rows(2), policy_gradient)
+    learner.update(sampled_rows(2), pg)
     assert learner.model.version == 1

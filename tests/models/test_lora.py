@@ -5,8 +5,9 @@ import copy
 import pytest
 import torch
 
-from palaestra.learning.learner import Learner, Optimisation
-from palaestra.learning.losses import policy_gradient
+from palaestra.learning.learner import Learner
+from palaestra.learning.losses.policy import pg
+from palaestra.learning.masters import Optimisation
 from palaestra.learning.selection import adapters
 from palaestra.models.checkpoint_format import read_network, write_network
 from palaestra.models.lora import add_lora, merged
@@ -22,7 +23,7 @@ def learned():
     before = copy.deepcopy(network.state_dict())
     learner = Learner(resident(network), adapters(network), Optimisation(1e-2))
     for _ in range(3):
-        learner.update(sampled_rows(4), policy_gradient)
+        learner.update(sampled_rows(4), pg)
     return before, network
 
 

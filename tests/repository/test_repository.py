@@ -86,6 +86,14 @@ def test_snippets_of_the_noun_pages_run(code: str) -> None:
     exec(compile(code, "<snippet>", "exec"), {"__name__": "snippet"})
 
 
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/tutorials/*.md")), ids=name)
+def test_tutorials_run_from_top_to_bottom(page: Path) -> None:
+    blocks = [code for kind, code in FENCE.findall(page.read_text()) if kind == "python run"]
+    code = "\n".join(blocks)
+    assert "assert" in code, "a tutorial shows what holds"
+    exec(compile(code, str(page), "exec"), {"__name__": page.stem})
+
+
 def test_every_noun_has_a_page_that_runs() -> None:
     pages = {id.partition(".")[0] for id, _ in snippets()}
     nouns = "task environment model agent session episode credit learner"

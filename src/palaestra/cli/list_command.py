@@ -70,9 +70,44 @@ def _agents() -> list[Row]:
 
 
 def _algorithms() -> list[Row]:
-    from palaestra.learning.algorithms import ALGORITHMS
+    from palaestra.learning.algorithms import ALGORITHMS, Method
 
-    return [{"name": n, "source": a.source, "summary": a.summary} for n, a in ALGORITHMS.items()]
+    return [
+        {
+            "name": name,
+            "needs": sorted(Method(algorithm).needs),
+            "summary": algorithm.summary,
+            "source": algorithm.source,
+            "parts": _parts(algorithm.credit, algorithm.loss, algorithm.filter),
+        }
+        for name, algorithm in ALGORITHMS.items()
+    ]
+
+
+def _parts(credit: str, loss: str, kept: str) -> str:
+    return f"{credit}, {loss}" + (f", {kept}" if kept != "all" else "")
+
+
+def _components(*kinds: str) -> list[Row]:
+    from palaestra.learning.component import Kind, components
+
+    return [
+        {
+            "name": part.name,
+            **({"kind": kind} if len(kinds) > 1 else {}),
+            "needs": sorted(part.needs),
+            "summary": part.summary,
+            "source": part.source,
+            "status": part.status,
+            "options": {name: _json(value) for name, value in part.options.items()},
+        }
+        for kind in kinds
+        for part in components(Kind(kind)).values()
+    ]
+
+
+def _json(value: Any) -> Any:
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 
 def _recipes() -> list[Row]:
@@ -111,6 +146,9 @@ KINDS: dict[str, Callable[[], list[Row]]] = {
     "models": _models,
     "agents": _agents,
     "algorithms": _algorithms,
+    "credit": lambda: _components("credit"),
+    "losses": lambda: _components("loss", "correction", "preference"),
+    "curricula": lambda: _components("curriculum", "filter", "examples"),
     "recipes": _recipes,
     "runs": _runs,
 }
@@ -124,7 +162,7 @@ def _render(rows: list[Row]) -> None:
 
     console = Console()
     # what the name already says is left to --json: an id's family, a run's path
-    said = {"family"} | ({"source"} if "created" in rows[0] else set())
+    said = {"family", "options", "status"} | ({"source"} if "created" in rows[0] else set())
     columns = [column for column in rows[0] if column not in said]
     table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold")
     table.columns[0].no_wrap = True
@@ -137,4 +175,4 @@ def _render(rows: list[Row]) -> None:
 def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return ", ".join(value) if isinstance(value, list) else str(value)

@@ -20,6 +20,8 @@ COMMANDS = {
     "play": "act in an environment yourself",
     "list": "list environments, models, agents, algorithms, recipes or runs",
     "show": "show a run, or an episode turn by turn",
+    "compare": "compare credit rules on recorded episodes, without training",
+    "export": "write recorded episodes to a Parquet file",
     "doctor": "check this machine and say what to do",
 }
 

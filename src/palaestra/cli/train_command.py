@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="override keys of the recipe",
     )  # fmt: skip
     parser.add_argument("--env", metavar="ID", help="the environment to learn in")
-    parser.add_argument("--algorithm", metavar="NAME", help="loop, rloo or grpo")
+    parser.add_argument("--algorithm", metavar="NAME", help="one of `palaestra list algorithms`")
     parser.add_argument("--seed", type=int, metavar="N")
     parser.add_argument("--no-imitation", action="store_true", help="learn from rollouts alone")
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that stopped")

@@ -45,6 +45,12 @@ FAMILIES: dict[str, Family] = {
         "minigrid (Chevalier-Boisvert et al. 2023)",
         "the MiniGrid levels, told in words",
     ),
+    "probe": Family(
+        "palaestra.environments.text.probe:Probe",
+        "",
+        "after bsuite (Osband et al. 2020)",
+        "delayed credit, memory and exploration, each by itself",
+    ),
     "textworld": Family(
         "palaestra.environments.text.textworld:TextWorld",
         "textworld",

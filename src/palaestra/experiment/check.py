@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from palaestra.agents.registry import agent_class
 from palaestra.core.environment import Capability
-from palaestra.core.errors import GroupTooSmall, RecipeError
+from palaestra.core.errors import RecipeError
 from palaestra.environments.registry import make, tasks
+from palaestra.experiment.method import check_method, chosen
 from palaestra.experiment.recipe import Recipe
-from palaestra.learning.algorithms import algorithm
+from palaestra.learning.component import Kind, find
 from palaestra.models.weights import check_name
 
 
@@ -18,7 +19,7 @@ def check_recipe(recipe: Recipe) -> None:
         InputError: the first thing that cannot work.
     """
     agent_class(recipe.agent.name)
-    algorithm(recipe.rl.algorithm)
+    chosen(recipe.rl)
     if recipe.model.name != "tiny":
         check_name(recipe.model.name)
     world = make(recipe.environment.id)
@@ -26,15 +27,14 @@ def check_recipe(recipe: Recipe) -> None:
     world.close()
     if recipe.environment.transfer is not None:
         tasks(recipe.environment.transfer)
-    if recipe.imitation.demonstrations and Capability.ORACLE not in capabilities:
+    part = recipe.imitation
+    find(Kind.EXAMPLES, part.examples).configured(part.examples_options)
+    if part.demonstrations and part.speaker == "expert" and Capability.ORACLE not in capabilities:
         raise RecipeError(
             f"'{recipe.environment.id}' has no expert to imitate; train with --no-imitation."
         )
-    if recipe.rl.steps and recipe.rl.group < 2:
-        raise GroupTooSmall(
-            f"rl.group = {recipe.rl.group}, but '{recipe.rl.algorithm}' compares the rollouts of a "
-            "group with each other; set rl.group to 2 or more."
-        )
+    if recipe.rl.steps:
+        check_method(recipe)
     if recipe.agent.max_tokens >= recipe.model.context:
         raise RecipeError(
             f"agent.max_tokens = {recipe.agent.max_tokens} leaves no room for a prompt in "

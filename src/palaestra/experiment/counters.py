@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 from palaestra.core.episode import Episode
+from palaestra.experiment.machine import release_memory
 from palaestra.experiment.progress import StageProgress, percent
 from palaestra.experiment.setting import Setting
+from palaestra.learning.monitors import alarms
 from palaestra.learning.reinforce import StepResult
 
 
@@ -36,8 +38,11 @@ class StepCounter:
     def __init__(self, setting: Setting, shown: StageProgress) -> None:
         self._setting, self._shown = setting, shown
         self._last = time.monotonic()
+        self._history = [values for _, values in setting.store.metrics("rl")]
+        self._raised: set[str] = set()
 
     def add(self, result: StepResult) -> None:
+        release_memory()
         now = time.monotonic()
         values = result.metrics
         values["seconds"], self._last = now - self._last, now
@@ -52,3 +57,8 @@ class StepCounter:
             "tokens/s": f"{values['tokens_per_second']:.0f}",
         }
         self._shown.show(result.step, figures)
+        self._history.append({**values, "step": result.step})
+        for alarm in alarms(self._history):
+            if alarm.name not in self._raised:  # once each: a bad state lasts
+                self._raised.add(alarm.name)
+                self._setting.reporter.say(f"[yellow]alarm[/yellow] {alarm.name}: {alarm.message}")

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
+from palaestra.learning.losses.aggregation import Aggregation
 
 
 class Section(BaseModel):
@@ -95,18 +96,98 @@ class Imitation(Section):
     """Studying demonstrations of the environment's own expert."""
 
     demonstrations: int = Field(32, ge=0, description="0 skips the imitation")
+    speaker: Literal["expert", "policy", "random"] = Field(
+        "expert",
+        description="whose episodes: the environment's expert's, the policy's own, or chance's",
+    )
+    examples: str = Field(
+        "filtered-cloning", description="what to study in them, of `palaestra list curricula`"
+    )
+    examples_options: dict[str, Any] = Field({}, description="e.g. {share = 0.5}")
     epochs: int = Field(2, ge=1)
     batch: int = Field(8, ge=1, description="episodes per optimiser step")
     learning_rate: float = Field(1e-4, gt=0)
+
+
+class Critic(Section):
+    """A value function, for the credit rules that need one."""
+
+    kind: Literal["head", "separate"] = Field(
+        "head", description="head: on the policy's own features; separate: a network of its own"
+    )
+    learning_rate: float = Field(1e-3, gt=0)
+    coefficient: float = Field(
+        0.5, gt=0, description="weight of the value loss beside the policy's"
+    )
+    shared: bool = Field(False, description="let the head's gradient reach the policy's features")
+    warmup: int = Field(0, ge=0, description="first steps, in which only the critic learns")
+
+    @model_validator(mode="after")
+    def _separate_shares_nothing(self) -> Critic:
+        if self.kind == "separate" and self.shared:
+            raise ValueError("rl.critic.shared has no effect with rl.critic.kind = 'separate'")
+        return self
+
+
+class Entropy(Section):
+    """Keeping up exploration."""
+
+    bonus: float = Field(gt=0, description="weight of the entropy, per nat and token")
+    smoothing: float = Field(
+        0.0, ge=0, description="EPO: weight of the penalty for leaving the history's band; 0: none"
+    )
+    form: Literal["squared", "indicator"] = Field(
+        "squared", description="of EPO's penalty; indicator: as released, without a gradient"
+    )
+
+    @model_validator(mode="after")
+    def _a_form_needs_smoothing(self) -> Entropy:
+        if "form" in self.model_fields_set and not self.smoothing:
+            raise ValueError("rl.entropy.form has no effect without rl.entropy.smoothing")
+        return self
+
+
+class Horizon(Section):
+    """ScalingInter-RL: more turns per episode as training goes on."""
+
+    turns: tuple[int, ...] = Field(min_length=1, description="turns per stage, e.g. [4, 8, 12]")
+    every: int = Field(ge=1, description="RL steps per stage")
 
 
 class Reinforcement(Section):
     """Learning from rollouts."""
 
     algorithm: str = Field("loop", description="an algorithm of `palaestra list algorithms`")
+    credit: str | None = Field(None, description="its credit rule, e.g. rloo or rloo + 0.5*anchor")
+    loss: str | None = Field(None, description="its loss, e.g. ppo")
+    aggregation: Aggregation | None = Field(None, description="how its tokens add up")
+    filter: str | None = Field(None, description="its group filter, e.g. dapo")
+    correction: str | None = Field(None, description="its off-policy correction, e.g. tis")
+    whiten: Literal["batch", "task", "group", "trajectory"] | None = Field(
+        None, description="scope over which advantages are normalised afterwards"
+    )
+    credit_options: dict[str, Any] = Field({}, description="options of the credit rule")
+    loss_options: dict[str, Any] = Field({}, description="options of the loss, e.g. {beta = 0.01}")
+    filter_options: dict[str, Any] = Field({})
+    correction_options: dict[str, Any] = Field({})
+    critic: Critic | None = Field(
+        None, description="for credit rules that read values; unset: the defaults"
+    )
+    entropy: Entropy | None = Field(None, description="unset: nothing keeps exploration up")
+    staleness: int = Field(
+        0, ge=0, description="steps between rolling out and learning; the weights move on meanwhile"
+    )
+    recompute: bool = Field(
+        True, description="stale rollouts: lp_old from the learner's weights, not the sampler's"
+    )
     steps: int = Field(20, ge=0)
     minutes: float | None = Field(
         None, gt=0, description="stop before `steps` when RL has taken this long; unset: never"
+    )
+    tokens: int | None = Field(
+        None,
+        ge=1,
+        description="stop before `steps` when rollouts took as many tokens; unset: never",
     )
     tasks: int = Field(16, ge=1, description="tasks per step")
     group: int = Field(4, ge=1, description="rollouts per task")
@@ -115,6 +196,19 @@ class Reinforcement(Section):
     warmup: int = Field(2, ge=1, description="steps over which the learning rate rises")
     turn_cost: float = Field(0.2, ge=0, le=1, description="share of the reward lost by slowness")
     invalid_cost: float = Field(0.05, ge=0, description="reward lost per action not understood")
+    world_reward: float = Field(
+        0.0, ge=0, description="weight of the environment's own rewards, turn by turn"
+    )
+    progress_reward: float = Field(
+        0.0, ge=0, description="reward per unit of progress, turn by turn, where it is declared"
+    )
+    horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
+
+    @model_validator(mode="after")
+    def _options_belong_to_parts(self) -> Reinforcement:
+        if self.correction_options and self.correction is None:
+            raise ValueError("rl.correction_options has no effect without rl.correction")
+        return self
 
 
 class Evaluation(Section):

@@ -15,17 +15,24 @@ from palaestra.core.model import Model, Sampling
 from palaestra.core.task import TaskSet
 from palaestra.environments.registry import make, tasks
 from palaestra.experiment.machine import peak_memory_bytes
+from palaestra.experiment.method import chosen, critic_of
 from palaestra.experiment.policy import selection
 from palaestra.experiment.progress import Reporter
 from palaestra.experiment.recipe import Recipe
-from palaestra.learning.algorithms import algorithm
-from palaestra.learning.learner import Learner, Optimisation
+from palaestra.learning.algorithms import Method
+from palaestra.learning.component import Need
+from palaestra.learning.critics.separate import SeparateCritic
+from palaestra.learning.critics.value import Critic
+from palaestra.learning.learner import Learner
+from palaestra.learning.masters import Optimisation
 from palaestra.models.resident import ResidentModel
 from palaestra.rollout.runner import Job, Rollout
 from palaestra.rollout.workers import WorkerPool
 from palaestra.rollout.worlds import LocalWorld
 from palaestra.store import checkpoint
 from palaestra.store.run import RunFolder
+
+CRITIC = "critic_"  # of a separate critic's parts in checkpoints
 
 
 class Setting:
@@ -37,7 +44,7 @@ class Setting:
         self.agent: Agent = agent_class(recipe.agent.name)()
         self.tasks: TaskSet = tasks(recipe.environment.id)
         self.turns = recipe.environment.turns or typical_turns(recipe.environment.id)
-        self.algorithm = algorithm(recipe.rl.algorithm)
+        self.method = Method(chosen(recipe.rl))
         self.pool = (
             WorkerPool(recipe.environment.workers, recipe.environment.timeout)
             if recipe.environment.workers
@@ -54,7 +61,12 @@ class Setting:
         return await self.pool.world(environment)
 
     def rollout(
-        self, models: Mapping[str, Model], turns: int, finished: Callable[[Episode], None]
+        self,
+        models: Mapping[str, Model],
+        turns: int,
+        finished: Callable[[Episode], None],
+        *,
+        greedy: bool = False,
     ) -> Rollout:
         part = self.recipe.agent
         return Rollout(
@@ -62,7 +74,7 @@ class Setting:
             worlds=self.world,
             models=models,
             budget=Budget(turns=turns, unparsed=self.recipe.environment.unparsed),
-            sampling=Sampling(part.temperature, part.max_tokens),
+            sampling=Sampling(0.0 if greedy else part.temperature, part.max_tokens),
             seed=self.recipe.seed,
             concurrency=self.recipe.concurrency,
             store=self.store,
@@ -81,25 +93,50 @@ class Setting:
 
     # ── learning ─────────────────────────────────────────────────────────────
 
-    def learner(self, learning_rate: float) -> Learner:
-        part = self.recipe.training
+    def learner(self, learning_rate: float, *, for_rl: bool = False) -> Learner:
+        """The policy's learner; for reinforcement with all that the method needs."""
+        part, critic = self.recipe.training, None
+        asked = critic_of(self.recipe.rl, self.method) if for_rl else None
+        if asked is not None and asked.kind == "head":
+            critic = Critic(asked.learning_rate, asked.coefficient, shared=asked.shared)
         return Learner(
             self.policy,
             selection(self.policy, self.recipe),
             Optimisation(learning_rate, part.micro_tokens, part.clip_norm),
             temperature=self.recipe.agent.temperature,
+            critic=critic,
+            keep_reference=for_rl and Need.REFERENCE in self.method.needs,
         )
 
-    def save(self, name: str, learner: Learner, state: Mapping[str, Any]) -> None:
+    def critic(self) -> SeparateCritic | None:
+        """The critic with a network of its own, where the recipe asks for one."""
+        part, asked = self.recipe.training, critic_of(self.recipe.rl, self.method)
+        if asked is None or asked.kind != "separate":
+            return None
+        optimisation = Optimisation(asked.learning_rate, part.micro_tokens, part.clip_norm)
+        return SeparateCritic(self.policy.network, optimisation)
+
+    def save(
+        self,
+        name: str,
+        learner: Learner,
+        state: Mapping[str, Any],
+        critic: SeparateCritic | None = None,
+    ) -> None:
         """A checkpoint; of those of RL, only the latest two are kept."""
         whole = {**state, "version": self.policy.version}
-        checkpoint.save(self.run.checkpoints, name, learner.state(), whole)
+        tensors = learner.state()
+        if critic is not None:
+            tensors |= {CRITIC + part: held for part, held in critic.state().items()}
+        checkpoint.save(self.run.checkpoints, name, tensors, whole)
         older = sorted(n for n in checkpoint.names(self.run.checkpoints) if n.startswith("rl-"))
         for old in older[:-2]:
             checkpoint.remove(self.run.checkpoints, old)
 
-    def resume(self, learner: Learner, prefix: str) -> dict[str, Any] | None:
-        """Put the latest sound checkpoint of that kind into learner and policy; its state."""
+    def resume(
+        self, learner: Learner, prefix: str, critic: SeparateCritic | None = None
+    ) -> dict[str, Any] | None:
+        """Put the latest sound checkpoint of that kind into learner, critic and policy."""
         for name in sorted(checkpoint.names(self.run.checkpoints), reverse=True):
             if not name.startswith(prefix):
                 continue
@@ -109,6 +146,9 @@ class Setting:
                 self.reporter.say(f"{error} An earlier one is used.")
                 continue
             learner.restore(found.tensors)
+            if critic is not None:
+                own = found.tensors.items()
+                critic.restore({p[len(CRITIC) :]: t for p, t in own if p.startswith(CRITIC)})
             self.policy.engine.clear()
             self.policy.version = found.state["version"]
             return dict(found.state)

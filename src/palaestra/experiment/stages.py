@@ -13,15 +13,23 @@ from statistics import fmean
 from palaestra.core.environment import Capability
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
+from palaestra.core.model import Model
 from palaestra.core.task import Split, TaskSet
 from palaestra.environments.registry import make, tasks
 from palaestra.experiment.counters import EpisodeCounter, StepCounter
 from palaestra.experiment.progress import percent
+from palaestra.experiment.recipe import Entropy, Horizon
 from palaestra.experiment.setting import Setting, typical_turns
+from palaestra.learning.component import Kind, find
+from palaestra.learning.curricula.horizon import scaling_inter
+from palaestra.learning.entropy import Smoother
+from palaestra.learning.entropy_control import EntropyPlan
 from palaestra.learning.imitation import ImitationPlan, imitate
 from palaestra.learning.reinforce import ReinforcementPlan, StepResult, reinforce
 from palaestra.learning.rewards import Shaping
+from palaestra.learning.study import Study, StudyPlan
 from palaestra.models.expert import ExpertModel
+from palaestra.models.random_choice import RandomModel
 from palaestra.rollout.runner import Job
 from palaestra.store import checkpoint
 
@@ -69,14 +77,16 @@ async def imitation(setting: Setting) -> None:
             )
         learner.close()
         return
-    if Capability.ORACLE not in make(environment).capabilities:
+    expert = plan.speaker == "expert"
+    if expert and Capability.ORACLE not in make(environment).capabilities:
         raise InputError(f"'{environment}' has no expert to imitate; use --no-imitation.")
     started = time.monotonic()
     demonstrations = await record_demonstrations(setting, plan.demonstrations)
+    speaker = setting.policy.name if plan.speaker == "policy" else plan.speaker
+    choose = find(Kind.EXAMPLES, plan.examples).configured(plan.examples_options)
     study = imitate(
         learner,
-        demonstrations,
-        ExpertModel.name,
+        choose(demonstrations, speaker),
         ImitationPlan(plan.epochs, plan.batch, plan.learning_rate),
         setting.recipe.seed,
     )
@@ -97,53 +107,51 @@ async def imitation(setting: Setting) -> None:
 
 
 async def record_demonstrations(setting: Setting, count: int) -> list[Episode]:
-    """What the environment's expert does in `count` training tasks, said as the agent would."""
+    """What the speaker (said as the agent would) does in `count` training tasks."""
     start = DEMONSTRATED_FROM + setting.recipe.seed * 1_000_000
     drawn = setting.tasks.take(Split.TRAIN, count, start)
     jobs = [Job(Key("demonstrations", i), task) for i, task in enumerate(drawn)]
     with setting.reporter.stage("demonstrations", count, "episodes") as shown:
         counter = EpisodeCounter(setting, shown)
-        expert = ExpertModel(setting.agent, setting.policy.renderer)
+        speaker: Model = setting.policy
+        match setting.recipe.imitation.speaker:
+            case "expert":
+                speaker = ExpertModel(setting.agent, setting.policy.renderer)
+            case "random":
+                speaker = RandomModel(setting.agent, setting.policy.renderer)
         return await setting.live(
-            setting.rollout({"agent": expert}, setting.turns, counter.add), jobs
+            setting.rollout({"agent": speaker}, setting.turns, counter.add), jobs
         )
 
 
 async def reinforcement(setting: Setting) -> None:
     """Learn from rollouts, from the last checkpoint on."""
     part = setting.recipe.rl
-    learner = setting.learner(part.learning_rate)
-    state = setting.resume(learner, "rl-")
-    first = state["step"] + 1 if state else 1
-    plan = ReinforcementPlan(
-        steps=part.steps,
-        tasks=part.tasks,
-        group=part.group,
-        minibatches=part.minibatches,
-        learning_rate=part.learning_rate,
-        warmup=part.warmup,
-        shaping=Shaping(setting.turns, part.turn_cost, part.invalid_cost),
-    )
-    if first <= part.steps and not _time_is_up(setting):
+    learner, critic = setting.learner(part.learning_rate, for_rl=True), setting.critic()
+    state = setting.resume(learner, "rl-", critic) or {"step": 0, "memory": {}}
+    first = state["step"] + 1
+    if first <= part.steps and not _used_up(setting):
         with setting.reporter.stage("reinforcement", part.steps, "steps") as shown:
             counter = StepCounter(setting, shown)
 
             def after(result: StepResult) -> bool:
                 counter.add(result)
-                last = result.step == part.steps or _time_is_up(setting)
+                last = result.step == part.steps or _used_up(setting)
                 if result.step % setting.recipe.checkpoint_every == 0 or last:
-                    setting.save(f"rl-{result.step:06d}", learner, {"step": result.step})
+                    memory = dict(result.memory)
+                    name = f"rl-{result.step:06d}"
+                    setting.save(name, learner, {"step": result.step, "memory": memory}, critic)
                 return not last
 
-            rollout = setting.rollout({"agent": setting.policy}, setting.turns, lambda e: None)
+            plan = plan_of(setting)
             await reinforce(
-                learner,
-                partial(setting.live, rollout),
+                Study(learner, setting.method, plan.study, setting.recipe.seed, critic),
+                partial(_live, setting),
                 setting.tasks,
-                setting.algorithm,
                 plan,
                 seed=setting.recipe.seed,
                 first=first,
+                memory=state["memory"],
                 after=after,
             )
     learner.close()
@@ -158,12 +166,64 @@ async def reinforcement(setting: Setting) -> None:
         )
 
 
-def _time_is_up(setting: Setting) -> bool:
-    """Whether RL has used up its minutes, over all processes that worked on it."""
-    minutes = setting.recipe.rl.minutes
-    if minutes is None:
-        return False
-    return sum(values["seconds"] for _, values in setting.store.metrics("rl")) >= 60 * minutes
+async def _live(
+    setting: Setting, jobs: Sequence[Job], *, turns: int | None, greedy: bool
+) -> list[Episode]:
+    rollout = setting.rollout(
+        {"agent": setting.policy}, turns or setting.turns, lambda episode: None, greedy=greedy
+    )
+    return await setting.live(rollout, jobs)
+
+
+def plan_of(setting: Setting) -> ReinforcementPlan:
+    """What the recipe says about the reinforcement-learning loop."""
+    part = setting.recipe.rl
+    study = StudyPlan(
+        minibatches=part.minibatches,
+        learning_rate=part.learning_rate,
+        warmup=part.warmup,
+        length=setting.turns * setting.recipe.agent.max_tokens,
+        entropy=_entropy(part.entropy, part.steps),
+        recompute=part.staleness > 0 and part.recompute,
+        critic_warmup=part.critic.warmup if part.critic else 0,
+    )
+    return ReinforcementPlan(
+        steps=part.steps,
+        tasks=part.tasks,
+        group=part.group,
+        shaping=Shaping(
+            setting.turns,
+            part.turn_cost,
+            part.invalid_cost,
+            part.progress_reward,
+            part.world_reward,
+        ),
+        study=study,
+        staleness=part.staleness,
+        turns=lambda step: _most_turns(part.horizon, step),
+    )
+
+
+def _entropy(part: Entropy | None, steps: int) -> EntropyPlan | None:
+    if part is None:
+        return None
+    return EntropyPlan(part.bonus, part.smoothing, Smoother(part.form), steps)
+
+
+def _most_turns(horizon: Horizon | None, step: int) -> int | None:
+    if horizon is None:
+        return None
+    return scaling_inter(step, horizons=horizon.turns, every=horizon.every)
+
+
+def _used_up(setting: Setting) -> bool:
+    """Whether RL has used up its minutes or tokens, over all processes that worked on it."""
+    part = setting.recipe.rl
+    spent = [values for _, values in setting.store.metrics("rl")]
+    if part.minutes is not None and sum(v["seconds"] for v in spent) >= 60 * part.minutes:
+        return True
+    tokens = sum(v["sampled_tokens"] + v["prompt_tokens"] for v in spent)
+    return part.tokens is not None and tokens >= part.tokens
 
 
 def _tokens(episodes: Sequence[Episode]) -> dict[str, int]:

@@ -1,62 +1,196 @@
-"""From credited episodes to what the learner trains on."""
+"""From finished episodes to what the learner trains on, one pure step after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
+from torch import Tensor
 
 from palaestra.core.episode import Episode, Key
-from palaestra.learning.algorithms import Algorithm
-from palaestra.learning.losses import Aggregation, token_weights
-from palaestra.learning.packing import Trained
+from palaestra.learning.algorithms import Method
+from palaestra.learning.component import Need
+from palaestra.learning.credit.rule import Credit, groups
+from palaestra.learning.losses.aggregation import Aggregation, token_weights
+from palaestra.learning.losses.tokens import Tokens
+from palaestra.learning.packing import Trained, spread
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.rows import Row
+from palaestra.learning.trajectory import Trajectory
 
-NEGLIGIBLE = 1e-3  # advantages below this teach nothing but cost a pass (LOOP drops < 0.01)
+PerCall = Mapping[tuple[Key, int], Sequence[float]]
+"""One number per sampled token, by rollout and model call."""
 
 
-def advantages(
-    episodes: Sequence[Episode], algorithm: Algorithm, shaping: Shaping
-) -> dict[Key, float]:
-    """The advantage of each rollout that says something.
+def trajectories(episodes: Sequence[Episode], shaping: Shaping, policy: str) -> list[Trajectory]:
+    """The rollouts in which the policy said something, without those that have no valid result."""
+    return [
+        shaping.trajectory(episode, policy)
+        for episode in episodes
+        if episode.outcome.scored and any(call.policy == policy for call in episode.calls)
+    ]
 
-    Episodes without a valid result are left out before the group is judged; groups
-    of which fewer than two remain, and negligible advantages, are left out too.
-    """
-    groups: dict[int, list[Episode]] = {}
-    for episode in episodes:
-        if episode.outcome.scored and episode.calls:
-            groups.setdefault(episode.key.group, []).append(episode)
-    found: dict[Key, float] = {}
-    for group in groups.values():
-        if len(group) < 2:
-            continue
-        returns = torch.tensor([shaping.episode_return(e) for e in group], dtype=torch.float64)
-        for episode, advantage in zip(group, algorithm.credit(returns).tolist(), strict=True):
-            if abs(advantage) > NEGLIGIBLE:
-                found[episode.key] = advantage
+
+def kept(batch: Sequence[Trajectory], method: Method) -> list[Trajectory]:
+    """Without the groups that the method's filter rejects, or that have no others to compare."""
+    together = [[batch[i] for i in members] for members in groups([t.group for t in batch])]
+    if Need.GROUP in method.needs:
+        together = [group for group in together if len(group) > 1]
+    verdicts = method.keep(together) if together else []
+    return [t for group, keep in zip(together, verdicts, strict=True) if keep for t in group]
+
+
+def with_values(batch: Sequence[Trajectory], values: PerCall) -> list[Trajectory]:
+    """The trajectories with the critic's value before each sampled token."""
+    return [
+        replace(t, turns=tuple(replace(n, values=tuple(values[t.key, n.call])) for n in t.turns))
+        for t in batch
+    ]
+
+
+def per_call(
+    batch: Sequence[Trajectory], tokens: Sequence[Tensor]
+) -> dict[tuple[Key, int], list[float]]:
+    """Numbers per sampled token ([T_i] each), cut at the ends of turns."""
+    found: dict[tuple[Key, int], list[float]] = {}
+    for trajectory, numbers in zip(batch, tokens, strict=True):
+        parts = numbers.split([turn.tokens for turn in trajectory.turns])
+        for turn, part in zip(trajectory.turns, parts, strict=True):
+            found[trajectory.key, turn.call] = part.tolist()
     return found
 
 
+def instructive(batch: Sequence[Trajectory], credit: Credit, least: float = 0.0) -> set[Key]:
+    """The rollouts of which some advantage exceeds `least` in size."""
+    return {
+        t.key
+        for t, advantage in zip(batch, credit.advantages, strict=True)
+        if float(advantage.abs().max()) > least
+    }
+
+
 def trained_rows(
-    rows: Sequence[Row], advantage: Mapping[Key, float], aggregation: Aggregation
+    rows: Sequence[Row],
+    advantage: PerCall,
+    aggregation: Aggregation,
+    *,
+    length: int | None = None,
+    targets: PerCall | None = None,
 ) -> list[Trained]:
-    """Rows with an advantage and a loss weight on each trained token, zero elsewhere.
+    """Rows with an advantage, a weight and maybe a critic's target on each trained token.
 
     `rows` must be the whole batch of one optimiser step: the weights add up over it.
+    `length` is the constant of `Aggregation.ROLLOUT_TOKEN_NORM`, in tokens.
     """
-    weights = token_weights(rows, aggregation)
+    constant = length if aggregation is Aggregation.ROLLOUT_TOKEN_NORM else None
+    weights = token_weights(rows, aggregation, length=constant)
     return [
         Trained(
             tokens=row.tokens,
             mask=row.mask,
             lp_old=row.logprobs,
-            advantage=[advantage[row.key] if on else 0.0 for on in row.mask],
-            weight=[weights[row.key] if on else 0.0 for on in row.mask],
+            advantage=_by_call(row, advantage, 0.0),
+            weight=weight,
+            lp_beh=row.logprobs,
+            version=[row.versions.get(call, 0) for call in row.calls],
+            turn=row.calls,
+            rollout=row.key,
+            value_target=None if targets is None else _by_call(row, targets, math.nan),
+        )
+        for row, weight in zip(rows, weights, strict=True)
+    ]
+
+
+def imitated_rows(rows: Sequence[Row], aggregation: Aggregation) -> list[Trained]:
+    """Rows whose every trained token is to become more likely; a whole batch, as above."""
+    weights = token_weights(rows, aggregation)
+    return [
+        Trained(r.tokens, r.mask, lp_old=r.logprobs, weight=w, turn=r.calls, rollout=r.key)
+        for r, w in zip(rows, weights, strict=True)
+    ]
+
+
+def gathered(rows: Sequence[Row], numbers: Sequence[Sequence[float]]) -> PerCall:
+    """The reverse: numbers of each row's trained tokens, by rollout and call."""
+    found: dict[tuple[Key, int], list[float]] = {}
+    for row, values in zip(rows, numbers, strict=True):
+        calls = [call for on, call in zip(row.mask, row.calls, strict=True) if on]
+        for call, value in zip(calls, values, strict=True):
+            found.setdefault((row.key, call), []).append(value)
+    return found
+
+
+def with_proximal(rows: Sequence[Trained], logprobs: Sequence[Sequence[float]]) -> list[Trained]:
+    """The rows with recomputed log-probabilities as those at the start of the update."""
+    return [
+        replace(row, lp_old=spread(row.mask, values))
+        for row, values in zip(rows, logprobs, strict=True)
+    ]
+
+
+def with_reference(rows: Sequence[Trained], logprobs: Sequence[Sequence[float]]) -> list[Trained]:
+    """The rows with the reference policy's log-probabilities."""
+    return [
+        replace(row, lp_ref=spread(row.mask, values))
+        for row, values in zip(rows, logprobs, strict=True)
+    ]
+
+
+def corrected(rows: Sequence[Trained], method: Method) -> list[Trained]:
+    """The rows with each token's weight times the method's off-policy correction.
+
+    The weights' denominators stay: what a correction rejects does not inflate the rest.
+    """
+    if method.correction is None or not rows:
+        return list(rows)
+    flat = flat_tokens(rows)
+    factors = iter(method.correction(flat).tolist())
+    return [
+        replace(
+            row,
+            weight=[
+                weight * next(factors) if on else 0.0
+                for weight, on in zip(row.weight, row.mask, strict=True)
+            ],
         )
         for row in rows
+    ]
+
+
+def flat_tokens(rows: Sequence[Trained]) -> Tokens:
+    """The trained tokens of a whole batch before its first update, where lp is lp_old."""
+    rollouts: dict[Hashable, int] = {}
+    turns: dict[tuple[Hashable, int], int] = {}
+    columns: list[tuple[float, float, float, int, int, int]] = []
+    for row in rows:
+        rollout = rollouts.setdefault(row.rollout, len(rollouts))
+        for place, on in enumerate(row.mask):
+            if on:
+                turn = turns.setdefault((row.rollout, row.turn[place]), len(turns))
+                numbers = (row.lp_old[place], row.lp_beh[place], row.advantage[place])
+                columns.append((*numbers, turn, rollout, row.version[place]))
+    lp_old, lp_beh, advantage, turn_ids, rollout_ids, version = zip(*columns, strict=True)
+    old = torch.tensor(lp_old, dtype=torch.float64)
+    return Tokens(
+        lp=old,
+        lp_old=old,
+        advantage=torch.tensor(advantage, dtype=torch.float64),
+        turn=torch.tensor(turn_ids),
+        rollout=torch.tensor(rollout_ids),
+        lp_beh=torch.tensor(lp_beh, dtype=torch.float64),
+        version=torch.tensor(version),
+    )
+
+
+def _by_call(row: Row, numbers: PerCall, elsewhere: float) -> list[float]:
+    """Numbers per sampled token at their places in the row."""
+    sources = {call: iter(numbers[row.key, call]) for call in set(row.calls) if call >= 0}
+    return [
+        next(sources[call]) if on else elsewhere
+        for on, call in zip(row.mask, row.calls, strict=True)
     ]
 
 

@@ -1,52 +1,58 @@
 """The learner: turns credited rows into the next version of the resident policy.
 
-It trains the very tensors that the engine samples from. Where they are narrower
-than fp32, the optimiser works on fp32 master copies and gradients accumulate in
-fp32; after each step the masters are rounded back into the model.
+It trains the very tensors that the engine samples from, and reads log-probabilities at
+the temperature of the sampler. On demand it carries a critic on the policy's trunk and
+keeps a frozen copy of the trained weights as reference policy.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from palaestra.learning.packing import Micro, Trained, micro_batches
+from palaestra.core.errors import InputError
+from palaestra.learning.critics.value import (
+    AttachedCritic,
+    Critic,
+    Regression,
+    ValueUpdate,
+    end_values,
+    row_values,
+)
+from palaestra.learning.losses.tokens import MAX_LOG_RATIO, TokenLoss, Tokens
+from palaestra.learning.masters import MasterOptimiser, Optimisation, Parts
+from palaestra.learning.packing import Micro, Trained, micro_batches, per_row
 from palaestra.learning.selection import Selection
 from palaestra.models.resident import ResidentModel
 
-TokenLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(lp [M], lp_old [M], advantage [M]) -> loss per token [M]."""
+EntropyTerm = Callable[[Tensor, Tokens, Tensor], Tensor]
+"""(entropy [M] in nats, with gradient; the tokens; their weights [M]) -> scalar of the loss."""
 
 LOGIT_CHUNK = 512  # positions whose logits over the whole vocabulary exist at once
-
-
-@dataclass(frozen=True, slots=True)
-class Optimisation:
-    """How the weights move."""
-
-    learning_rate: float
-    micro_tokens: int = 2048  # tokens per forward and backward pass
-    clip_norm: float = 1.0  # bound on the gradient's norm
-    weight_decay: float = 0.0
-    betas: tuple[float, float] = (0.9, 0.95)
+CLIPPED = 0.2  # figures count ratios outside 1 +- this, whatever the loss clips at
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
     """What one optimiser step did; means are over the batch's trained tokens."""
 
-    loss: float
+    loss: float  # of the policy, an entropy term included
     gradient_norm: float
     entropy: float  # nats per token
-    kl: float  # k3 estimate of KL(sampler || learner), nats per token
+    kl: float  # k3 estimate of KL(proximal policy || learner), nats per token
     gap: float  # mean |log-probability of the learner - of the sampler|
     gap_max: float
-    clipped: float  # share of tokens whose ratio lies outside 1 +- 0.2
+    clipped: float  # share of tokens whose ratio to the proximal policy lies outside 1 +- 0.2
+    clipped_low: float  # below
+    clipped_high: float  # above
+    ratio_max: float
+    value_loss: float  # mean over tokens with a target; 0 without a critic
+    explained_variance: float  # share of the targets' variance; 0 without a critic
     tokens: int  # trained tokens
     processed: int  # all tokens run through the network
 
@@ -61,138 +67,205 @@ class Learner:
         optimisation: Optimisation,
         *,
         temperature: float = 1.0,
+        critic: Critic | None = None,
+        keep_reference: bool = False,
     ) -> None:
         """Train the selected weights of `model`.
 
         Args:
+            model: acts and learns with the same weights.
+            selection: which of its weights move.
+            optimisation: how they move.
             temperature: at which the sampler samples; log-probabilities are taken there too.
+            critic: adds a value head to the policy; None trains no values.
+            keep_reference: copy the trained weights as they are now, for `reference`.
         """
         self.model, self.optimisation, self.temperature = model, optimisation, temperature
         self.parameters, self.frozen = selection.parameters, selection.frozen_layers
-        self.masters = {
-            name: p if p.dtype == torch.float32 else nn.Parameter(p.detach().float())
-            for name, p in self.parameters.items()
-        }
-        self._optimiser = torch.optim.AdamW(
-            list(self.masters.values()),
-            lr=optimisation.learning_rate,
-            betas=optimisation.betas,
-            weight_decay=optimisation.weight_decay,
-            fused=True,
-        )
-        self._hooks = [
-            parameter.register_post_accumulate_grad_hook(self._widen(self.masters[name]))
-            for name, parameter in self.parameters.items()
-            if parameter is not self.masters[name]
-        ]
+        self._optimiser = MasterOptimiser(self.parameters, optimisation)
+        self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None
+        self._reference: dict[str, Tensor] = {}
+        if keep_reference:
+            self.set_reference()
 
     def close(self) -> None:
         """Let go of the model, so that another learner can train it."""
-        for hook in self._hooks:
-            hook.remove()
+        self._optimiser.close()
 
     def update(
-        self, rows: Sequence[Trained], loss: TokenLoss, *, learning_rate: float | None = None
+        self,
+        rows: Sequence[Trained],
+        loss: TokenLoss,
+        *,
+        learning_rate: float | None = None,
+        entropy: EntropyTerm | None = None,
+        proximal: int | None = None,
+        whole_rollouts: bool = False,
     ) -> Update:
-        """One optimiser step on the weighted sum of `loss` over all trained tokens."""
-        sums = _Sums()
-        for group in micro_batches(rows, self.optimisation.micro_tokens):
-            micro = Micro(group, self.model.network.device)
-            lp, entropy = self._logprobs(micro)
-            per_token = loss(lp, micro.lp_old, micro.advantage)
-            total = (per_token * micro.weight).sum()
-            total.backward()
-            sums.add(total.detach(), lp.detach(), entropy, micro)
-        norm = nn.utils.clip_grad_norm_(self.masters.values(), self.optimisation.clip_norm)
-        if learning_rate is not None:
-            for group_ in self._optimiser.param_groups:
-                group_["lr"] = learning_rate
-        self._step(norm)
-        return sums.update(float(norm))
+        """One optimiser step on the weighted sum of `loss` over all trained tokens.
 
-    @torch.no_grad()
+        Args:
+            rows: the whole batch of the step; the loss is not divided by anything.
+            loss: per token, see `losses`.
+            learning_rate: of the policy, from now on; None leaves it as it is.
+            entropy: a term that is added once per micro-batch, so linear in the tokens.
+            proximal: the version that `lp_old` is of; None means the present one. The
+                weights under training count as one version ahead of it.
+            whole_rollouts: no micro-batch parts a rollout; for losses over whole rollouts.
+        """
+        sums, version = _Sums(), self.model.version
+        regression = self._critic.regression(rows) if self._critic else None
+        for group in micro_batches(
+            rows, self.optimisation.micro_tokens, whole_rollouts=whole_rollouts
+        ):
+            micro = Micro(group, self.model.network)
+            hidden = self._hidden(micro)
+            lp, nats = self._logprobs(hidden, micro.targets, with_gradient=entropy is not None)
+            tokens = micro.seen(
+                lp, current=version + 1, proximal=version if proximal is None else proximal
+            )
+            total = (loss(tokens) * micro.weight).sum()
+            if entropy is not None:
+                total = total + entropy(nats, tokens, micro.weight)
+            policy = total.detach()
+            if self._critic is not None and regression is not None:
+                values = self._critic.values(hidden)
+                coefficient = self._critic.settings.coefficient
+                total = total + coefficient * regression.add(values, micro)
+            total.backward()
+            sums.add(policy, tokens, nats.detach(), len(micro.tokens))
+        norm = self._optimiser.step(learning_rate)
+        if self._critic is not None:
+            self._critic.optimiser.step()
+        self.model.updated()
+        return sums.update(norm, regression)
+
     def logprobs(self, rows: Sequence[Trained]) -> list[list[float]]:
         """Log-probabilities of the trained tokens of each row under the present weights."""
-        found: dict[int, list[float]] = {}
-        for group in micro_batches(rows, self.optimisation.micro_tokens):
-            lp, _ = self._logprobs(Micro(group, self.model.network.device))
-            values = iter(lp.tolist())
-            for row in group:
-                found[id(row)] = [next(values) for on in row.mask if on]
-        return [found[id(row)] for row in rows]
 
-    def state(self) -> dict[str, dict[str, Tensor]]:
-        """Everything a resumed run needs: master weights and the optimiser's moments."""
-        moments = self._optimiser.state
-        parts: dict[str, dict[str, Tensor]] = {
-            "weights": {name: m.detach() for name, m in self.masters.items()}
-        }
-        for part in ("exp_avg", "exp_avg_sq", "step"):
-            parts[part] = {
-                name: moments[m][part] for name, m in self.masters.items() if m in moments
-            }
+        def compute(group: list[Trained]) -> Tensor:
+            micro = Micro(group, self.model.network)
+            lp, _ = self._logprobs(self._hidden(micro), micro.targets, with_gradient=False)
+            return lp
+
+        with torch.no_grad():
+            return per_row(rows, self.optimisation.micro_tokens, compute)
+
+    # ── the reference policy ─────────────────────────────────────────────────
+
+    def set_reference(self) -> None:
+        """From now on, the reference policy is the present one."""
+        self._reference = {name: p.detach().clone() for name, p in self.parameters.items()}
+
+    def reference(self, rows: Sequence[Trained]) -> list[list[float]]:
+        """As `logprobs`, under the reference policy; the present weights stay as they are.
+
+        Raises:
+            InputError: none is kept.
+        """
+        if not self._reference:
+            raise InputError(
+                "The learner keeps no reference policy; construct it with keep_reference=True."
+            )
+        with self._as_reference():
+            return self.logprobs(rows)
+
+    @contextmanager
+    def _as_reference(self) -> Iterator[None]:
+        """The model is the reference policy; both sets of tensors change places, uncopied."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        for name, parameter in self.parameters.items():
+            parameter.data, self._reference[name] = self._reference[name], parameter.data
+
+    # ── the critic ───────────────────────────────────────────────────────────
+
+    def values(self, rows: Sequence[Trained]) -> list[list[float]]:
+        """The critic's value before each trained token of each row.
+
+        Raises:
+            InputError: the learner has no critic.
+        """
+        head = self._with_critic().head
+        return row_values(self.model.network, head, rows, self.optimisation.micro_tokens)
+
+    def end_values(self, rows: Sequence[Trained]) -> list[float]:
+        """The critic's value after each row's last token, to bootstrap a rollout cut off there.
+
+        Raises:
+            InputError: the learner has no critic.
+        """
+        head = self._with_critic().head
+        return end_values(self.model.network, head, rows, self.optimisation.micro_tokens)
+
+    def update_values(self, rows: Sequence[Trained]) -> ValueUpdate:
+        """One optimiser step of the value head alone, unclipped; nothing of the policy moves.
+
+        Raises:
+            InputError: the learner has no critic, or the rows have no targets.
+        """
+        return self._with_critic().update(rows, self.optimisation.micro_tokens)
+
+    def _with_critic(self) -> AttachedCritic:
+        if self._critic is None:
+            raise InputError("The learner has no critic; construct it with critic=Critic(…).")
+        return self._critic
+
+    # ── stopping and going on ────────────────────────────────────────────────
+
+    def state(self) -> Parts:
+        """Everything a resumed run needs: weights, moments, the critic's, and the reference."""
+        parts = self._optimiser.state()
+        if self._critic is not None:
+            for part, tensors in self._critic.optimiser.state().items():
+                parts[part].update(tensors)
+        if self._reference:
+            parts["reference"] = dict(self._reference)
         return parts
 
     @torch.no_grad()
-    def restore(self, parts: dict[str, dict[str, Tensor]]) -> None:
-        """Put back what `state` gave."""
-        self._optimiser.state.clear()
-        for name, master in self.masters.items():
-            master.copy_(parts["weights"][name])
-            if name in parts["step"]:
-                self._optimiser.state[master] = {
-                    part: parts[part][name].clone() for part in ("step", "exp_avg", "exp_avg_sq")
-                }
-        self._publish()
+    def restore(self, parts: Parts) -> None:
+        """Put back what `state` gave.
+
+        A critic or a reference that the state does not hold begins anew, or stays as it is.
+        """
+        self._optimiser.restore(parts)
+        if self._critic is not None:
+            self._critic.restore(parts)
+        if self._reference and "reference" in parts:
+            for name, tensor in self._reference.items():
+                tensor.copy_(parts["reference"][name])
         self.model.engine.clear()
 
-    def _step(self, norm: Tensor) -> None:
-        if math.isfinite(float(norm)):  # a non-finite gradient would destroy the weights
-            self._optimiser.step()
-        self._optimiser.zero_grad(set_to_none=True)
-        self._publish()
-        self.model.updated()
+    # ── passes through the network ───────────────────────────────────────────
 
-    @torch.no_grad()
-    def _publish(self) -> None:
-        """Round the masters into the tensors that the engine samples from."""
-        for name, parameter in self.parameters.items():
-            if parameter is not self.masters[name]:
-                parameter.copy_(self.masters[name])
+    def _hidden(self, micro: Micro) -> Tensor:
+        """Hidden states [M, width] that the trained tokens are predicted from."""
+        return micro.hidden(self.frozen)[micro.predictors]
 
-    def _widen(self, master: nn.Parameter) -> Callable[[Tensor], None]:
-        def add(parameter: Tensor) -> None:
-            assert parameter.grad is not None
-            if master.grad is None:
-                master.grad = parameter.grad.float()
-            else:
-                master.grad.add_(parameter.grad)
-            parameter.grad = None
-
-        return add
-
-    def _logprobs(self, micro: Micro) -> tuple[Tensor, Tensor]:
-        """Log-probabilities [M] (with gradient) and entropies [M] of the trained tokens."""
-        network = self.model.network
-        positions = micro.positions
-        x = network.embed(micro.tokens)
-        with torch.no_grad():
-            x = network.run(x, positions, micro.attend, last=self.frozen) if self.frozen else x
-        x = network.run(x, positions, micro.attend, first=self.frozen)
-        hidden = x[micro.predictors]
+    def _logprobs(
+        self, hidden: Tensor, targets: Tensor, *, with_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities [M] (with gradient) and entropies [M] (with gradient if asked for)."""
         parts = [
-            checkpoint(self._head, h, t, use_reentrant=False)
-            for h, t in zip(
-                hidden.split(LOGIT_CHUNK), micro.targets.split(LOGIT_CHUNK), strict=True
-            )
+            checkpoint(self._predict, h, t, with_gradient, use_reentrant=False)
+            for h, t in zip(hidden.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
         ]
-        return torch.cat([lp for lp, _ in parts]), torch.cat([e for _, e in parts])
+        return torch.cat([lp for lp, _ in parts]), torch.cat([nats for _, nats in parts])
 
-    def _head(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self.model.network.logits(hidden).float() / self.temperature
+    def _predict(
+        self, hidden: Tensor, targets: Tensor, with_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        network = self.model.network
+        logits = network.logits(hidden).to(network.wide_dtype) / self.temperature
         every = torch.log_softmax(logits, dim=-1)
         lp = every.gather(1, targets.unsqueeze(1)).squeeze(1)
-        with torch.no_grad():
+        with torch.set_grad_enabled(with_gradient and torch.is_grad_enabled()):
             entropy = -(every.exp() * every).sum(dim=-1)
         return lp, entropy
 
@@ -201,21 +274,27 @@ class _Sums:
     """Running sums over micro-batches."""
 
     def __init__(self) -> None:
-        self.loss = self.entropy = self.kl = self.gap = self.gap_max = self.clipped = 0.0
+        self.loss = self.entropy = self.kl = self.low = self.high = 0.0
+        self.gap = self.gap_max = self.ratio_max = 0.0
         self.tokens = self.processed = 0
 
-    def add(self, loss: Tensor, lp: Tensor, entropy: Tensor, micro: Micro) -> None:
-        difference = (lp - micro.lp_old).clamp(-20, 20)
+    def add(self, loss: Tensor, tokens: Tokens, entropy: Tensor, processed: int) -> None:
+        lp = tokens.lp.detach()
+        moved = (lp - tokens.lp_old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+        ratio = moved.exp()
+        gap = (lp - tokens.lp_beh).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).abs()
         self.loss += float(loss)
         self.entropy += float(entropy.sum())
-        self.kl += float((difference.exp() - 1 - difference).sum())
-        self.gap += float(difference.abs().sum())
-        self.gap_max = max(self.gap_max, float(difference.abs().max()))
-        self.clipped += float(((difference.exp() - 1).abs() > 0.2).sum())
+        self.kl += float((ratio - 1 - moved).sum())
+        self.low += float((ratio < 1 - CLIPPED).sum())
+        self.high += float((ratio > 1 + CLIPPED).sum())
+        self.ratio_max = max(self.ratio_max, float(ratio.max()))
+        self.gap += float(gap.sum())
+        self.gap_max = max(self.gap_max, float(gap.max()))
         self.tokens += len(lp)
-        self.processed += len(micro.tokens)
+        self.processed += processed
 
-    def update(self, norm: float) -> Update:
+    def update(self, norm: float, regression: Regression | None) -> Update:
         n = max(self.tokens, 1)
         return Update(
             loss=self.loss,
@@ -224,7 +303,12 @@ class _Sums:
             kl=self.kl / n,
             gap=self.gap / n,
             gap_max=self.gap_max,
-            clipped=self.clipped / n,
+            clipped=(self.low + self.high) / n,
+            clipped_low=self.low / n,
+            clipped_high=self.high / n,
+            ratio_max=self.ratio_max,
+            value_loss=regression.loss if regression else 0.0,
+            explained_variance=regression.explained_variance if regression else 0.0,
             tokens=self.tokens,
             processed=self.processed,
         )

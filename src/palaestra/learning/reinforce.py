@@ -2,26 +2,26 @@
 
 One step draws tasks, lives a group of rollouts of each with the present policy,
 compares each rollout with its siblings, and moves the weights a few times. The
-loop holds no state but the step number and the learner: everything else is
-derived from seeds, so a resumed run goes on exactly.
+loop holds no state but the step number, the learner and what the credit rule
+remembers: everything else is derived from seeds, so a resumed run goes on exactly.
+With `staleness` k, the rollouts of step s + k are lived before step s is learned:
+the data flow of an asynchronous run, without its chance.
 """
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
+from typing import Protocol
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.session import derive_seed
 from palaestra.core.task import Split, TaskSet
-from palaestra.learning.algorithms import Algorithm
-from palaestra.learning.batch import advantages, split_by_rollout, trained_rows
-from palaestra.learning.learner import Learner, Update
+from palaestra.learning.learner import Update
 from palaestra.learning.rewards import Shaping
-from palaestra.learning.rows import rows_of
+from palaestra.learning.study import Study, StudyPlan
 from palaestra.rollout.runner import Job
 
 
@@ -32,10 +32,11 @@ class ReinforcementPlan:
     steps: int
     tasks: int  # tasks per step
     group: int  # rollouts per task
-    minibatches: int  # optimiser steps per step
-    learning_rate: float
-    warmup: int  # steps over which the learning rate rises
     shaping: Shaping
+    study: StudyPlan
+    staleness: int = 0  # steps between rolling out and learning
+    turns: Callable[[int], int | None] = field(default=lambda step: None)
+    """Turns per episode at a step (1-based); None leaves the rollout's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,35 +46,48 @@ class StepResult:
     step: int  # 1-based
     episodes: list[Episode]
     metrics: dict[str, float]
+    memory: Mapping[str, float]  # what the credit rule remembers; a resumed run needs it
+
+
+class Live(Protocol):
+    """Makes the episodes of a step: `Rollout.run`, or something around it."""
+
+    async def __call__(
+        self, jobs: Sequence[Job], *, turns: int | None, greedy: bool
+    ) -> list[Episode]: ...
 
 
 async def reinforce(
-    learner: Learner,
-    live: Callable[[Sequence[Job]], Awaitable[list[Episode]]],
+    study: Study,
+    live: Live,
     tasks: TaskSet,
-    algorithm: Algorithm,
     plan: ReinforcementPlan,
     *,
     seed: int,
     first: int,
+    memory: Mapping[str, float],
     after: Callable[[StepResult], bool],
 ) -> None:
     """Run steps `first` to `plan.steps` (1-based); `after` a step says whether to go on.
 
-    `live` makes the episodes of a step (`Rollout.run`, or something around it).
-
     Raises:
         TooManyFaults: most of a step's episodes broke through no fault of the agent.
     """
+    ready: dict[int, list[Episode]] = {}
     for step in range(first, plan.steps + 1):
         started = time.monotonic()
-        episodes = await live(jobs_of(step, tasks, plan, seed))
+        for ahead in range(step, min(step + plan.staleness, plan.steps) + 1):
+            if ahead not in ready:
+                jobs = jobs_of(ahead, tasks, plan, seed)
+                ready[ahead] = await live(jobs, turns=plan.turns(ahead), greedy=False)
+        episodes = ready.pop(step)
+        greedy = await _greedy(live, step, tasks, plan, seed) if study.compares_greedy else {}
         acted = time.monotonic()
-        updates = learn(learner, episodes, algorithm, plan, step, seed)
-        metrics = figures(episodes, updates, plan.shaping)
+        updates, memory, more = study.learn(step, episodes, plan.shaping, memory, greedy)
+        metrics = figures(episodes, updates, plan.shaping) | more
         metrics["rollout_seconds"] = acted - started
         metrics["learn_seconds"] = time.monotonic() - acted
-        if not after(StepResult(step, episodes, metrics)):
+        if not after(StepResult(step, episodes, metrics, memory)):
             return
 
 
@@ -88,29 +102,18 @@ def jobs_of(step: int, tasks: TaskSet, plan: ReinforcementPlan, seed: int) -> li
     ]
 
 
-def learn(
-    learner: Learner,
-    episodes: list[Episode],
-    algorithm: Algorithm,
-    plan: ReinforcementPlan,
-    step: int,
-    seed: int,
-) -> list[Update]:
-    """Credit the rollouts and move the weights once per minibatch."""
-    credit = advantages(episodes, algorithm, plan.shaping)
-    policy = learner.model.name
-    rows = [row for e in episodes if e.key in credit for row in rows_of(e, policy)]
-    order = sorted(credit, key=str)
-    random.Random(f"{seed}/{step}").shuffle(order)
-    updates = []
-    for number, batch in enumerate(split_by_rollout(rows, plan.minibatches, order)):
-        if not batch:
-            continue
-        done = (step - 1) + (number + 1) / plan.minibatches
-        rate = plan.learning_rate * min(1.0, done / plan.warmup)
-        weighted = trained_rows(batch, credit, algorithm.aggregation)
-        updates.append(learner.update(weighted, algorithm.loss, learning_rate=rate))
-    return updates
+async def _greedy(
+    live: Live, step: int, tasks: TaskSet, plan: ReinforcementPlan, seed: int
+) -> dict[int, float]:
+    """The return of one greedy rollout of each task (ReMax)."""
+    phase = f"greedy/{step}"
+    jobs = [
+        Job(Key(phase, job.key.group), job.task)
+        for job in jobs_of(step, tasks, plan, seed)
+        if job.key.member == 0
+    ]
+    episodes = await live(jobs, turns=plan.turns(step), greedy=True)
+    return {e.key.group: plan.shaping.episode_return(e) for e in episodes if e.outcome.scored}
 
 
 def figures(episodes: list[Episode], updates: list[Update], shaping: Shaping) -> dict[str, float]:

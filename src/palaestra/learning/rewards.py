@@ -1,23 +1,108 @@
-"""From an episode to the one return that critic-free credit compares."""
+"""From an episode to the rewards that credit rules read: an outcome, and one reward per turn."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from palaestra.core.episode import Episode
+from palaestra.core.episode import Episode, Step
+from palaestra.core.graph import Call
+from palaestra.core.outcome import Status
+from palaestra.learning.trajectory import Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
 class Shaping:
-    """`success * (1 - turn_cost * turns / most_turns) - invalid_cost * invalid turns`."""
+    """What earns how much.
+
+    The outcome: `success * (1 - turn_cost * turns / most_turns)`. A turn: minus `invalid_cost`
+    for each action that was not understood, plus `progress` times the progress that it made,
+    plus `world` times the environment's own reward.
+    """
 
     most_turns: int
     turn_cost: float = 0.2
     invalid_cost: float = 0.05
+    progress: float = 0.0
+    world: float = 0.0
+
+    def outcome(self, episode: Episode) -> float:
+        """Reward for how a scored episode ended."""
+        if not episode.outcome.solved:
+            return 0.0
+        return 1.0 - self.turn_cost * episode.usage.turns / self.most_turns
 
     def episode_return(self, episode: Episode) -> float:
-        """The shaped return of a scored episode (failed ones earn no success part)."""
-        earned = 0.0
-        if episode.outcome.solved:
-            earned = 1.0 - self.turn_cost * episode.usage.turns / self.most_turns
-        return earned - self.invalid_cost * episode.invalid_turns
+        """The undiscounted return of a scored episode."""
+        return self.outcome(episode) + sum(self._reward(episode, s) for s in episode.steps)
+
+    def trajectory(self, episode: Episode, policy: str) -> Trajectory:
+        """The turns of `policy` in a scored episode, with their rewards.
+
+        A step belongs to the call that chose it; rewards of steps that no call of the policy
+        chose count for its latest call before them (or its first).
+
+        Raises:
+            ValueError: the policy said nothing in it.
+        """
+        calls = [call for call in episode.calls if call.policy == policy and call.completion]
+        if not calls:
+            raise ValueError(f"{episode.key}: '{policy}' said nothing")
+        owned: dict[int, list[Step]] = {call.index: [] for call in calls}
+        for step in episode.steps:
+            earlier = [i for i in owned if step.call is not None and i <= step.call]
+            owned[max(earlier) if earlier else calls[0].index].append(step)
+        segments = _segments(episode)
+        following = None  # the state before a call that did not act is that of the next that did
+        turns: list[Turn] = []
+        for call in reversed(calls):
+            steps = owned[call.index]
+            following = steps[0] if steps else following
+            turns.append(self._turn(episode, call, steps, following, segments[call.index]))
+        return Trajectory(
+            key=episode.key,
+            group=f"{episode.key.phase}/{episode.key.group}",
+            turns=tuple(reversed(turns)),
+            outcome=self.outcome(episode),
+            task=episode.task.environment,
+            success=episode.outcome.solved,
+            truncated=episode.outcome.status is Status.TRUNCATED,
+        )
+
+    def _turn(
+        self, episode: Episode, call: Call, steps: Sequence[Step], state: Step | None, segment: int
+    ) -> Turn:
+        return Turn(
+            tokens=len(call.completion),
+            reward=sum(self._reward(episode, step) for step in steps),
+            call=call.index,
+            role=call.role,
+            step=state.index if state else len(episode.steps),
+            segment=segment,
+            valid=all(step.transition.valid for step in steps),
+            anchor=state.before.state_key if state else None,
+            progress=state.before.progress if state else episode.progress,
+            seconds=call.seconds + sum(step.seconds for step in steps),
+        )
+
+    def _reward(self, episode: Episode, step: Step) -> float:
+        reward = 0.0 if step.transition.valid else -self.invalid_cost
+        reward += self.world * step.transition.reward
+        if self.progress and step.before.progress is not None:
+            later = step.index + 1
+            after = (
+                episode.steps[later].before.progress
+                if later < len(episode.steps)
+                else episode.progress
+            )
+            reward += self.progress * ((after or 0.0) - step.before.progress)
+        return reward
+
+
+def _segments(episode: Episode) -> dict[int, int]:
+    """Which branch of the conversation trains each call: the first that holds it."""
+    found: dict[int, int] = {}
+    for number, branch in enumerate(episode.graph.branches()):
+        for call in branch:
+            found.setdefault(call.index, number)
+    return found

@@ -8,7 +8,7 @@ prompts, observations and other policies' replies are context only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from palaestra.core.episode import Episode, Key
 
@@ -22,6 +22,7 @@ class Row:
     mask: list[bool]  # true on sampled tokens that this row trains
     logprobs: list[float]  # the sampler's, where mask is true; else 0
     calls: list[int]  # index of the model call that sampled the token; -1 elsewhere
+    versions: dict[int, int] = field(default_factory=dict)  # of the weights, by model call
 
     @property
     def trained(self) -> int:
@@ -45,6 +46,8 @@ def rows_of(episode: Episode, policy: str) -> list[Row]:
                 raise ValueError(f"{episode.key}: call {call.index} holds no token ids")
             trained = call.policy == policy and call.index not in done
             done.add(call.index)
+            if trained:
+                row.versions[call.index] = call.version
             _append(row, call.prompt, False, None, -1)
             _append(row, call.completion, trained, call.logprobs, call.index)
         if row.mask and row.mask[0]:
@@ -66,4 +69,10 @@ def _append(
 def _trim(row: Row) -> Row:
     """Without what follows the last trained token: nothing depends on it."""
     end = len(row.mask) - row.mask[::-1].index(True)
-    return Row(row.key, row.tokens[:end], row.mask[:end], row.logprobs[:end], row.calls[:end])
+    return replace(
+        row,
+        tokens=row.tokens[:end],
+        mask=row.mask[:end],
+        logprobs=row.logprobs[:end],
+        calls=row.calls[:end],
+    )

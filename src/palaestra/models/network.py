@@ -138,6 +138,11 @@ class DecoderNetwork(nn.Module):
     def device(self) -> torch.device:
         return self.embedding.weight.device
 
+    @property
+    def wide_dtype(self) -> torch.dtype:
+        """That of the weights, but at least fp32: for what must not lose precision."""
+        return torch.promote_types(self.dtype, torch.float32)
+
     def embed(self, tokens: Tensor) -> Tensor:
         return self.embedding(tokens)
 
@@ -158,13 +163,14 @@ class DecoderNetwork(nn.Module):
 
     def rotary(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines [N, 1, head_dim] of the positions [N]."""
-        if self._rotary is None or self._rotary[0].device != self.device:
-            d = self.config.head_dim
+        kind = (self.device, self.dtype)
+        if self._rotary is None or (self._rotary[0].device, self._rotary[0].dtype) != kind:
+            d, wide = self.config.head_dim, self.wide_dtype
             inverse = self.config.rope_theta ** (
-                -torch.arange(0, d, 2, dtype=torch.float32, device=self.device) / d
+                -torch.arange(0, d, 2, dtype=wide, device=self.device) / d
             )
             count = torch.arange(
-                self.config.max_position_embeddings, dtype=torch.float32, device=self.device
+                self.config.max_position_embeddings, dtype=wide, device=self.device
             )
             angles = torch.outer(count, inverse).repeat(1, 2)
             self._rotary = (angles.cos().to(self.dtype), angles.sin().to(self.dtype))

@@ -15,7 +15,7 @@ from dataclasses import replace
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action, Capability, World
 from palaestra.core.errors import EnvironmentFault, InputError
-from palaestra.core.model import Generation, Model, Prompt
+from palaestra.core.model import Generation, Model, Prompt, Renderer
 from palaestra.models.scripted import certain
 
 
@@ -24,11 +24,13 @@ class RandomModel(Model):
 
     name = "random"
 
-    def __init__(self, agent: Agent, *, world: World | None = None) -> None:
-        self.agent, self.world = agent, world
+    def __init__(
+        self, agent: Agent, renderer: Renderer | None = None, *, world: World | None = None
+    ) -> None:
+        self.agent, self.renderer, self.world = agent, renderer, world
 
     def for_world(self, world: World) -> RandomModel:
-        return RandomModel(self.agent, world=world)
+        return RandomModel(self.agent, self.renderer, world=world)
 
     async def generate(self, prompt: Prompt) -> Generation:
         """One of the world's actions, in the agent's words.

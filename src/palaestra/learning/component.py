@@ -1,0 +1,232 @@
+"""Named parts of the learning library: a pure function, where it comes from, what it needs.
+
+A part registers itself with a decorator; its docstring's first line is its summary
+and its keyword arguments with defaults are its options. Packages add parts by entry
+point `palaestra.learning` (a module to import); `module:function` names one directly.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, partial
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any, TypeVar
+
+from palaestra.core.errors import InputError, RecipeError, UnknownName
+
+
+class Kind(StrEnum):
+    """What a part does, and so its signature."""
+
+    CREDIT = "credit"  # (Sequence[Trajectory], *, options) -> Credit
+    LOSS = "loss"  # (Tokens, *, options) -> loss per token [M]
+    CORRECTION = "correction"  # (Tokens, *, options) -> weight per token [M], no gradient
+    FILTER = "filter"  # (Sequence[Sequence[Trajectory]], *, options) -> list[bool]
+    CURRICULUM = "curriculum"  # see curricula
+    EXAMPLES = "examples"  # imitation and preference: see imitation
+    PREFERENCE = "preference"  # pair and label losses: see preference
+
+
+class Status(StrEnum):
+    """How sure we are of a definition."""
+
+    RELEASE = "release"  # read in the authors' or a major framework's public code
+    PAPER = "paper"  # read in the paper, or in a text that quotes its equations
+    SECONDARY = "secondary"  # from abstracts, digests or memory: a proposal, not the authors' word
+    OURS = "ours"
+
+
+class Need(StrEnum):
+    """What a part reads beyond tokens and returns."""
+
+    GROUP = "groups"  # several rollouts of one task from one initial state
+    TURN_REWARD = "turn rewards"
+    VALUE = "values"  # a critic
+    ANCHOR = "anchors"  # state keys
+    BELIEF = "beliefs"  # probability of a known answer after each turn
+    CONTRIBUTION = "contributions"  # a progress model
+    GREEDY = "greedy rollouts"
+    ROLES = "roles"  # outcomes by role
+    TREE = "trees"  # samples that share parents
+    DURATION = "durations"
+    REFERENCE = "reference log-probabilities"
+    SNAPSHOT = "snapshots"  # the environment can save and restore its state
+    PROGRESS = "progress"  # the environment declares how much of the task is done
+    EXPERT = "an expert"  # the environment has an oracle
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One registered part."""
+
+    kind: Kind
+    name: str
+    function: Callable[..., Any]
+    source: str
+    status: Status
+    needs: frozenset[Need]
+
+    @property
+    def summary(self) -> str:
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Name to default."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+    def configured(self, options: Mapping[str, Any]) -> Callable[..., Any]:
+        """The function with these options.
+
+        Raises:
+            RecipeError: an option that the part does not have, or of another type than its
+                default.
+        """
+        has = self.options
+        for name, value in options.items():
+            if name not in has:
+                raise RecipeError(
+                    f"The {self.kind} '{self.name}' has no option '{name}'; it has: "
+                    f"{', '.join(has) or 'none'}."
+                )
+            expected = _mismatch(value, has[name])
+            if expected is not None:
+                raise RecipeError(
+                    f"The {self.kind} '{self.name}' cannot take {name} = {value!r}: it must be "
+                    f"{expected} (by default {has[name]!s})."
+                )
+        return partial(self.function, **options) if options else self.function
+
+
+MODULES = (
+    "palaestra.learning.credit.outcome",
+    "palaestra.learning.credit.gae",
+    "palaestra.learning.credit.anchors",
+    "palaestra.learning.credit.turns",
+    "palaestra.learning.credit.attribution",
+    "palaestra.learning.credit.roles",
+    "palaestra.learning.losses.policy",
+    "palaestra.learning.losses.corrections",
+    "palaestra.learning.filters",
+    "palaestra.learning.curricula.horizon",
+    "palaestra.learning.curricula.sampling",
+    "palaestra.learning.curricula.snapshots",
+    "palaestra.learning.curricula.feedback",
+    "palaestra.learning.examples.cloning",
+    "palaestra.learning.examples.rejection",
+    "palaestra.learning.examples.masks",
+    "palaestra.learning.examples.journey",
+    "palaestra.learning.examples.decisions",
+    "palaestra.learning.preference",
+)
+"""Ours, imported when a part is looked up."""
+
+_PATH = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<function>[A-Za-z_]\w*)")
+_registered: dict[tuple[Kind, str], Component] = {}
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def component(
+    kind: Kind, name: str, *, source: str, status: Status, needs: Collection[Need] = ()
+) -> Callable[[F], F]:
+    """Register the decorated function; it stays an ordinary function."""
+
+    def register(function: F) -> F:
+        _registered[kind, name] = Component(kind, name, function, source, status, frozenset(needs))
+        return function
+
+    return register
+
+
+def components(kind: Kind) -> dict[str, Component]:
+    """All parts of a kind by name: ours, and those of installed packages."""
+    _load()
+    return {name: part for (k, name), part in sorted(_registered.items()) if k is kind}
+
+
+def find(kind: Kind, name: str) -> Component:
+    """The part of that name, or of `module:function`, also of a module in the current directory.
+
+    Raises:
+        UnknownName: neither.
+        InputError: the module is there, but cannot be imported.
+    """
+    if path := _PATH.fullmatch(name):
+        function = _function(path["module"], path["function"])
+        if function is None:
+            raise UnknownName(kind, name, components(kind))
+        for part in _registered.values():
+            if part.kind is kind and part.function is function:
+                return part
+        return Component(kind, name, function, name, Status.OURS, frozenset())
+    found = components(kind)
+    if name not in found:
+        raise UnknownName(kind, name, found)
+    return found[name]
+
+
+@cache
+def _load() -> None:
+    """Import whatever registers parts, once."""
+    for module in MODULES:
+        importlib.import_module(module)
+    for point in entry_points(group="palaestra.learning"):
+        point.load()
+
+
+def _function(module: str, name: str) -> Callable[..., Any] | None:
+    """What the module calls so; None if there is no such module or function."""
+    try:
+        found = getattr(_module(module), name, None)
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            return None
+        raise InputError(f"'{module}:{name}' cannot be imported: {error}.") from error
+    return found if callable(found) else None
+
+
+def _module(name: str) -> ModuleType:
+    """Import a module, from the current directory if it is nowhere else.
+
+    The `palaestra` script, unlike `python -m`, does not look there by itself.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        here = os.getcwd()
+        if here in sys.path:
+            raise
+        sys.path.append(here)  # last, so that nothing installed is hidden
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            sys.path.remove(here)
+            raise
+
+
+_EXPECTED: tuple[tuple[type, tuple[type, ...], str], ...] = (
+    (bool, (bool,), "true or false"),  # before int, of which it is a kind
+    (int, (int,), "a whole number"),
+    (float, (float, int), "a number"),
+    (str, (str,), "a text"),
+    (tuple, (tuple, list), "a list"),
+)
+"""By the type of an option's default: what a recipe may give, and what that is called."""
+
+
+def _mismatch(value: Any, default: Any) -> str | None:
+    """What should be given instead of a value that does not fit the default; None if it does."""
+    for known, allowed, words in _EXPECTED:
+        if isinstance(default, known):
+            fits = isinstance(value, allowed) and isinstance(value, bool) == (known is bool)
+            return None if fits else words
+    return None

@@ -1,0 +1,184 @@
+"""Anchor credit: steps that a group took in equal states are compared with each other.
+
+Rollouts of one task keep coming back to the same states. There the comparison that a
+tree of rollouts would pay for is free: what followed one visit against what followed the
+others. The state is the world's (`state_key`), not the prompt, which never repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from difflib import SequenceMatcher
+from functools import partial
+from itertools import groupby
+
+from palaestra.core.errors import InputError
+from palaestra.learning.component import Kind, Need, Status, component
+from palaestra.learning.credit.outcome import drgrpo, grpo
+from palaestra.learning.credit.rule import (
+    Credit,
+    centred,
+    check_groups,
+    discounted,
+    groups,
+    normalised,
+    per_token,
+    within,
+)
+from palaestra.learning.trajectory import Trajectory
+
+SOURCE = "Feng et al. 2025 (GiGPO); the author's core_gigpo.py in DrMAS"
+
+
+@component(
+    Kind.CREDIT,
+    "anchor",
+    source=SOURCE,
+    status=Status.RELEASE,
+    needs=[Need.GROUP, Need.ANCHOR],
+)
+def anchor(
+    batch: Sequence[Trajectory],
+    *,
+    gamma: float = 0.95,
+    normalise: bool = False,
+    eps: float = 1e-6,
+    similarity: float | None = None,
+) -> Credit:
+    """Return-to-go of a step minus the mean over steps that its group took in the same state.
+
+    The step part of GiGPO: `U_k = sum_{j >= k} gamma^(j-k) r_j`, `A = U - mean` over the
+    steps of one group and one anchor, on all tokens of the step. Every visit counts, so a
+    rollout that loops is compared with itself too. A step whose state nobody else met, or
+    whose state is unknown, gets 0. Turns of one environment step (a planner and an actor,
+    say) are one step, counted once; the release counts each of their rows.
+
+    Args:
+        batch: rollouts whose turns have anchors.
+        gamma: discount per step.
+        normalise: divide by the standard deviation (n - 1) plus eps; the release calls the
+            two forms mean_norm (its default) and mean_std_norm.
+        eps: added to the standard deviation, in units of reward.
+        similarity: put anchors together whose texts are at least so similar (difflib's ratio,
+            0 to 1), instead of equal ones only; the release uses 0.95. Each text joins the
+            first representative that it resembles. They are taken in alphabetical order, in
+            the release in that of the batch, on which its result depends.
+
+    Raises:
+        GroupTooSmall: a group of one rollout.
+        InputError: no turn has an anchor.
+    """
+    check_groups(batch, "anchor")
+    _check_anchors(batch)
+    clusters = _clusters(batch, similarity)
+    returns: list[float] = []
+    keys: list[Hashable] = []
+    lengths: list[list[int]] = []  # of each rollout: how many turns each of its steps has
+    for number, trajectory in enumerate(batch):
+        steps = _steps(trajectory)
+        rewards = trajectory.rewards
+        returns += discounted([sum(rewards[k] for k in step) for step in steps], gamma)
+        for step in steps:
+            name = trajectory.turns[step[0]].anchor
+            if name is None:
+                keys.append((number, step[0]))
+            else:
+                keys.append((trajectory.group, clusters[trajectory.group, name]))
+        lengths.append([len(step) for step in steps])
+    reduce = partial(normalised, eps=eps) if normalise else centred
+    per_step = within(returns, keys, reduce).split([len(counts) for counts in lengths])
+    advantages = []
+    for trajectory, values, counts in zip(batch, per_step, lengths, strict=True):
+        per_turn = [v for v, n in zip(values.tolist(), counts, strict=True) for _ in range(n)]
+        advantages.append(per_token(trajectory, per_turn))
+    return Credit(advantages)
+
+
+@component(
+    Kind.CREDIT,
+    "gigpo",
+    source=SOURCE,
+    status=Status.RELEASE,
+    needs=[Need.GROUP, Need.ANCHOR],
+)
+def gigpo(
+    batch: Sequence[Trajectory],
+    *,
+    omega: float = 1.0,
+    gamma: float = 0.95,
+    normalise: bool = False,
+    eps: float = 1e-6,
+    similarity: float | None = None,
+) -> Credit:
+    """Return minus the group's mean, plus `omega` times `anchor`: credit on two scales.
+
+    `A = A^E + omega * A^S`: the episode part is `drgrpo` (`grpo` when normalised), one vote
+    per rollout; the step part is `anchor`. Where no state repeats, only the first is left.
+    The release passes the return of a group of one through; here that is an error.
+
+    Args:
+        batch: rollouts whose turns have anchors.
+        omega: weight of the step part.
+        gamma: discount per step, in the step part only.
+        normalise: divide both parts by their standard deviation (n - 1) plus eps.
+        eps: added to the standard deviations, in units of reward.
+        similarity: as in `anchor`.
+
+    Raises:
+        GroupTooSmall: a group of one rollout.
+        InputError: no turn has an anchor.
+    """
+    check_groups(batch, "gigpo")
+    episode = grpo(batch, eps=eps) if normalise else drgrpo(batch)
+    steps = anchor(batch, gamma=gamma, normalise=normalise, eps=eps, similarity=similarity)
+    pairs = zip(episode.advantages, steps.advantages, strict=True)
+    return Credit([of_episode + omega * of_step for of_episode, of_step in pairs])
+
+
+def _check_anchors(batch: Sequence[Trajectory]) -> None:
+    if batch and all(turn.anchor is None for t in batch for turn in t.turns):
+        raise InputError(
+            "Steps cannot be compared by state, because no turn has an anchor: the environment "
+            "declares no state keys. Choose one that does, or a rule without anchors (drgrpo)."
+        )
+
+
+def _steps(trajectory: Trajectory) -> list[list[int]]:
+    """Indices of the turns of each environment step; turns of one step follow each other."""
+    turns = trajectory.turns
+    together = groupby(range(len(turns)), key=lambda k: (turns[k].step, turns[k].anchor))
+    return [list(members) for _, members in together]
+
+
+def _clusters(batch: Sequence[Trajectory], similarity: float | None) -> dict[tuple[str, str], str]:
+    """(group, anchor) to the anchor that stands for it."""
+    found: dict[tuple[str, str], str] = {}
+    for members in groups([trajectory.group for trajectory in batch]):
+        anchors = {turn.anchor for i in members for turn in batch[i].turns}
+        texts = {name for name in anchors if name is not None}
+        alike = {text: text for text in texts} if similarity is None else _alike(texts, similarity)
+        for text, representative in alike.items():
+            found[batch[members[0]].group, text] = representative
+    return found
+
+
+def _alike(texts: Iterable[str], similarity: float) -> dict[str, str]:
+    """Each text to the first representative that it resembles, in alphabetical order."""
+    found: dict[str, str] = {}
+    matchers: dict[str, SequenceMatcher[str]] = {}
+    for text in sorted(texts):
+        for representative, matcher in matchers.items():
+            matcher.set_seq1(text)
+            # the first two are cheap upper bounds of the third
+            if (
+                matcher.real_quick_ratio() >= similarity
+                and matcher.quick_ratio() >= similarity
+                and matcher.ratio() >= similarity
+            ):
+                found[text] = representative
+                break
+        else:
+            found[text] = text
+            # without `autojunk`, which would leave frequent letters of long texts out
+            matchers[text] = SequenceMatcher(None, "", text, autojunk=False)
+    return found

@@ -1,0 +1,211 @@
+"""ArCHer: an off-policy critic of whole replies, whose advantages teach the policy's tokens.
+
+Two Q heads judge a reply in its history and two V heads judge the history alone. They
+learn from a memory of all rollouts, bootstrapping across turns from a slow copy of
+themselves. A turn's advantage is min(Q) - min(V): the policy takes it for every token of
+the reply, summed over tokens, without ratio or clip.
+
+Source: Zhou et al. 2024, the authors' release. There the critic is an encoder that reads
+history and reply apart; here one causal network reads them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from palaestra.core.errors import InputError
+from palaestra.learning.critics.encoder import (
+    AT_ONCE,
+    Reply,
+    head,
+    last_states,
+    parts,
+    replies,
+    states_at,
+)
+from palaestra.learning.critics.optimiser import Optimiser, polyak, slow_copy, weights_of
+from palaestra.learning.critics.replay import Replay, Transition, transitions
+from palaestra.learning.masters import Parts
+from palaestra.learning.rows import Row
+from palaestra.learning.trajectory import Trajectory
+from palaestra.models.network import DecoderNetwork
+
+Propose = Callable[[Sequence[tuple[int, ...]]], Sequence[Sequence[int]]]
+"""Histories to one reply each, freshly sampled from the present policy."""
+
+
+def q_targets(rewards: Tensor, done: Tensor, next_values: Tensor, *, gamma: float = 0.95) -> Tensor:
+    """What the Q heads should say: `r + (1 - done) * gamma * V_target(next history)`.
+
+    Source: ArCHer release. V heads have no formula of their own: they should say the slow
+    copy's Q of a fresh reply.
+
+    Args:
+        rewards: [N], of the turn.
+        done: [N] bool, whether the episode ended with it.
+        next_values: [..., N], of the slow copy's V heads.
+        gamma: discount per turn.
+
+    Returns:
+        [..., N].
+    """
+    return rewards + gamma * torch.where(done, 0.0, next_values)
+
+
+def turn_advantages(q: Tensor, v: Tensor) -> Tensor:
+    """How much better a reply is than the policy's average: `min(Q) - min(V)`.
+
+    Source: ArCHer release.
+
+    Args:
+        q: [2, N], of the two Q heads.
+        v: [2, N], of the two V heads.
+
+    Returns:
+        [N], in units of return.
+    """
+    return q.min(dim=0).values - v.min(dim=0).values
+
+
+@dataclass(frozen=True, slots=True)
+class ArcherPlan:
+    """How the critic learns; the defaults are the release's."""
+
+    gamma: float = 0.95  # per turn
+    tau: float = 0.1  # share by which the slow copy follows, once per epoch
+    epochs: int = 50  # updates per iteration
+    batch: int = 256  # transitions per update
+    buffer: int = 100_000  # transitions remembered
+    warmup: int = 20  # iterations before the critic is fit to teach
+    learning_rate: float = 2e-5
+    at_once: int = AT_ONCE  # transitions per pass
+
+
+class TurnCritic(nn.Module):
+    """A network with twin heads on the states of histories and replies."""
+
+    def __init__(self, network: DecoderNetwork, seed: int) -> None:
+        super().__init__()
+        self.network = network
+        generator = torch.Generator().manual_seed(seed)
+        self.q = nn.ModuleList(head(network, 1, generator, states=2) for _ in range(2))
+        self.v = nn.ModuleList(head(network, 1, generator) for _ in range(2))
+
+    def forward(self, said: Sequence[Reply]) -> tuple[Tensor, Tensor]:
+        """Replies [N] to Q [2, N] of them and V [2, N] of their histories."""
+        rows = [reply.row[: reply.end] for reply in said]
+        ends = [(reply.start - 1, reply.end - 1) for reply in said]
+        states = states_at(self.network, rows, ends).view(len(said), 2, -1)
+        q = torch.stack([q(states.flatten(1)).squeeze(1) for q in self.q])
+        return q, self._values(states[:, 0])
+
+    def values(self, histories: Sequence[Sequence[int]]) -> Tensor:
+        """Histories [N] to V [2, N]."""
+        return self._values(last_states(self.network, histories))
+
+    def _values(self, states: Tensor) -> Tensor:
+        return torch.stack([v(states).squeeze(1) for v in self.v])
+
+
+class Archer:
+    """The critic, its slow copy, its memory and its optimiser."""
+
+    def __init__(self, network: DecoderNetwork, plan: ArcherPlan | None = None, *, seed: int):
+        """A critic on `network`, which it trains in place.
+
+        Args:
+            seed: of the heads and of the order in which the memory is read.
+        """
+        self.plan = plan or ArcherPlan()
+        self.critic = TurnCritic(network, seed)
+        self.target = slow_copy(self.critic, network.wide_dtype)
+        self.replay = Replay(self.plan.buffer)
+        self.iterations = 0
+        self._optimiser = Optimiser(self.critic, self.plan.learning_rate, seed=seed)
+
+    @property
+    def warming(self) -> bool:
+        """Whether the critic is still too young to teach: leave the policy alone."""
+        return self.iterations < self.plan.warmup
+
+    def learn(
+        self, trajectories: Sequence[Trajectory], rows: Sequence[Row], propose: Propose
+    ) -> list[float]:
+        """One iteration: remember the rollouts, then fit the critic to the memory.
+
+        Returns:
+            the loss of each epoch: squared errors summed over the four heads.
+
+        Raises:
+            InputError: nothing to learn from, or rows that are not the trajectories'.
+        """
+        self.replay.extend(transitions(trajectories, rows))
+        if not self.replay.items:
+            raise InputError(
+                "The critic has no transition to learn from: every rollout was cut off in its "
+                "first turn; raise the limit of turns."
+            )
+        losses = []
+        for _ in range(self.plan.epochs):
+            batch = self._optimiser.minibatch(self.replay.items, self.plan.batch)
+            losses.append(self._optimiser.step(self._losses(batch, propose)))
+            polyak(self.target.parameters(), self.critic.parameters(), self.plan.tau)
+        self.iterations += 1
+        return losses
+
+    @torch.no_grad()
+    def advantages(
+        self, trajectories: Sequence[Trajectory], rows: Sequence[Row]
+    ) -> list[list[float]]:
+        """The advantage of each turn: to be taken for its tokens, or for its contribution."""
+        said = replies(trajectories, rows)
+        flat = [reply for turns in said for reply in turns]
+        found: list[float] = []
+        for part in parts(flat, self.plan.at_once):
+            found += turn_advantages(*self.critic(part)).tolist()
+        values = iter(found)
+        return [[next(values) for _ in turns] for turns in said]
+
+    def state(self) -> Parts:
+        """Everything a resumed run needs, the memory included."""
+        state = self._optimiser.state()
+        state["counters"]["iterations"] = torch.tensor(self.iterations)
+        return {**state, "target": weights_of(self.target), "replay": self.replay.state()}
+
+    def restore(self, parts: Parts) -> None:
+        """Put back what `state` gave."""
+        self._optimiser.restore(parts)
+        self.target.load_state_dict(parts["target"])
+        self.replay.restore(parts["replay"])
+        self.iterations = int(parts["counters"]["iterations"])
+
+    def _losses(self, batch: Sequence[Transition], propose: Propose) -> Iterator[Tensor]:
+        for part in parts(batch, self.plan.at_once):
+            wanted_q, wanted_v = self._targets(part, propose)
+            q, v = self.critic([transition.reply for transition in part])
+            squares = (q - wanted_q).square() + (v - wanted_v).square()  # [2, N]
+            yield squares.sum() / len(batch)
+
+    @torch.no_grad()
+    def _targets(self, batch: Sequence[Transition], propose: Propose) -> tuple[Tensor, Tensor]:
+        """For Q and V, both [2, N], from the slow copy."""
+        fresh = propose([transition.reply.history for transition in batch])
+        said = [_instead(t.reply, tokens) for t, tokens in zip(batch, fresh, strict=True)]
+        wanted_v, _ = self.target(said)
+        # where the episode ended, any history will do: `done` hides its value
+        after = [t.following or t.reply for t in batch]
+        next_values = self.target.values([reply.row[: reply.start] for reply in after])
+        device = next_values.device
+        rewards = torch.tensor([t.reward for t in batch], device=device)
+        done = torch.tensor([t.following is None for t in batch], device=device)
+        return q_targets(rewards, done, next_values, gamma=self.plan.gamma), wanted_v
+
+
+def _instead(reply: Reply, tokens: Sequence[int]) -> Reply:
+    """Other tokens in the same history."""
+    row = (*reply.row[: reply.start], *tokens)
+    return Reply(row, reply.start, len(row))

@@ -1,0 +1,80 @@
+"""A critic with a network of its own: nothing that it learns touches the policy."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from palaestra.learning.critics.value import (
+    ValueHead,
+    ValueUpdate,
+    end_values,
+    fit,
+    row_values,
+    state_of,
+)
+from palaestra.learning.masters import MasterOptimiser, Optimisation, Parts
+from palaestra.learning.packing import Micro, Trained
+from palaestra.learning.selection import everything
+from palaestra.models.network import DecoderNetwork
+
+
+class SeparateCritic:
+    """A transformer that reads the policy's tokens and says how much is still to be gained."""
+
+    def __init__(self, network: DecoderNetwork, optimisation: Optimisation) -> None:
+        """Begin from a copy of `network`: the policy's, or any other of the same vocabulary."""
+        self.network, self.optimisation = copy.deepcopy(network), optimisation
+        self.network.head = None  # it predicts no tokens
+        self.head = ValueHead(self.network)
+        weights = everything(self.network).parameters
+        self._optimiser = MasterOptimiser({**weights, **self.head.named()}, optimisation)
+
+    def values(self, rows: Sequence[Trained]) -> list[list[float]]:
+        """The value before each trained token of each row."""
+        return row_values(self.network, self.head, rows, self.optimisation.micro_tokens)
+
+    def end_values(self, rows: Sequence[Trained]) -> list[float]:
+        """The value after each row's last token, to bootstrap a rollout that was cut off there."""
+        return end_values(self.network, self.head, rows, self.optimisation.micro_tokens)
+
+    def update_values(
+        self,
+        rows: Sequence[Trained],
+        *,
+        clip: float | None = None,
+        learning_rate: float | None = None,
+    ) -> ValueUpdate:
+        """One optimiser step on the rows' value targets.
+
+        Args:
+            rows: those without targets are passed over.
+            clip: see `value_loss`; then rows need `value_old`.
+            learning_rate: from now on; None leaves it as it is.
+
+        Raises:
+            InputError: there are no targets, or no old values where they are needed.
+        """
+
+        def values(micro: Micro) -> Tensor:
+            return self.head(state_of(self.network, micro.hidden()[micro.predictors]))
+
+        return fit(
+            self.network,
+            values,
+            self._optimiser,
+            rows,
+            self.optimisation.micro_tokens,
+            clip=clip,
+            learning_rate=learning_rate,
+        )
+
+    def state(self) -> Parts:
+        """Everything a resumed run needs: master weights, the head's too, and the moments."""
+        return self._optimiser.state()
+
+    def restore(self, parts: Parts) -> None:
+        """Put back what `state` gave."""
+        self._optimiser.restore(parts)

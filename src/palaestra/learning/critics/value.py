@@ -1,0 +1,247 @@
+"""A critic on states: a small head on a transformer's last hidden state, and its regression.
+
+The value of a token is that of the state before it, read where the token is predicted
+from. Observations have no values: they are no decisions of the policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+
+import torch
+from torch import Tensor, nn
+
+from palaestra.core.errors import InputError
+from palaestra.learning.credit.rule import explained_variance
+from palaestra.learning.masters import MasterOptimiser, Optimisation, Parts
+from palaestra.learning.packing import Micro, Trained, micro_batches, per_row
+from palaestra.models.network import DecoderNetwork, rms_norm
+
+PREFIX = "value_head."  # of the head's names in checkpoints
+
+
+class ValueHead(nn.Module):
+    """Hidden state to value, linear; in at least fp32, and zero until it has learned something."""
+
+    def __init__(self, network: DecoderNetwork) -> None:
+        super().__init__()
+        self.linear = nn.Linear(
+            network.config.hidden_size, 1, device=network.device, dtype=network.wide_dtype
+        )
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything learned."""
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, state: Tensor) -> Tensor:
+        """States [M, width] to values [M]."""
+        return self.linear(state.to(self.linear.weight.dtype)).squeeze(-1)
+
+    def named(self) -> dict[str, nn.Parameter]:
+        """The parameters, by the names that they have in checkpoints."""
+        return {PREFIX + name: parameter for name, parameter in self.named_parameters()}
+
+
+def state_of(network: DecoderNetwork, hidden: Tensor) -> Tensor:
+    """What a value is read from: hidden states [M, width] of the last block, normed."""
+    return rms_norm(hidden, network.norm, network.config.rms_norm_eps)
+
+
+def value_loss(
+    values: Tensor, targets: Tensor, old: Tensor | None = None, clip: float | None = None
+) -> Tensor:
+    """Squared error per token, halved: `0.5 * max((v - G)^2, (clip(v, old - c, old + c) - G)^2)`.
+
+    Source: Schulman et al. 2017's code; verl `compute_value_loss`. The clip keeps values from
+    moving further than c from what they were when the targets were made; published values of
+    c are 0.2 to 0.5.
+
+    Args:
+        values: v, shape [M].
+        targets: G, shape [M].
+        old: the values that belong to the targets, shape [M]; needed with `clip`.
+        clip: c, in units of return; None does not clip.
+
+    Returns:
+        shape [M].
+
+    Raises:
+        InputError: a clip without old values.
+    """
+    error = (values - targets).square()
+    if clip is not None:
+        if old is None:
+            raise InputError("Clipped values need the values that they are clipped to; give `old`.")
+        near = old + (values - old).clamp(-clip, clip)
+        error = torch.maximum(error, (near - targets).square())
+    return 0.5 * error
+
+
+class Regression:
+    """The value loss of one batch: each token with a target weighs the same."""
+
+    def __init__(self, rows: Sequence[Trained], clip: float | None = None) -> None:
+        """Raises InputError if values are to be clipped but a row with targets has no old ones."""
+        self.clip = clip
+        self.count = sum(not math.isnan(t) for row in rows for t in targets_of(row))
+        if clip is not None and any(has_targets(r) and not r.value_old for r in rows):
+            raise InputError(
+                "The critic clips its values, so rows with value_target need value_old as well: "
+                "the values that the targets were made with. Give them, or set clip to None."
+            )
+        self._losses: list[Tensor] = []
+        self._values: list[Tensor] = []
+        self._targets: list[Tensor] = []
+
+    def add(self, values: Tensor, micro: Micro) -> Tensor:
+        """The loss of a micro-batch, a scalar; over all of them it adds up to the batch's mean."""
+        has = ~micro.value_target.isnan()
+        chosen, targets = values[has], micro.value_target[has]
+        loss = value_loss(chosen, targets, micro.value_old[has], self.clip)
+        total = loss.sum() / max(self.count, 1)
+        self._losses.append(total.detach())
+        self._values.append(chosen.detach())
+        self._targets.append(targets)
+        return total
+
+    @property
+    def loss(self) -> float:
+        """The mean over all tokens with a target so far."""
+        return float(sum(self._losses))
+
+    @property
+    def explained_variance(self) -> float:
+        """Of the targets, by the values that the losses were taken at."""
+        return explained_variance(torch.cat(self._values), torch.cat(self._targets))
+
+
+def targets_of(row: Trained) -> list[float]:
+    """The critic's targets of the row's trained tokens; NaN, or none at all, where it has none."""
+    return list(compress(row.value_target or (), row.mask))
+
+
+def has_targets(row: Trained) -> bool:
+    """Whether the critic can learn anything from the row."""
+    return not all(map(math.isnan, targets_of(row)))
+
+
+@dataclass(frozen=True, slots=True)
+class ValueUpdate:
+    """What one optimiser step of a critic did; figures of the values are those before it."""
+
+    value_loss: float  # mean over the batch's targets
+    explained_variance: float
+    gradient_norm: float
+    tokens: int  # with a target
+    processed: int  # all tokens run through the network
+
+
+def fit(
+    network: DecoderNetwork,
+    values: Callable[[Micro], Tensor],
+    optimiser: MasterOptimiser,
+    rows: Sequence[Trained],
+    micro_tokens: int,
+    *,
+    clip: float | None = None,
+    learning_rate: float | None = None,
+) -> ValueUpdate:
+    """One optimiser step of value regression on the rows that have targets.
+
+    Raises:
+        InputError: no row has a target.
+    """
+    regression = Regression(rows, clip)
+    if not regression.count:
+        raise InputError("A critic was given nothing to learn: no row has a value_target.")
+    processed = 0
+    for group in micro_batches([row for row in rows if has_targets(row)], micro_tokens):
+        micro = Micro(group, network)
+        regression.add(values(micro), micro).backward()
+        processed += len(micro.tokens)
+    norm = optimiser.step(learning_rate)
+    return ValueUpdate(
+        regression.loss, regression.explained_variance, norm, regression.count, processed
+    )
+
+
+def row_values(
+    network: DecoderNetwork, head: ValueHead, rows: Sequence[Trained], micro_tokens: int
+) -> list[list[float]]:
+    """The value before each trained token of each row."""
+
+    def values(group: list[Trained]) -> Tensor:
+        micro = Micro(group, network)
+        return head(state_of(network, micro.hidden()[micro.predictors]))
+
+    with torch.no_grad():
+        return per_row(rows, micro_tokens, values)
+
+
+@torch.no_grad()
+def end_values(
+    network: DecoderNetwork, head: ValueHead, rows: Sequence[Trained], micro_tokens: int
+) -> list[float]:
+    """The value after each row's last token: what a rollout cut off there is still worth."""
+    found: dict[int, float] = {}
+    for group in micro_batches(rows, micro_tokens):
+        micro = Micro(group, network)
+        values = head(state_of(network, micro.hidden()[micro.ends]))
+        found.update(zip(map(id, group), values.tolist(), strict=True))
+    return [found[id(row)] for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Critic:
+    """How a learner's own critic, a head on the policy's trunk, is trained."""
+
+    learning_rate: float  # of the head
+    coefficient: float = 1.0  # of the value loss in the loss of an update
+    clip: float | None = None  # see `value_loss`
+    shared: bool = True  # whether the value loss trains the trunk too
+
+
+class AttachedCritic:
+    """A value head on the policy's trunk, with its optimiser."""
+
+    def __init__(self, network: DecoderNetwork, critic: Critic, optimisation: Optimisation) -> None:
+        self.network, self.settings = network, critic
+        self.head = ValueHead(network)
+        self.optimiser = MasterOptimiser(
+            self.head.named(), replace(optimisation, learning_rate=critic.learning_rate)
+        )
+
+    def values(self, hidden: Tensor) -> Tensor:
+        """Values [M] of hidden states [M, width]; the trunk gets a gradient if shared."""
+        shared = self.settings.shared and torch.is_grad_enabled()
+        with torch.set_grad_enabled(shared):
+            state = state_of(self.network, hidden)
+        return self.head(state)
+
+    def regression(self, rows: Sequence[Trained]) -> Regression | None:
+        """The value loss of a batch; None if it has no targets."""
+        regression = Regression(rows, self.settings.clip)
+        return regression if regression.count else None
+
+    def update(self, rows: Sequence[Trained], micro_tokens: int) -> ValueUpdate:
+        """One optimiser step of the head alone, unclipped; nothing of the policy moves."""
+
+        def values(micro: Micro) -> Tensor:
+            with torch.no_grad():
+                state = state_of(self.network, micro.hidden()[micro.predictors])
+            return self.head(state)
+
+        return fit(self.network, values, self.optimiser, rows, micro_tokens)
+
+    def restore(self, parts: Parts) -> None:
+        """Put back the head of a checkpoint; without one in it, start anew."""
+        if self.optimiser.masters.keys() <= parts["weights"].keys():
+            self.optimiser.restore(parts)
+        else:
+            self.head.reset()
+            self.optimiser.forget()

@@ -1,0 +1,56 @@
+"""Horizons: how many turns an episode may take at a step of training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from palaestra.core.errors import RecipeError
+from palaestra.learning.component import Kind, Status, component
+
+
+@component(
+    Kind.CURRICULUM,
+    "scaling-inter",
+    source="Xi et al. 2025 (ScalingInter-RL), AgentGym-RL release",
+    status=Status.RELEASE,
+)
+def scaling_inter(step: int, *, horizons: Sequence[int] = (5, 8, 10), every: int = 100) -> int:
+    """The most turns grow in stages: one horizon for each `every` training steps, then the last.
+
+    `horizons[min((step - 1) // every, last)]`, the release's live counter. Its resume path
+    computes `step // every` from the steps done, which is the same for the step that comes
+    next; asked for the step itself it is one too far at multiples of `every`. Ask by the
+    number of the step to be made and a resumed run agrees.
+
+    The published schedules: BabyAI 6, 13, 20; search QA 5, 8, 10; SciWorld and TextCraft
+    10, 20, 30 (100 steps each); WebArena 8, 12, 15 (80 each). Episodes cut by the horizon
+    are failures, so the baseline shifts at each stage; evaluate with the last horizon.
+
+    Args:
+        step: number of the training step to be made, from 1.
+        horizons: most turns per stage.
+        every: training steps per stage.
+
+    Raises:
+        RecipeError: there is no stage, or a number is below 1.
+    """
+    if step < 1 or every < 1 or not horizons or min(horizons) < 1:
+        raise RecipeError(
+            f"ScalingInter-RL was asked for step {step} with horizons {list(horizons)} of {every} "
+            f"steps each; all of them must be 1 or more."
+        )
+    return horizons[min((step - 1) // every, len(horizons) - 1)]
+
+
+def success_horizon(lengths: Sequence[int], *, most: int, margin: float = 1.0) -> int:
+    """The most turns for one task: those of its longest success so far, times `margin`.
+
+    Source: DART (Li et al. 2025) sets the length by difficulty; this rule is from memory.
+
+    Args:
+        lengths: turns of the task's successes; `most` while there is none.
+        most: never more than this.
+        margin: room for a longer success than any before.
+    """
+    return min(most, math.ceil(margin * max(lengths))) if lengths else most

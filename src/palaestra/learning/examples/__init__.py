@@ -1,0 +1,1 @@
+"""Examples: what imitation and preference learning study, made from recorded episodes."""

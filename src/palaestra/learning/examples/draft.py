@@ -1,0 +1,64 @@
+"""Drafts: rows written piece by piece, from tokens that are on record or come from a renderer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from palaestra.core.episode import Key
+from palaestra.core.graph import Call
+from palaestra.learning.rows import Row
+
+
+class Draft:
+    """A row being written."""
+
+    def __init__(self, key: Key) -> None:
+        self._row = Row(key, [], [], [], [])
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Add what the policy did not say."""
+        self._add(tokens, False, (), -1)
+
+    def say(self, call: Call, *, number: int | None = None, trained: bool = True) -> None:
+        """Add a recorded reply of the policy, as call `number` of the row (default: its own)."""
+        index = call.index if number is None else number
+        self._add(call.completion, trained, call.logprobs, index)
+        if trained:
+            self._row.versions[index] = call.version
+
+    def write(self, tokens: Sequence[int], number: int) -> None:
+        """Add a reply that no model said, to be trained as call `number` of the row."""
+        self._add(tokens, True, (), number)
+
+    def row(self) -> Row | None:
+        """What was written up to the last trained token; None if nothing is trained."""
+        return only(self._row, set(self._row.calls))
+
+    def _add(self, tokens: Sequence[int], on: bool, logprobs: Sequence[float], call: int) -> None:
+        self._row.tokens.extend(tokens)
+        self._row.mask.extend([on] * len(tokens))
+        self._row.logprobs.extend(logprobs if on and logprobs else [0.0] * len(tokens))
+        self._row.calls.extend([call if on else -1] * len(tokens))
+
+
+def only(row: Row, calls: Collection[int]) -> Row | None:
+    """The row where it trains no call but `calls`; None if nothing is left to train."""
+    mask = [on and call in calls for on, call in zip(row.mask, row.calls, strict=True)]
+    if not any(mask):
+        return None
+    end = len(mask) - mask[::-1].index(True)  # nothing depends on what follows
+    mask = mask[:end]
+    kept = [call if on else -1 for call, on in zip(row.calls[:end], mask, strict=True)]
+    return Row(
+        row.key,
+        row.tokens[:end],
+        mask,
+        [lp if on else 0.0 for lp, on in zip(row.logprobs[:end], mask, strict=True)],
+        kept,
+        {call: version for call, version in row.versions.items() if call in kept},
+    )
+
+
+def without(row: Row, calls: Collection[int]) -> Row | None:
+    """The row where it does not train `calls`; they stay in it as context."""
+    return only(row, set(row.calls).difference(calls))

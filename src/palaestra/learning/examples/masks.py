@@ -1,0 +1,48 @@
+"""Step masks: episodes that recovered from mistakes, of which the mistakes are not learnt.
+
+Source: STeP (Training LLM-Based Agents with Synthetic Self-Reflected Trajectories and Partial
+Masking, 2025). Read in the abstract only: the exact mask is a proposal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from palaestra.core.episode import Episode
+from palaestra.learning.component import Kind, Status, component
+from palaestra.learning.examples.draft import without
+from palaestra.learning.examples.example import Example, Score, scoring, usable
+from palaestra.learning.examples.mistakes import Mistakes, finder
+from palaestra.learning.rows import rows_of
+
+
+@component(Kind.EXAMPLES, "step-masks", source="STeP, 2025", status=Status.SECONDARY)
+def step_masks(
+    episodes: Sequence[Episode],
+    policy: str,
+    *,
+    least: float = 1.0,
+    score: Score | str = "success",
+    mistakes: Mistakes | str = "misunderstood",
+) -> list[Example]:
+    """Episodes that ended well, without training on the mistakes in them.
+
+    The thought and action of a mistaken step stay in the row as context and carry no loss;
+    reflection, correction and right steps do.
+
+    Args:
+        episodes: of any tasks; those without a valid result are left out.
+        policy: whose replies are studied.
+        least: lowest score of an episode that is studied.
+        score: success, reward, progress, or a function of the episode.
+        mistakes: misunderstood, futile, or a function that gives the calls that were mistakes.
+    """
+    score, mistakes = scoring(score), finder(mistakes)
+    found: list[Example] = []
+    for episode in usable(episodes, policy):
+        if score(episode) < least:
+            continue
+        wrong = mistakes(episode, policy)
+        rows = [without(row, wrong) for row in rows_of(episode, policy)]
+        found += [Example(row) for row in rows if row is not None]
+    return found

@@ -1,0 +1,74 @@
+"""Rejection fine-tuning: what succeeded, each task and each solution a limited number of times.
+
+Source: Yuan et al. 2023 (RFT); as the default update of Self-Challenging agents (Zhou et al.
+2025) and between the two phases of RL in ComputerRL (Entropulse, Lai et al. 2025).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from palaestra.core.episode import Episode
+from palaestra.core.errors import InputError
+from palaestra.learning.component import Kind, Status, component
+from palaestra.learning.examples.example import Example, Score, scoring, usable
+from palaestra.learning.rows import Row, rows_of
+
+
+@component(
+    Kind.EXAMPLES,
+    "rejection",
+    source="Yuan et al. 2023; Lai et al. 2025 (Entropulse)",
+    status=Status.SECONDARY,
+)
+def rejection(
+    episodes: Sequence[Episode],
+    policy: str,
+    *,
+    cap: int | None = None,
+    least: float = 1.0,
+    seed: int = 0,
+    score: Score | str = "success",
+) -> list[Example]:
+    """Distinct successes, at most `cap` of each task, drawn at random.
+
+    Without a cap easy tasks dominate. Episodes may come from any phase and version of the policy
+    (Entropulse gathers them over a whole phase). Their order does not matter. Episodes of one
+    task whose rows are the same token for token count once.
+
+    Args:
+        episodes: of any tasks; those without a valid result are left out.
+        policy: whose replies are studied.
+        cap: most episodes of one task; None for all.
+        least: lowest score of a success.
+        seed: which ones are drawn.
+        score: success, reward, progress, or a function of the episode.
+
+    Raises:
+        InputError: a cap below 1.
+    """
+    if cap is not None and cap < 1:
+        raise InputError(f"cap = {cap} would leave nothing to study; give 1 or more.")
+    score = scoring(score)
+    tasks: dict[tuple[str, str], list[Episode]] = {}
+    for episode in usable(episodes, policy):
+        if score(episode) >= least:
+            task = (episode.task.environment, episode.task.id)
+            tasks.setdefault(task, []).append(episode)
+    found: list[Example] = []
+    for task in sorted(tasks):
+        distinct = _distinct(tasks[task], policy)
+        count = len(distinct) if cap is None else min(cap, len(distinct))
+        drawn = random.Random(f"{seed}/{task}").sample(range(len(distinct)), count)
+        found += [Example(row) for place in sorted(drawn) for row in distinct[place]]
+    return found
+
+
+def _distinct(episodes: Sequence[Episode], policy: str) -> list[list[Row]]:
+    """The rows of each episode that says something new, in the order of their keys."""
+    found: dict[tuple[tuple[tuple[int, ...], tuple[bool, ...]], ...], list[Row]] = {}
+    for episode in sorted(episodes, key=lambda e: (e.key.phase, e.key.group, e.key.member)):
+        rows = rows_of(episode, policy)
+        found.setdefault(tuple((tuple(row.tokens), tuple(row.mask)) for row in rows), rows)
+    return list(found.values())

@@ -1,0 +1,174 @@
+"""What an update leaves out, and what length costs.
+
+A filter is a registered function of kind `filter`: from the groups of a batch to one
+flag per group, true where the group is kept. It depends on what the rollouts earned,
+never on the order of groups or of rollouts. Filtered groups must still be logged, or
+the success curve is biased; `discarded` is the figure to watch.
+
+What is judged rollout by rollout or turn by turn, and how scores are shaped before
+any of this, are plain functions at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import stdev
+
+from torch import Tensor
+
+from palaestra.core.errors import PalaestraError, RecipeError
+from palaestra.learning.component import Kind, Need, Status, component
+from palaestra.learning.credit.rule import normalised
+from palaestra.learning.trajectory import Trajectory
+
+Group = Sequence[Trajectory]
+
+
+@component(Kind.FILTER, "all", source="no filter", status=Status.OURS)
+def keep_all(groups: Sequence[Group]) -> list[bool]:
+    """Keep every group."""
+    return [True] * len(groups)
+
+
+@component(
+    Kind.FILTER,
+    "dapo",
+    source="Yu et al. 2025 (DAPO, dynamic sampling), as in verl",
+    status=Status.RELEASE,
+    needs={Need.GROUP},
+)
+def varied(groups: Sequence[Group], *, metric: str = "success") -> list[bool]:
+    """Keep groups whose rollouts do not all score the same.
+
+    Judge by the task's own metric: a shaped reward makes nearly every group look varied.
+    The filter prefers tasks of medium difficulty, and it hides a broken reward, which
+    shows as a high share of `discarded` groups only. A group of one is discarded.
+
+    Args:
+        groups: any number of groups, of any sizes.
+        metric: `success`, or `total` for the undiscounted return.
+
+    Raises:
+        RecipeError: another metric.
+    """
+    if metric not in ("success", "total"):
+        raise RecipeError(f"The filter 'dapo' has no metric '{metric}'; use success or total.")
+    return [
+        len({t.total if metric == "total" else float(t.success) for t in group}) > 1
+        for group in groups
+    ]
+
+
+@component(
+    Kind.FILTER,
+    "starpo",
+    source="Wang et al. 2025 (StarPO-S), RAGEN release",
+    status=Status.RELEASE,
+    needs={Need.GROUP},
+)
+def most_varied(groups: Sequence[Group], *, share: float = 0.25) -> list[bool]:
+    """Keep the share of groups whose undiscounted returns vary most.
+
+    `int(share * groups)` are kept, as in the release, but at least one, where the release
+    would keep none; a group of one is never kept. In the release the returns may already be
+    normalised in place, and then all groups vary alike; here they are always the raw ones.
+    Of groups that vary equally the one with the smaller key comes first, so that order
+    decides nothing.
+
+    Raises:
+        RecipeError: the share is not in (0, 1].
+    """
+    if not 0 < share <= 1:
+        raise RecipeError(f"The filter 'starpo' keeps a share in (0, 1], not {share}.")
+    count = max(1, math.floor(share * len(groups) + 1e-9))  # 0.29 * 100 is 28.999…
+    ranks = sorted(
+        (-spread(group), min(str(t.key) for t in group), i)
+        for i, group in enumerate(groups)
+        if len(group) > 1
+    )
+    kept = {i for _, _, i in ranks[:count]}
+    return [i in kept for i in range(len(groups))]
+
+
+def spread(group: Group) -> float:
+    """Standard deviation (n - 1) of a group's undiscounted returns; 0 for fewer than two.
+
+    Its mean over the groups of a step is the figure `group_std` that monitors read.
+    """
+    return stdev(t.total for t in group) if len(group) > 1 else 0.0
+
+
+def discarded(keep: Sequence[bool]) -> float:
+    """Share of groups that a filter left out; 0 for an empty batch."""
+    return keep.count(False) / len(keep) if keep else 0.0
+
+
+def enough(kept: int, wanted: int, rounds: int, *, most_rounds: int = 10) -> bool:
+    """Whether dynamic sampling may stop: are `wanted` groups kept after `rounds` rounds?
+
+    DAPO generates on until the training batch is full, then cuts to its size.
+
+    Raises:
+        PalaestraError: it is not full, and `most_rounds` are spent (as in verl).
+    """
+    if kept >= wanted:
+        return True
+    if rounds >= most_rounds:
+        raise PalaestraError(
+            f"Only {kept} of {wanted} groups differed in success after {rounds} rounds of "
+            f"sampling; choose tasks that are neither solved nor out of reach, or check the reward."
+        )
+    return False
+
+
+def negligible(advantages: Tensor, eps: float = 0.01) -> bool:
+    """Whether a rollout teaches next to nothing: every |advantage| [T] is below `eps`.
+
+    Source: LOOP (Chen et al. 2025), ml-loop release, which drops such rollouts before the
+    update. Dropping changes the denominator of the loss: weights must be computed after it.
+    """
+    return not bool((advantages.abs() >= eps).any())
+
+
+def high_entropy(entropies: Sequence[float], *, share: float = 0.8) -> list[bool]:
+    """Which turns of a batch to train: the share with the highest entropy; ties are all kept.
+
+    Source: DART (Li et al. 2025) trains on high-entropy steps only; the share is from memory.
+
+    Args:
+        entropies: mean entropy of the policy's tokens per turn, nats.
+    """
+    if not entropies:
+        return []
+    count = max(1, math.ceil(share * len(entropies) - 1e-9))
+    least = sorted(entropies, reverse=True)[count - 1]
+    return [entropy >= least for entropy in entropies]
+
+
+def overlong(length: int, *, limit: int = 20480, buffer: int = 4096, factor: float = 1.0) -> float:
+    """Reward for length: 0 up to `limit - buffer`, then falling linearly to `-factor` at `limit`.
+
+    Source: DAPO (Yu et al. 2025), soft overlong punishment. It stays at `-factor` beyond the
+    limit; verl's release goes on falling. Leaving truncated rollouts out of the update
+    (`Trajectory.truncated`) is the alternative, not an addition.
+
+    Args:
+        length: policy tokens of the rollout; observations do not count.
+
+    Raises:
+        RecipeError: the buffer is not in [1, limit].
+    """
+    if not 1 <= buffer <= limit:
+        raise RecipeError(f"The overlong buffer is {buffer}, but must lie in [1, {limit}].")
+    over = length - (limit - buffer)
+    return -factor * min(over / buffer, 1.0) if over > 0 else 0.0
+
+
+def asymmetric_clip(scores: Tensor, *, low: float = -1.0, high: float = 3.0) -> Tensor:
+    """Scores of one state group [G] in standard deviations (n - 1), clipped to [low, high].
+
+    Source: RAGEN release, reward normalisation `asym_clip`. A rare success keeps a large
+    reward while failures cannot become very bad.
+    """
+    return normalised(scores).clamp(low, high)

@@ -1,0 +1,1 @@
+"""Losses per token, how tokens add up, and weights for tokens that another policy sampled."""

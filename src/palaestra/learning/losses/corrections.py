@@ -1,0 +1,250 @@
+"""Corrections: weights for tokens that another policy sampled than the one that learns.
+
+`w = exp(lp_old - lp_beh)` says how much likelier the weights at the start of the update
+make a token than its sampler did. A correction turns it into a weight per token, without
+gradient, that multiplies the token's loss; zero rejects the token, and no denominator
+changes with it, or what survives would weigh more. Where `lp_old` is taken from the
+sampler, every weight is one: the loss's own ratio then corrects already.
+
+All of them are fixed once the update starts. `level` says what one weight is taken over
+(token, turn or rollout); the tokens given must hold each such unit whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from palaestra.core.errors import InputError, RecipeError, UnknownName
+from palaestra.learning.component import Kind, Status, component
+from palaestra.learning.losses.tokens import (
+    MAX_LOG_RATIO,
+    Tokens,
+    Unit,
+    unit_ids,
+    unit_mean,
+    unit_sum,
+)
+
+
+class Divergence(StrEnum):
+    """What `rejection` judges a token by."""
+
+    K1 = "k1"  # the ratio w itself; bounds on both sides
+    K2 = "k2"  # (log w)^2 / 2
+    K3 = "k3"  # w - log w - 1
+
+
+class Reduce(StrEnum):
+    """How the tokens of a unit are judged together."""
+
+    SUM = "sum"  # for k1 the product of ratios
+    MEAN = "mean"  # for k1 their geometric mean
+    MAX = "max"  # the worst token decides: each must pass by itself
+
+
+@component(
+    Kind.CORRECTION,
+    "tis",
+    source="Yao et al. 2025 (truncated importance sampling), as in verl, TRL and slime",
+    status=Status.RELEASE,
+)
+def tis(
+    tokens: Tokens,
+    *,
+    cap: float = 2.0,
+    floor: float = 0.0,
+    level: str = Unit.TOKEN,
+    normalise: bool = False,
+) -> Tensor:
+    """Truncated importance weights, `clip(w, floor, cap)`.
+
+    At level turn or rollout `w` is the product over the unit: without bias, but it shrinks
+    or grows with length; per token it is biased by the square of the length.
+
+    Args:
+        cap: usually 1.5 to 5 per token, 2 to 10 per rollout; slime also sets floor 0.5.
+        normalise: divide by the mean weight, after truncation (by default verl does not, slime
+            does). The mean is over the units of `tokens`, so give it the whole batch at once.
+
+    Returns:
+        shape [M], between floor and cap unless normalised.
+
+    Raises:
+        RecipeError: floor <= 1 <= cap does not hold.
+    """
+    check_bounds("tis", floor, 1, cap)
+    ids = unit_ids(tokens, as_unit(level))
+    weight = _log_weights(tokens, ids).exp().clamp(floor, cap)
+    if not normalise or not len(weight):
+        return weight
+    share = 1 / unit_sum(torch.ones_like(weight), ids)  # so that each unit counts once
+    return weight / ((weight * share).sum() / share.sum())
+
+
+@component(
+    Kind.CORRECTION,
+    "mis",
+    source="masked importance sampling (IcePop), as in verl and TRL",
+    status=Status.RELEASE,
+)
+def mis(tokens: Tokens, *, low: float = 0.5, high: float = 2.0, level: str = Unit.TOKEN) -> Tensor:
+    """Importance weights, zero outside bounds: `w` where `low <= w <= high`.
+
+    Returns:
+        shape [M]. At level turn or rollout `w` is the product over the unit, and long units
+        leave the bounds sooner: `rejection` by mean does not.
+
+    Raises:
+        RecipeError: low <= 1 <= high does not hold.
+    """
+    check_bounds("mis", low, 1, high)
+    weight = _log_weights(tokens, unit_ids(tokens, as_unit(level))).exp()
+    return torch.where((low <= weight) & (weight <= high), weight, torch.zeros_like(weight))
+
+
+@component(
+    Kind.CORRECTION,
+    "rejection",
+    source="rejection masks of rollout correction, as in verl",
+    status=Status.RELEASE,
+)
+def rejection(
+    tokens: Tokens,
+    *,
+    estimator: str = Divergence.K3,
+    level: str = Unit.ROLLOUT,
+    reduce: str = Reduce.MEAN,
+    low: float = 0.0,
+    high: float = 0.01,
+) -> Tensor:
+    """One or zero: rejects what diverges from its sampler beyond bounds, without weighting.
+
+    k1 with reduce mean is the geometric mean of the ratios (bounds 0.999 and 1.001 are
+    usual), with sum their product; k3 with mean is usual with high 0.001 to 0.01. verl
+    bounds 1/w where we bound w; bounds that are each other's inverse make no difference.
+
+    Args:
+        estimator: one of `Divergence`.
+        reduce: one of `Reduce`, over the unit that `level` names.
+        low, high: what is kept lies between them, both included; low is for k1 only.
+
+    Returns:
+        shape [M], zeros and ones.
+
+    Raises:
+        RecipeError: the bounds would reject tokens that are exactly on policy (k1: ratio 1,
+            k2 and k3: divergence 0).
+        UnknownName: no such estimator, level or reduction.
+    """
+    kind, how = _divergence(estimator), _reduce(reduce)
+    check_bounds("rejection", low, 1 if kind is Divergence.K1 else 0, high)
+    ids = unit_ids(tokens, as_unit(level))
+    log_w = (tokens.lp_old - tokens.lp_beh).detach().clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    match kind:
+        case Divergence.K1:
+            each = log_w
+        case Divergence.K2:
+            each = log_w.square() / 2
+        case Divergence.K3:
+            each = (log_w.expm1() - log_w).clamp(min=0)  # rounding may leave it below zero
+    match how:
+        case Reduce.SUM:
+            statistic = unit_sum(each, ids)
+        case Reduce.MEAN:
+            statistic = unit_mean(each, ids)
+        case Reduce.MAX:
+            statistic = each
+    if kind is Divergence.K1:
+        statistic = statistic.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+    outside = ((statistic < low) | (statistic > high)).to(log_w.dtype)
+    return (unit_sum(outside, ids) == 0).to(log_w.dtype)
+
+
+@component(
+    Kind.CORRECTION,
+    "veto",
+    source="token veto of rollout correction, as in verl and slime",
+    status=Status.RELEASE,
+)
+def veto(tokens: Tokens, *, threshold: float = 1e-4, level: str = Unit.ROLLOUT) -> Tensor:
+    """One or zero: one token with a ratio below the threshold rejects its whole rollout.
+
+    Such a token is next to impossible under the learner's weights: what follows it was
+    sampled in a context that the policy would not have reached.
+
+    Returns:
+        shape [M], zeros and ones.
+
+    Raises:
+        RecipeError: the threshold is not between 0 and 1.
+    """
+    check_bounds("veto", 0, threshold, 1)
+    ids = unit_ids(tokens, as_unit(level))
+    weight = (tokens.lp_old - tokens.lp_beh).detach().clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+    return (unit_sum((weight < threshold).to(weight.dtype), ids) == 0).to(weight.dtype)
+
+
+def duration_weights(durations: Sequence[float]) -> list[float]:
+    """Each action's duration in units of their mean, to weigh all tokens of the action.
+
+    Asynchronous collection sees quick actions more often, in proportion to 1/duration; the
+    weight undoes it. Where every rollout is awaited it is wrong. Source: RL for machine
+    learning engineering agents (2025), known from a digest only, not from the authors' text
+    or code. Weights of rare slow actions are large and those cut off by a timeout too small.
+
+    Args:
+        durations: in seconds, of all actions of the batch.
+
+    Raises:
+        InputError: a duration is negative, or all are zero.
+    """
+    if not durations:
+        return []
+    mean = sum(durations) / len(durations)
+    if min(durations) < 0 or mean == 0:
+        raise InputError(
+            "Weights by duration need durations that are not negative and not all zero; "
+            "leave the correction out where the environment does not measure time."
+        )
+    return [duration / mean for duration in durations]
+
+
+def as_unit(name: str) -> Unit:
+    """Raises UnknownName."""
+    try:
+        return Unit(name)
+    except ValueError:
+        raise UnknownName("unit", name, Unit) from None
+
+
+def check_bounds(part: str, low: float, value: float, high: float) -> None:
+    """Raises RecipeError unless low <= value <= high."""
+    if not low <= value <= high:
+        raise RecipeError(
+            f"The bounds of '{part}' must hold {low} <= {value} <= {high}, which is not so; "
+            "with these, tokens that are exactly on policy would be changed or rejected."
+        )
+
+
+def _log_weights(tokens: Tokens, ids: Tensor) -> Tensor:
+    """Logarithm of the product of ratios over each token's unit, bounded to +-20: [M]."""
+    log_w = (tokens.lp_old - tokens.lp_beh).detach()
+    return unit_sum(log_w, ids).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+
+
+def _divergence(name: str) -> Divergence:
+    try:
+        return Divergence(name)
+    except ValueError:
+        raise UnknownName("estimator of rejection", name, Divergence) from None
+
+
+def _reduce(name: str) -> Reduce:
+    try:
+        return Reduce(name)
+    except ValueError:
+        raise UnknownName("reduction", name, Reduce) from None

@@ -1,0 +1,105 @@
+"""KL estimators per sampled token, against a frozen reference policy.
+
+With `d = lp - lp_ref` on tokens that the policy itself sampled, all but k2 have the
+right mean; as a loss, what counts is the mean of the *gradient*, and there the order
+is another: k2 and "k3+" are right, k3 is biased, k1 teaches nothing on average.
+Put into the reward (`in_reward`) or into the loss (`penalty`), KL is not the same
+thing: only the first passes through discounting, baselines and normalisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from palaestra.core.errors import UnknownName
+from palaestra.learning.losses.tokens import MAX_LOG_RATIO, ratio
+
+
+class Estimator(StrEnum):
+    """Which function of `d = lp - lp_ref` stands for the divergence."""
+
+    K1 = "k1"  # d
+    K2 = "k2"  # d^2 / 2
+    K3 = "k3"  # exp(-d) + d - 1
+    K3_PLUS = "k3+"  # the value of k3, the gradient of k2
+    K3_WEIGHTED = "k3-weighted"  # k3 times exp(lp - lp_old)
+
+
+def k1(lp: Tensor, lp_ref: Tensor) -> Tensor:
+    """`d`: unbiased, either sign; as a loss its gradient has mean zero. [M] -> [M]."""
+    return lp - lp_ref
+
+
+def k2(lp: Tensor, lp_ref: Tensor) -> Tensor:
+    """`d^2 / 2`: a biased value, but the mean of its gradient is that of the KL. [M] -> [M]."""
+    return (lp - lp_ref).square() / 2
+
+
+def k3(lp: Tensor, lp_ref: Tensor) -> Tensor:
+    """`exp(-d) + d - 1`: unbiased and never negative; biased as a loss. [M] -> [M].
+
+    `d` is bounded to +-20, beyond which the exponential would drown every other token.
+    """
+    d = torch.clamp(lp - lp_ref, -MAX_LOG_RATIO, MAX_LOG_RATIO)
+    return torch.exp(-d) + d - 1
+
+
+def k3_plus(lp: Tensor, lp_ref: Tensor) -> Tensor:
+    """The value of k3 with the gradient of k2 (straight-through). [M] -> [M]."""
+    gradient = k2(lp, lp_ref)
+    return k3(lp, lp_ref).detach() + gradient - gradient.detach()
+
+
+def k3_weighted(lp: Tensor, lp_ref: Tensor, lp_old: Tensor) -> Tensor:
+    """k3 times the importance ratio: right also for tokens that older weights sampled.
+
+    Source: DeepSeek-V3.2, as recorded by TRL. The gradient flows through the ratio as well;
+    its mean over tokens of the old policy is that of the KL. [M] -> [M].
+    """
+    return ratio(lp, lp_old) * k3(lp, lp_ref)
+
+
+def penalty(estimator: str, lp: Tensor, lp_ref: Tensor, lp_old: Tensor) -> Tensor:
+    """The estimate of that name, to be added to a loss times beta.
+
+    Source: Schulman 2020 (k1, k2, k3); verl (all but the weighted one).
+
+    Args:
+        estimator: one of `Estimator`.
+        lp, lp_ref, lp_old: shape [M]; `lp_old` enters the weighted estimate only.
+
+    Raises:
+        UnknownName: no such estimator.
+    """
+    try:
+        kind = Estimator(estimator)
+    except ValueError:
+        raise UnknownName("KL estimator", estimator, Estimator) from None
+    match kind:
+        case Estimator.K1:
+            return k1(lp, lp_ref)
+        case Estimator.K2:
+            return k2(lp, lp_ref)
+        case Estimator.K3:
+            return k3(lp, lp_ref)
+        case Estimator.K3_PLUS:
+            return k3_plus(lp, lp_ref)
+        case Estimator.K3_WEIGHTED:
+            return k3_weighted(lp, lp_ref, lp_old)
+
+
+def in_reward(
+    rewards: Sequence[float], lp: Sequence[float], lp_ref: Sequence[float], *, beta: float
+) -> list[float]:
+    """Rewards per token with KL taken off, `r_t - beta * k1_t`, to be credited afterwards.
+
+    Source: verl (KL in the reward). The three lists have one entry per sampled token.
+    """
+    return [
+        reward - beta * (now - reference)
+        for reward, now, reference in zip(rewards, lp, lp_ref, strict=True)
+    ]

@@ -1,0 +1,126 @@
+"""AdamW on fp32 master copies of the weights that it trains.
+
+Weights narrower than fp32 would lose small steps to rounding, and small gradients when
+they add up: the optimiser works on fp32 copies, gradients accumulate in fp32, and after
+each step the masters are rounded back into the weights. Wider weights are their own masters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+Parts = dict[str, dict[str, Tensor]]
+"""What a checkpoint holds: part -> name of a tensor -> tensor."""
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+@dataclass(frozen=True, slots=True)
+class Optimisation:
+    """How the weights move."""
+
+    learning_rate: float
+    micro_tokens: int = 2048  # tokens per forward and backward pass
+    clip_norm: float = 1.0  # bound on the gradient's norm
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.95)
+
+
+class MasterOptimiser:
+    """Moves some named parameters, which others may read between steps."""
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter], optimisation: Optimisation) -> None:
+        self.parameters, self.clip_norm = dict(parameters), optimisation.clip_norm
+        self.masters = {
+            name: p if torch.finfo(p.dtype).bits >= 32 else nn.Parameter(p.detach().float())
+            for name, p in self.parameters.items()
+        }
+        self._adam = torch.optim.AdamW(
+            list(self.masters.values()),
+            lr=optimisation.learning_rate,
+            betas=optimisation.betas,
+            weight_decay=optimisation.weight_decay,
+            fused=True,
+        )
+        self._hooks = [
+            parameter.register_post_accumulate_grad_hook(_widen(self.masters[name]))
+            for name, parameter in self.parameters.items()
+            if parameter is not self.masters[name]
+        ]
+
+    def close(self) -> None:
+        """Let go of the parameters, so that another optimiser can move them."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def step(self, learning_rate: float | None = None) -> float:
+        """Move the weights along the gradient, clipped, and forget it.
+
+        Args:
+            learning_rate: from now on; None leaves it as it is.
+
+        Returns:
+            the gradient's norm before clipping. Where it is not finite, nothing moves: such a
+            gradient would destroy the weights.
+        """
+        if learning_rate is not None:
+            for group in self._adam.param_groups:
+                group["lr"] = learning_rate
+        norm = float(nn.utils.clip_grad_norm_(self.masters.values(), self.clip_norm))
+        if math.isfinite(norm):
+            self._adam.step()
+        self._adam.zero_grad(set_to_none=True)
+        self._publish()
+        return norm
+
+    def forget(self) -> None:
+        """Drop the moments, as if no step had been taken."""
+        self._adam.state.clear()
+
+    def state(self) -> Parts:
+        """Master weights and moments; the weights are the very tensors, not copies."""
+        moments = self._adam.state
+        parts: Parts = {"weights": {name: m.detach() for name, m in self.masters.items()}}
+        for part in MOMENTS:
+            parts[part] = {
+                name: moments[m][part] for name, m in self.masters.items() if m in moments
+            }
+        return parts
+
+    @torch.no_grad()
+    def restore(self, parts: Parts) -> None:
+        """Put back what `state` gave; names of others are passed over."""
+        self.forget()
+        for name, master in self.masters.items():
+            master.copy_(parts["weights"][name])
+            if name in parts["step"]:
+                self._adam.state[master] = {
+                    part: parts[part][name].to(master.device, copy=True) for part in MOMENTS
+                }
+        self._publish()
+
+    @torch.no_grad()
+    def _publish(self) -> None:
+        """Round the masters into the parameters."""
+        for name, parameter in self.parameters.items():
+            if parameter is not self.masters[name]:
+                parameter.copy_(self.masters[name])
+
+
+def _widen(master: nn.Parameter) -> Callable[[Tensor], None]:
+    """Adds the gradient of a parameter to its master's as soon as it is complete."""
+
+    def add(parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        if master.grad is None:
+            master.grad = parameter.grad.float()
+        else:
+            master.grad.add_(parameter.grad)
+        parameter.grad = None
+
+    return add

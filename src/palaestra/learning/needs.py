@@ -1,0 +1,106 @@
+"""Needs: whether a batch of trajectories holds what a rule reads, and what to do if not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from palaestra.learning.component import Need
+from palaestra.learning.credit.rule import groups
+from palaestra.learning.trajectory import Trajectory
+
+LACKS: dict[Need, tuple[str, str]] = {
+    Need.GROUP: (
+        "some task was rolled out only once",
+        "choose rollouts that come in groups, such as those of an RL phase with rl.group of 2 or "
+        "more, or of `palaestra eval --repeats 4`",
+    ),
+    Need.TURN_REWARD: (
+        "no turn earned a reward of its own",
+        "record a run with rl.progress_reward or rl.invalid_cost above 0",
+    ),
+    Need.VALUE: ("no critic's values are recorded", "it can only run while a critic is trained"),
+    Need.ANCHOR: (
+        "the environment gives no state keys",
+        "choose an environment that declares state_key",
+    ),
+    Need.BELIEF: (
+        "the probability of the right answer was not measured after each turn",
+        "measure it in an environment whose answers are known",
+    ),
+    Need.CONTRIBUTION: (
+        "no progress model said what each turn adds",
+        "fill the turns' contributions from one",
+    ),
+    Need.GREEDY: (
+        "no greedy rollout of the same tasks is recorded",
+        "record a run with rl.credit=remax, which makes them",
+    ),
+    Need.ROLES: (
+        "no outcome is recorded for each role",
+        "choose an environment in which several roles play",
+    ),
+    Need.TREE: (
+        "no rollout names the samples that it shares",
+        "choose rollouts that were sampled as a tree",
+    ),
+    Need.DURATION: (
+        "it is not recorded how long each turn took",
+        "record the rollouts with a clock",
+    ),
+    Need.PROGRESS: (
+        "the environment does not say how much of the task is done",
+        "choose an environment that declares progress",
+    ),
+    Need.REFERENCE: (
+        "a trace holds no reference model's log-probabilities",
+        "it can only run while a policy is trained",
+    ),
+    Need.SNAPSHOT: ("a trace holds no live world", "it can only run while rollouts are made"),
+    Need.EXPERT: ("a trace holds no live world", "it can only run while rollouts are made"),
+}
+"""What is missing when a need is not met, and the remedy."""
+
+
+def lacking(needs: Collection[Need], batch: Sequence[Trajectory]) -> list[Need]:
+    """The needs that the batch does not meet, in the order of `Need`."""
+    return [need for need in Need if need in needs and not _met(need, batch)]
+
+
+def refusal(rule: str, needs: Collection[Need], batch: Sequence[Trajectory]) -> str | None:
+    """One sentence that says why the rule cannot run on the batch; None where it can."""
+    missing = lacking(needs, batch)
+    if not missing:
+        return None
+    lack, remedy = LACKS[missing[0]]
+    return f"'{rule}' needs {missing[0]}, but {lack}: {remedy}, or leave the rule out."
+
+
+def _met(need: Need, batch: Sequence[Trajectory]) -> bool:
+    turns = [turn for t in batch for turn in t.turns]
+    match need:
+        case Need.GROUP:
+            return all(len(members) > 1 for members in groups([t.group for t in batch]))
+        case Need.TURN_REWARD:
+            return any(turn.reward for turn in turns)
+        case Need.VALUE:
+            return all(len(turn.values) == turn.tokens for turn in turns)
+        case Need.ANCHOR:
+            return any(turn.anchor is not None for turn in turns)
+        case Need.BELIEF:
+            several = [t for t in batch if len(t.turns) > 1]  # the last turn is judged by the end
+            known = all(t.belief is not None for t in several)
+            return known and all(turn.belief is not None for t in several for turn in t.turns[:-1])
+        case Need.CONTRIBUTION:
+            return all(turn.contribution is not None for turn in turns)
+        case Need.GREEDY:
+            return all(t.greedy is not None for t in batch)
+        case Need.ROLES:
+            return all(t.outcomes for t in batch)
+        case Need.TREE:
+            return all(t.parents for t in batch)
+        case Need.DURATION:
+            return all(turn.seconds > 0 for turn in turns)
+        case Need.PROGRESS:
+            return all(turn.progress is not None for turn in turns)
+        case Need.REFERENCE | Need.SNAPSHOT | Need.EXPERT:
+            return False

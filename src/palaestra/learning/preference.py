@@ -1,0 +1,205 @@
+"""Preference losses, and the advantages that make a policy-gradient loss have their gradients.
+
+A preference loss couples whole responses, which a micro-batch may not hold together. But it sees
+the weights only through each response's log-probability, the sum over its trained tokens. So its
+gradient is the sum over responses of dL/dlp times the gradient of lp: that of the plain
+policy-gradient loss `-A * lp` with `A = -dL/dlp` on every token of the response. The learner first
+takes all log-probabilities, then trains with these advantages in any micro-batches, exactly. They
+hold for the weights at which they were taken: one optimiser step, then anew.
+
+Two families: losses of pairs, `(chosen, rejected, ref_chosen, ref_rejected) -> [N]`, and of labels,
+`(policy, ref, desirable, kl) -> [N]`; all are log-probabilities of whole responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from palaestra.core.errors import InputError
+from palaestra.learning.component import Kind, Need, Status, component
+from palaestra.learning.examples.preferred import Response
+
+
+@component(
+    Kind.PREFERENCE,
+    "dpo",
+    source="Rafailov et al. 2023; label smoothing Mitchell 2023 (cDPO)",
+    status=Status.PAPER,
+    needs=[Need.REFERENCE],
+)
+def dpo(
+    chosen: Tensor,
+    rejected: Tensor,
+    ref_chosen: Tensor,
+    ref_rejected: Tensor,
+    *,
+    beta: float = 0.1,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Pairs: minus the log-probability that the chosen response has the higher implicit reward.
+
+    `-log sigmoid(beta * ((chosen - ref_chosen) - (rejected - ref_rejected)))`. With label smoothing
+    e, `(1 - e)` of it and `e` of the same with the pair swapped.
+
+    Args:
+        chosen, rejected: log-probabilities under the policy, shape [N], nats.
+        ref_chosen, ref_rejected: the same under the frozen reference.
+        beta: how strongly the policy is held to the reference.
+        label_smoothing: share of pairs thought to be labelled wrongly, in [0, 0.5).
+
+    Returns:
+        Loss per pair, shape [N].
+
+    Raises:
+        InputError: label smoothing outside [0, 0.5).
+    """
+    if not 0 <= label_smoothing < 0.5:
+        raise InputError(
+            f"label_smoothing = {label_smoothing:g}, but at 0.5 pairs say nothing and beyond it "
+            "the opposite; give one in [0, 0.5)."
+        )
+    logit = beta * ((chosen - ref_chosen) - (rejected - ref_rejected))
+    right, swapped = -F.logsigmoid(logit), -F.logsigmoid(-logit)
+    return (1 - label_smoothing) * right + label_smoothing * swapped
+
+
+@component(
+    Kind.PREFERENCE,
+    "step-dpo",
+    source="Zhai et al. 2024 (step-level Q models)",
+    status=Status.SECONDARY,
+    needs=[Need.REFERENCE],
+)
+def step_dpo(
+    chosen: Tensor,
+    rejected: Tensor,
+    ref_chosen: Tensor,
+    ref_rejected: Tensor,
+    *,
+    beta: float = 0.1,
+) -> Tensor:
+    """Pairs of single replies to the same history: DPO on the tokens of one step.
+
+    Trains a model of step values: `implicit_reward` of its log-probabilities ranks actions. Zhai
+    et al. train a model of its own for that and keep the acting policy frozen.
+
+    Args:
+        chosen, rejected: log-probabilities of the two replies under the policy, shape [N], nats.
+        ref_chosen, ref_rejected: the same under the frozen reference.
+        beta: how strongly the policy is held to the reference.
+
+    Returns:
+        Loss per pair, shape [N].
+    """
+    return dpo(chosen, rejected, ref_chosen, ref_rejected, beta=beta)
+
+
+@component(
+    Kind.PREFERENCE,
+    "kto",
+    source="Ethayarajh et al. 2024, as released in TRL; on single steps Ye et al. 2025 (MaKTO)",
+    status=Status.RELEASE,
+    needs=[Need.REFERENCE],
+)
+def kto(
+    policy: Tensor,
+    ref: Tensor,
+    desirable: Tensor,
+    kl: Tensor,
+    *,
+    beta: float = 0.1,
+    weight_desirable: float = 1.0,
+    weight_undesirable: float = 1.0,
+) -> Tensor:
+    """Labels: how little a response is gained (or lost) against the reference point.
+
+    With `h = policy - ref` and `z = max(0, mean kl)`, without gradient: desirable responses lose
+    `weight_desirable * (1 - sigmoid(beta * (h - z)))`, the others
+    `weight_undesirable * (1 - sigmoid(beta * (z - h)))`.
+
+    Args:
+        policy, ref: log-probabilities of the responses under policy and reference, shape [N], nats.
+        desirable: bool, shape [N].
+        kl: `policy - ref` of mismatched responses (see `examples.labels.mismatched`), shape [J], of
+            the whole batch and not of a micro-batch or rank.
+        beta: how strongly the policy is held to the reference.
+        weight_desirable, weight_undesirable: see `examples.labels.balance`.
+
+    Returns:
+        Loss per label, shape [N].
+
+    Raises:
+        InputError: no mismatched responses.
+    """
+    if not kl.numel():
+        raise InputError("KTO needs mismatched responses for its reference point, but got none.")
+    gain = policy - ref - kl.detach().mean().clamp(min=0)
+    won = torch.where(desirable, gain, -gain)
+    weights = policy.new_tensor([weight_undesirable, weight_desirable])
+    weight = weights[desirable.long()]
+    return weight * (1 - torch.sigmoid(beta * won))
+
+
+def implicit_reward(policy: Tensor, ref: Tensor, *, beta: float = 0.1) -> Tensor:
+    """`beta * (policy - ref)`: the reward under which the policy would be optimal; shape [N].
+
+    Ranks n sampled actions where a model was trained by step DPO. Being a sum over tokens, it
+    depends on length: compare replies of similar length.
+    """
+    return beta * (policy - ref)
+
+
+def response_logprobs(responses: Sequence[Response], logprobs: Sequence[Sequence[float]]) -> Tensor:
+    """Log-probability of each response, shape [N], fp64.
+
+    Args:
+        responses: N responses.
+        logprobs: of the trained tokens of each row, for all rows of all responses in order.
+
+    Raises:
+        ValueError: not one list per row, or of another length than the row's trained tokens.
+    """
+    rows = [row for response in responses for row in response]
+    if [row.trained for row in rows] != [len(values) for values in logprobs]:
+        raise ValueError("log-probabilities do not fit the rows' trained tokens")
+    sums = iter([sum(values) for values in logprobs])
+    totals = [sum(next(sums) for _ in response) for response in responses]
+    return torch.tensor(totals, dtype=torch.float64)
+
+
+def coefficients(loss: Callable[..., Tensor], *logprobs: Tensor) -> tuple[Tensor, ...]:
+    """Minus the derivative of a loss by each response's log-probability.
+
+    Args:
+        loss: of `logprobs` alone (bind the rest with `functools.partial` or a lambda); returns the
+            loss per pair or label, of which the sum counts. Their mean is a matter of token
+            weights: 1/N on every token.
+        logprobs: shape [N] each, e.g. of chosen and rejected responses.
+
+    Returns:
+        One fp64 tensor per argument, of its shape; zero where the loss does not depend on it.
+    """
+    inputs = [lp.detach().double().requires_grad_() for lp in logprobs]
+    found = torch.autograd.grad(loss(*inputs).sum(), inputs, materialize_grads=True)
+    return tuple(-gradient for gradient in found)
+
+
+def as_advantages(responses: Sequence[Response], coefficient: Tensor) -> list[list[float]]:
+    """Advantage of every token for the loss `-A * lp`: one list per row, all rows in order.
+
+    Args:
+        responses: N responses.
+        coefficient: of each, from `coefficients`, shape [N].
+
+    Returns:
+        Lists as long as the rows; zero where a row does not train.
+    """
+    return [
+        [value if on else 0.0 for on in row.mask]
+        for response, value in zip(responses, coefficient.tolist(), strict=True)
+        for row in response
+    ]

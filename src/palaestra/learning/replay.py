@@ -1,0 +1,118 @@
+"""Rollouts of other policies in a batch: stored successes, and turns of stale versions.
+
+Nothing is recomputed here. What is stored is the key of an episode; its rows keep the
+log-probabilities and versions of the policy that sampled them, so that corrections see
+the true off-policy gap.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean, pstdev
+from typing import Any
+
+from palaestra.core.episode import Key
+from palaestra.core.errors import RecipeError
+from palaestra.core.session import derive_seed
+from palaestra.learning.trajectory import Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessBuffer:
+    """Keys of the latest successes of each task; oldest first, at most `capacity`.
+
+    Source: ARPO (Lu et al. 2025), release. A step first asks for a `replacement` in each
+    group, then stores its own successes with `pushed`. The release recomputes the old
+    log-probabilities of a stored rollout under the present policy, which hides how far off
+    policy it is; here they stay as sampled.
+    """
+
+    capacity: int = 8
+    keys: Mapping[str, tuple[Key, ...]] = field(default_factory=dict)  # by task
+
+    def replacement(
+        self,
+        task: str,
+        group: Sequence[Trajectory],
+        *,
+        seed: int,
+        spread: float = 0.05,
+        mean: float = 0.2,
+    ) -> Key | None:
+        """The stored success that should stand in for the group's first rollout, if one should.
+
+        It should where the outcomes (task results, without turn rewards) hardly vary (standard
+        deviation over n below `spread`) and are low (mean below `mean`), and the task was
+        ever solved; it is drawn uniformly.
+        """
+        stored = self.keys.get(task, ())
+        outcomes = [t.outcome for t in group]
+        if not stored or not outcomes or pstdev(outcomes) >= spread or fmean(outcomes) >= mean:
+            return None
+        return random.Random(f"{seed}/{task}").choice(stored)
+
+    def pushed(
+        self, task: str, rollouts: Sequence[Trajectory], *, above: float = 0.1
+    ) -> SuccessBuffer:
+        """The buffer with the fresh rollouts whose outcome is above `above`; the oldest fall out.
+
+        A rollout that is stored already is not stored twice.
+        """
+        stored = self.keys.get(task, ())
+        fresh = tuple(t.key for t in rollouts if t.outcome > above and t.key not in stored)
+        if not fresh:
+            return self
+        return SuccessBuffer(self.capacity, {**self.keys, task: (stored + fresh)[-self.capacity :]})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, for a checkpoint."""
+        return {
+            "capacity": self.capacity,
+            "keys": {
+                task: [[k.phase, k.group, k.member] for k in keys]
+                for task, keys in self.keys.items()
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> SuccessBuffer:
+        """What `to_dict` gave."""
+        return cls(
+            plain["capacity"],
+            {task: tuple(Key(*key) for key in keys) for task, keys in plain["keys"].items()},
+        )
+
+
+def repair(group: Sequence[Trajectory], success: Trajectory) -> list[Trajectory]:
+    """The group with `success` in place of its first rollout, to be judged together.
+
+    Source: ARPO release. The success keeps its key, by which its rows are found.
+    """
+    return [replace(success, group=group[0].group), *group[1:]]
+
+
+def pool(version: int, *, refresh: int = 10) -> tuple[int, ...]:
+    """Versions that may answer: the present one and a stale copy, taken every `refresh` versions.
+
+    Source: AgentRL (Zhang et al. 2025), by a digest; the interval is ours. One member only
+    while the copy is fresh.
+
+    Raises:
+        RecipeError: the interval is below 1.
+    """
+    if refresh < 1:
+        raise RecipeError(f"The stale copy is refreshed every {refresh} versions; use 1 or more.")
+    stale = version - version % refresh
+    return (version,) if stale == version else (version, stale)
+
+
+def pool_member(versions: Sequence[int], key: Key, turn: int, *, seed: int) -> int:
+    """The version that answers turn `turn` of a rollout: each equally likely, fixed by the seed.
+
+    Source: AgentRL (Zhang et al. 2025), cross-policy sampling; the probabilities are not
+    published, uniform is a proposal. Each turn must be recorded with the log-probabilities of
+    the version that sampled it.
+    """
+    return versions[derive_seed("pool", seed, key, turn) % len(versions)]

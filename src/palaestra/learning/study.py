@@ -1,0 +1,181 @@
+"""What the learner does with the rollouts of one step: credit, corrections, minibatches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from palaestra.core.episode import Episode, Key
+from palaestra.learning import batch as b
+from palaestra.learning.algorithms import Method
+from palaestra.learning.component import Need
+from palaestra.learning.credit.rule import Credit, groups
+from palaestra.learning.critics.separate import SeparateCritic
+from palaestra.learning.entropy_control import PREFIX as ENTROPY
+from palaestra.learning.entropy_control import EntropyControl, EntropyPlan
+from palaestra.learning.filters import spread
+from palaestra.learning.learner import Learner, Update
+from palaestra.learning.losses.aggregation import Aggregation
+from palaestra.learning.losses.tokens import Unit
+from palaestra.learning.packing import Trained
+from palaestra.learning.rewards import Shaping
+from palaestra.learning.rows import Row, rows_of
+from palaestra.learning.trajectory import Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPlan:
+    """How the weights move in one step."""
+
+    minibatches: int  # optimiser steps per step
+    learning_rate: float
+    warmup: int  # steps over which the learning rate rises
+    length: int  # constant of `Aggregation.ROLLOUT_TOKEN_NORM`, in sampled tokens
+    entropy: EntropyPlan | None = None
+    recompute: bool = False  # take lp_old from the learner, not from the sampler
+    critic_warmup: int = 0  # first steps, in which only the critic learns
+
+
+class Study:
+    """Learns from one step's rollouts after the other; keeps nothing between them."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        method: Method,
+        plan: StudyPlan,
+        seed: int,
+        critic: SeparateCritic | None = None,
+    ) -> None:
+        """A `critic` of its own, or none: then a method that reads values asks the learner's."""
+        self.learner, self.method, self.plan, self.seed = learner, method, plan, seed
+        self.critic = critic
+
+    @property
+    def compares_greedy(self) -> bool:
+        """Whether the credit rule reads the return of a greedy rollout of each task."""
+        return Need.GREEDY in self.method.needs
+
+    def learn(
+        self,
+        step: int,
+        episodes: Sequence[Episode],
+        shaping: Shaping,
+        memory: Mapping[str, float],
+        greedy: Mapping[int, float],
+    ) -> tuple[list[Update], Mapping[str, float], dict[str, float]]:
+        """Credit the rollouts and move the weights once per minibatch.
+
+        Returns:
+            updates, what the credit rule remembers, and figures of the batch.
+        """
+        policy = self.learner.model.name
+        every = b.trajectories(episodes, shaping, policy)
+        batch = [replace(t, greedy=greedy.get(t.key.group)) for t in every]
+        batch = b.kept(batch, self.method)
+        more = spread_of_rewards(every, len(batch))
+        if not batch:
+            return [], memory, more
+        by_key = {episode.key: episode for episode in episodes}
+        rows = {t.key: rows_of(by_key[t.key], policy) for t in batch}
+        if Need.VALUE in self.method.needs:
+            batch = self._valued(batch, [row for t in batch for row in rows[t.key]])
+        own = {name: v for name, v in memory.items() if not name.startswith(ENTROPY)}
+        credit = self.method.credit(batch, own)
+        parts = self._prepared(self._minibatches(step, batch, rows, credit))
+        if step <= self.plan.critic_warmup:
+            for part in parts:
+                (self.critic or self.learner).update_values(part)
+            return [], credit.state, more
+        before = self.learner.model.version
+        control = None
+        if self.plan.entropy is not None:
+            control = EntropyControl(self.plan.entropy, step, memory)
+        updates = [
+            self._update(part, (step - 1) + (number + 1) / len(parts), before, control)
+            for number, part in enumerate(parts)
+        ]
+        return updates, {**credit.state, **(control.remembered() if control else {})}, more
+
+    def _minibatches(
+        self,
+        step: int,
+        batch: Sequence[Trajectory],
+        rows: Mapping[Key, Sequence[Row]],
+        credit: Credit,
+    ) -> list[list[Trained]]:
+        """The rows that teach something, in random order, each with its credit and weight."""
+        threshold = self.method.algorithm.negligible
+        chosen = b.instructive(batch, credit, threshold) if threshold else set(rows)
+        order = sorted(chosen, key=str)
+        random.Random(f"{self.seed}/{step}").shuffle(order)
+        flat = [row for key in order for row in rows[key]]
+        taught = set(rows) if self._teaches_without_advantage() else b.instructive(batch, credit)
+        advantage = b.per_call(batch, credit.advantages)
+        targets = None
+        if credit.returns is not None and Need.VALUE in self.method.needs:
+            targets = b.per_call(batch, credit.returns)
+        parts = []
+        for part in b.split_by_rollout(flat, self.plan.minibatches, order):
+            trained = b.trained_rows(
+                part,
+                advantage,
+                self.method.algorithm.aggregation,
+                length=self.plan.length,
+                targets=targets,
+            )
+            # those left out count in the weights' denominators, but need no pass
+            parts.append([row for row in trained if row.rollout in taught])
+        return [part for part in parts if part]
+
+    def _prepared(self, parts: list[list[Trained]]) -> list[list[Trained]]:
+        """Minibatches with what is measured once, at the weights before the first update."""
+        rows = [row for part in parts for row in part]
+        if rows and (self.plan.recompute or self.method.correction is not None):
+            rows = b.with_proximal(rows, self.learner.logprobs(rows))
+        if rows and Need.REFERENCE in self.method.needs:
+            rows = b.with_reference(rows, self.learner.reference(rows))
+        left = iter(rows)
+        return [b.corrected([next(left) for _ in part], self.method) for part in parts]
+
+    def _update(
+        self, rows: list[Trained], done: float, before: int, control: EntropyControl | None
+    ) -> Update:
+        """One optimiser step, `done` steps into the run; `before` is the version of `lp_old`."""
+        plan = self.plan
+        if self.critic is not None:
+            self.critic.update_values(rows)
+        return self.learner.update(
+            rows,
+            self.method.loss,
+            learning_rate=plan.learning_rate * min(1.0, done / plan.warmup),
+            entropy=control.term if control else None,
+            proximal=before,
+            whole_rollouts=self.method.unit is Unit.ROLLOUT,
+        )
+
+    def _teaches_without_advantage(self) -> bool:
+        """Whether rollouts without advantages still move weights: by KL, entropy or values."""
+        reads = {Need.REFERENCE, Need.VALUE} & self.method.needs
+        return bool(reads) or self.plan.entropy is not None
+
+    def _valued(self, batch: Sequence[Trajectory], rows: Sequence[Row]) -> list[Trajectory]:
+        """The trajectories with the critic's values, also of the state where they were cut off."""
+        critic = self.critic or self.learner
+        trained = b.imitated_rows(rows, Aggregation.TOKEN_MEAN)
+        ends = dict(zip((row.key for row in rows), critic.end_values(trained), strict=True))
+        values = b.gathered(rows, critic.values(trained))
+        return [replace(t, bootstrap=ends[t.key]) for t in b.with_values(batch, values)]
+
+
+def spread_of_rewards(batch: Sequence[Trajectory], kept: int) -> dict[str, float]:
+    """Figures that monitors watch: the returns' spread within groups, and the share discarded."""
+    if not batch:
+        return {"discarded": 1.0}
+    together = [[batch[i] for i in members] for members in groups([t.group for t in batch])]
+    return {
+        "group_std": fmean(spread(group) for group in together),
+        "discarded": 1 - kept / len(batch),
+    }

@@ -1,0 +1,69 @@
+"""Trajectories: what credit rules, filters and curricula see of an episode.
+
+Numbers only: no tokens, no text, no world. Whatever a rule could need has a slot
+here, filled by the environment, a critic, a judge or a probe; a rule declares
+which slots it reads (`Need`), and asking for one that nothing fills is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from palaestra.core.episode import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One reply of the policy, and what the actions that it chose led to."""
+
+    tokens: int  # how many tokens were sampled, at least 1
+    reward: float = 0.0  # earned at this turn, the outcome apart (see `Trajectory.outcome`)
+    call: int = 0  # index of the model call in the episode
+    role: str = "agent"  # who spoke
+    step: int = 0  # the environment step it belongs to; several roles may share one
+    segment: int = 0  # which branch of the conversation (training row) it was sampled in
+    valid: bool = True  # whether the world understood it
+    anchor: str | None = None  # key of the state it was taken in; equal keys, equal states
+    values: tuple[float, ...] = ()  # the critic's value before each token; empty without critic
+    progress: float | None = None  # share of the task done before it, in [0, 1]
+    belief: float | None = None  # probability given to the right answer after it
+    contribution: float | None = None  # what a progress model says that it added to the return
+    seconds: float = 0.0  # from the request of the reply to the world's answer
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One rollout of one task; `turns` in the order in which they were sampled."""
+
+    key: Key
+    group: str  # equal for rollouts of one task from one initial state
+    turns: tuple[Turn, ...]
+    outcome: float  # reward for how the episode ended
+    task: str = ""  # family of tasks, for normalisation over families
+    success: bool = False  # the task's own metric, unshaped
+    truncated: bool = False  # a limit cut it off: its last state was not terminal
+    bootstrap: float = 0.0  # the critic's value of the state after the last turn; 0 if terminal
+    belief: float | None = None  # probability of the right answer before the first turn
+    greedy: float | None = None  # return of the greedy rollout of the same task (ReMax)
+    outcomes: Mapping[str, float] = field(
+        default_factory=dict
+    )  # outcome by role, where they differ
+    parents: tuple[str, ...] = ()  # ids of its nodes from the root on, in a tree of samples (MALT)
+
+    @property
+    def tokens(self) -> int:
+        """Sampled tokens: the length of its advantages."""
+        return sum(turn.tokens for turn in self.turns)
+
+    @property
+    def rewards(self) -> list[float]:
+        """Per turn, the outcome added to the last one: they sum to `total`."""
+        found = [turn.reward for turn in self.turns]
+        found[-1] += self.outcome
+        return found
+
+    @property
+    def total(self) -> float:
+        """The undiscounted return, R in the literature."""
+        return self.outcome + sum(turn.reward for turn in self.turns)
