@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from rich.console import Console
 from palaestra.core.errors import InputError
 from palaestra.experiment.check import check_recipe
 from palaestra.experiment.progress import Reporter
-from palaestra.experiment.recipe import load
+from palaestra.experiment.recipe import Recipe, check, load
 from palaestra.experiment.run import execute
 from palaestra.learning.algorithms import ALGORITHMS
+from palaestra.store import checkpoint
 from palaestra.store.run import RunFolder
 from tests.experiment.runs import write_recipe
 
@@ -41,6 +43,8 @@ COMBINATIONS = {
     "corrected": ["rl.staleness=1", "rl.correction=tis", "rl.correction_options.cap=1.5"],
     "entropy bonus": ["rl.entropy.bonus=0.01"],
     "entropy smoothed": ["rl.entropy.bonus=0.01", "rl.entropy.smoothing=1.0", "rl.steps=3"],
+    "levels": ['rl.curriculum.levels=["babyai/GoToObjS4", "babyai/GoToObjS6"]'],
+    "replay": ["rl.curriculum.tasks=4", "rl.curriculum.rule=dart", "rl.replay=true", "rl.steps=3"],
     "horizon": ["rl.horizon.turns=[2, 4]", "rl.horizon.every=1"],
     "progress": ["rl.progress_reward=0.5", "rl.algorithm=mt-grpo"],
     "running baseline": ["rl.credit=running", "rl.loss=pg"],
@@ -58,35 +62,27 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run" / "final"
 
 
-def train(start: Path, folder: Path, *keys: str, stop_after: int | None = None) -> RunFolder:
-    """RL from `start` on; with `stop_after`, taken up again after that many steps."""
-    overrides = [f"model.name={start}", "model.tiny=", *SMALL, *keys]
-    recipe = load(str(write_recipe(folder)), overrides)
+def train(start: Path, folder: Path, *keys: str) -> RunFolder:
+    """RL from `start` on."""
+    recipe = load(str(write_recipe(folder)), [f"model.name={start}", "model.tiny=", *SMALL, *keys])
     check_recipe(recipe)
-    reporter = Reporter(Console(file=io.StringIO()))
     path = folder / "run"
-    if stop_after is not None:
-        first = load(str(write_recipe(folder)), [*overrides, f"rl.steps={stop_after}"])
-        with RunFolder.create(path, first.model_dump(mode="json")) as run:
-            asyncio.run(execute(first, run, reporter))
-            undo_what_follows_rl(run)
-        with RunFolder.open(path) as run:
-            asyncio.run(execute(recipe, run, reporter))
-    else:
-        with RunFolder.create(path, recipe.model_dump(mode="json")) as run:
-            asyncio.run(execute(recipe, run, reporter))
+    with RunFolder.create(path, recipe.model_dump(mode="json")) as run:
+        asyncio.run(execute(recipe, run, Reporter(Console(file=io.StringIO()))))
     return RunFolder.read(path)
 
 
-def undo_what_follows_rl(run: RunFolder) -> None:
-    """As if the process had been killed after the last checkpoint."""
+def undo_last_step(run: RunFolder, recipe: Recipe) -> None:
+    """As if the process had been killed before the last step was learned."""
     stages = run.database.get("stages")
     assert isinstance(stages, list)
-    kept = [row for row in stages if row["name"] not in ("rl", "test/rl")]
-    assert len(kept) == len(stages) - 2
-    run.database.put("stages", kept)
-    for episode in run.database.episodes("test/rl"):
-        run.database.forget(episode.key)
+    run.database.put("stages", [row for row in stages if row["name"] not in ("rl", "test/rl")])
+    last = recipe.rl.steps
+    checkpoint.remove(run.checkpoints, f"rl-{last:06d}")
+    lived_ahead = last - 1 + recipe.rl.staleness
+    for phase in ["test/rl", *(f"rl/{step}" for step in range(lived_ahead + 1, last + 1))]:
+        for episode in run.database.episodes(phase):
+            run.database.forget(episode.key)
 
 
 def weights(model: Path) -> str:
@@ -114,16 +110,17 @@ def test_every_combination_moves_the_weights(keys: list[str], start: Path, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", COMBINATIONS.values(), ids=COMBINATIONS)
-def test_a_stopped_run_ends_with_the_same_weights(
+def test_a_killed_run_ends_with_the_same_weights(
     keys: list[str], start: Path, tmp_path: Path
 ) -> None:
-    steps = next((k for k in keys if k.startswith("rl.steps=")), "rl.steps=2")
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "stopped").mkdir()
-    with train(start, tmp_path / "whole", *keys, steps) as run:
-        whole = weights(run.path / "final")
-    with train(start, tmp_path / "stopped", *keys, steps, stop_after=1) as run:
-        assert weights(run.path / "final") == whole
+    with train(start, tmp_path, *keys) as run:
+        whole, path = weights(run.path / "final"), run.path
+    with RunFolder.open(path) as run:
+        recipe = check(dict(run.database.get("recipe") or {}))
+        undo_last_step(run, recipe)
+        shutil.rmtree(path / "final")
+        asyncio.run(execute(recipe, run, Reporter(Console(file=io.StringIO()))))
+    assert weights(path / "final") == whole
 
 
 @pytest.mark.parametrize(
@@ -137,6 +134,10 @@ def test_a_stopped_run_ends_with_the_same_weights(
         (["rl.correction_options.cap=2.0"], "without rl.correction"),
         (["rl.critic.kind=head"], "reads no values"),
         (["rl.group=1"], "rl.group"),
+        (["rl.curriculum.rule=alp"], "either levels or tasks"),
+        (["rl.curriculum.tasks=4", "rl.curriculum.rule=scaling-inter"], "chooses no tasks"),
+        (['rl.curriculum.levels=["babyai/Nowhere"]'], "There is no"),
+        (["rl.replay=true"], "rl.curriculum.tasks"),
     ],
 )
 def test_what_cannot_work_is_said_before_anything_starts(

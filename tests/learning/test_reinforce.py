@@ -20,6 +20,7 @@ from palaestra.core.task import Split, Task, TaskSet
 from palaestra.learning.algorithms import ALGORITHMS, Method, algorithm
 from palaestra.learning.component import Need
 from palaestra.learning.critics.value import Critic
+from palaestra.learning.curricula.practice import Practice
 from palaestra.learning.learner import Learner
 from palaestra.learning.masters import Optimisation
 from palaestra.learning.reinforce import ReinforcementPlan, StepResult, jobs_of, reinforce
@@ -75,6 +76,7 @@ def train(name: str, steps: int, *, first=1, state=None, lockstep=False, updates
         learner.restore(state)
     plan = ReinforcementPlan(
         steps=steps,
+        practice=Practice((Echo.tasks("echo"),), 0),
         tasks=9,
         group=16,
         shaping=Shaping(most_turns=1, turn_cost=0.0),
@@ -103,10 +105,10 @@ def train(name: str, steps: int, *, first=1, state=None, lockstep=False, updates
         reinforce(
             Study(learner, method, plan.study, 0),
             live,
-            Echo.tasks("echo"),
             plan,
-            seed=0,
             first=first,
+            past={},
+            recall=lambda key: None,
             memory={},
             after=lambda result: results.append(result) is None,
         )
@@ -148,11 +150,14 @@ def test_staleness_delays_learning_and_nothing_else():
 
 
 def test_every_step_practises_on_new_training_tasks():
-    plan = ReinforcementPlan(3, 4, 2, Shaping(most_turns=1), StudyPlan(1, 1e-3, 1, 1))
-    tasks = Echo.tasks("echo")
-    jobs = [job for step in (1, 2, 3) for job in jobs_of(step, tasks, plan, seed=0)]
+    def jobs_with(seed, steps):
+        practice = Practice((Echo.tasks("echo"),), seed)
+        plan = ReinforcementPlan(3, practice, 4, 2, Shaping(1), StudyPlan(1, 1e-3, 1, 1))
+        return [job for step in steps for job in jobs_of(step, plan, {})]
+
+    jobs = jobs_with(0, (1, 2, 3))
     assert len({job.key for job in jobs}) == len(jobs) == 24
     assert len({job.task.id for job in jobs}) == 12
     assert {job.task.split for job in jobs} == {Split.TRAIN}
-    other = jobs_of(1, tasks, plan, seed=1)
+    other = jobs_with(1, (1,))
     assert not {job.task.id for job in other} & {job.task.id for job in jobs}

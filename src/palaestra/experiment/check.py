@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+
 from palaestra.agents.registry import agent_class
 from palaestra.core.environment import Capability
 from palaestra.core.errors import RecipeError
 from palaestra.environments.registry import make, tasks
 from palaestra.experiment.method import check_method, chosen
-from palaestra.experiment.recipe import Recipe
-from palaestra.learning.component import Kind, find
+from palaestra.experiment.recipe import Curriculum, Recipe
+from palaestra.learning.component import Component, Kind, components, find
 from palaestra.models.weights import check_name
 
 
@@ -35,8 +37,27 @@ def check_recipe(recipe: Recipe) -> None:
         )
     if recipe.rl.steps:
         check_method(recipe)
+        if recipe.rl.curriculum is not None:
+            _check_curriculum(recipe.rl.curriculum)
     if recipe.agent.max_tokens >= recipe.model.context:
         raise RecipeError(
             f"agent.max_tokens = {recipe.agent.max_tokens} leaves no room for a prompt in "
             f"model.context = {recipe.model.context}."
         )
+
+
+def _check_curriculum(part: Curriculum) -> None:
+    rule = find(Kind.CURRICULUM, part.rule)
+    if not _chooses_tasks(rule):
+        fit = [name for name, c in components(Kind.CURRICULUM).items() if _chooses_tasks(c)]
+        raise RecipeError(
+            f"rl.curriculum.rule = '{part.rule}' chooses no tasks; choose one of: {', '.join(fit)}."
+        )
+    rule.configured(part.options)
+    for level in part.levels:
+        make(level).close()
+
+
+def _chooses_tasks(rule: Component) -> bool:
+    """Whether a rule is a function of the tasks' histories."""
+    return next(iter(inspect.signature(rule.function).parameters), "") == "histories"

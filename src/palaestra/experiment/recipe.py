@@ -136,13 +136,13 @@ class Entropy(Section):
     smoothing: float = Field(
         0.0, ge=0, description="EPO: weight of the penalty for leaving the history's band; 0: none"
     )
-    form: Literal["squared", "indicator"] = Field(
-        "squared", description="of EPO's penalty; indicator: as released, without a gradient"
+    form: Literal["squared", "indicator"] | None = Field(
+        None, description="of EPO's penalty; unset: squared; indicator: as released, no gradient"
     )
 
     @model_validator(mode="after")
     def _a_form_needs_smoothing(self) -> Entropy:
-        if "form" in self.model_fields_set and not self.smoothing:
+        if self.form is not None and not self.smoothing:
             raise ValueError("rl.entropy.form has no effect without rl.entropy.smoothing")
         return self
 
@@ -152,6 +152,21 @@ class Horizon(Section):
 
     turns: tuple[int, ...] = Field(min_length=1, description="turns per stage, e.g. [4, 8, 12]")
     every: int = Field(ge=1, description="RL steps per stage")
+
+
+class Curriculum(Section):
+    """Choosing what to practise: among levels, or among a fixed number of tasks."""
+
+    rule: str = Field("learnability", description="a rule of `palaestra list curricula`")
+    options: dict[str, Any] = Field({}, description="e.g. {window = 64}")
+    levels: tuple[str, ...] = Field((), description="environments to choose among")
+    tasks: int | None = Field(None, ge=1, description="or so many tasks of environment.id")
+
+    @model_validator(mode="after")
+    def _levels_or_tasks(self) -> Curriculum:
+        if bool(self.levels) == (self.tasks is not None):
+            raise ValueError("rl.curriculum needs either levels or tasks to choose among")
+        return self
 
 
 class Reinforcement(Section):
@@ -203,11 +218,17 @@ class Reinforcement(Section):
         0.0, ge=0, description="reward per unit of progress, turn by turn, where it is declared"
     )
     horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
+    curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
+    replay: bool = Field(
+        False, description="ARPO: a task's stored success stands in where its whole group fails"
+    )
 
     @model_validator(mode="after")
     def _options_belong_to_parts(self) -> Reinforcement:
         if self.correction_options and self.correction is None:
             raise ValueError("rl.correction_options has no effect without rl.correction")
+        if self.replay and (self.curriculum is None or self.curriculum.tasks is None):
+            raise ValueError("rl.replay needs tasks that are met again: set rl.curriculum.tasks")
         return self
 
 

@@ -22,6 +22,7 @@ from palaestra.experiment.recipe import Entropy, Horizon
 from palaestra.experiment.setting import Setting, typical_turns
 from palaestra.learning.component import Kind, find
 from palaestra.learning.curricula.horizon import scaling_inter
+from palaestra.learning.curricula.practice import Attempt, Practice
 from palaestra.learning.entropy import Smoother
 from palaestra.learning.entropy_control import EntropyPlan
 from palaestra.learning.imitation import ImitationPlan, imitate
@@ -147,10 +148,10 @@ async def reinforcement(setting: Setting) -> None:
             await reinforce(
                 Study(learner, setting.method, plan.study, setting.recipe.seed, critic),
                 partial(_live, setting),
-                setting.tasks,
                 plan,
-                seed=setting.recipe.seed,
                 first=first,
+                past=_past(setting, first),
+                recall=setting.store.episode,
                 memory=state["memory"],
                 after=after,
             )
@@ -178,21 +179,25 @@ async def _live(
 def plan_of(setting: Setting) -> ReinforcementPlan:
     """What the recipe says about the reinforcement-learning loop."""
     part = setting.recipe.rl
+    turns = setting.turns
+    if part.curriculum is not None and setting.recipe.environment.turns is None:
+        turns = max([turns, *(typical_turns(level) for level in part.curriculum.levels)])
     study = StudyPlan(
         minibatches=part.minibatches,
         learning_rate=part.learning_rate,
         warmup=part.warmup,
-        length=setting.turns * setting.recipe.agent.max_tokens,
+        length=turns * setting.recipe.agent.max_tokens,
         entropy=_entropy(part.entropy, part.steps),
         recompute=part.staleness > 0 and part.recompute,
         critic_warmup=part.critic.warmup if part.critic else 0,
     )
     return ReinforcementPlan(
         steps=part.steps,
+        practice=_practice(setting),
         tasks=part.tasks,
         group=part.group,
         shaping=Shaping(
-            setting.turns,
+            turns,
             part.turn_cost,
             part.invalid_cost,
             part.progress_reward,
@@ -200,14 +205,36 @@ def plan_of(setting: Setting) -> ReinforcementPlan:
         ),
         study=study,
         staleness=part.staleness,
-        turns=lambda step: _most_turns(part.horizon, step),
+        replay=part.replay,
+        turns=lambda step: _most_turns(part.horizon, step) or turns,
     )
+
+
+def _practice(setting: Setting) -> Practice:
+    part, seed = setting.recipe.rl.curriculum, setting.recipe.seed
+    if part is None:
+        return Practice((setting.tasks,), seed)
+    weigh = find(Kind.CURRICULUM, part.rule).configured(part.options)
+    if part.tasks is not None:
+        return Practice((setting.tasks,), seed, weigh, part.tasks)
+    return Practice(tuple(tasks(level) for level in part.levels), seed, weigh)
+
+
+def _past(setting: Setting, first: int) -> dict[int, list[Attempt]]:
+    """What the store remembers of the rollouts of the steps before `first`."""
+    found: dict[int, list[Attempt]] = {step: [] for step in range(1, first)}
+    if setting.recipe.rl.curriculum is not None:
+        for e in setting.store.summaries("rl/"):
+            step = int(e.key.phase.removeprefix("rl/"))
+            if step < first and e.outcome.scored:
+                found[step].append(Attempt(e.key, e.environment, e.task, e.outcome.solved))
+    return found
 
 
 def _entropy(part: Entropy | None, steps: int) -> EntropyPlan | None:
     if part is None:
         return None
-    return EntropyPlan(part.bonus, part.smoothing, Smoother(part.form), steps)
+    return EntropyPlan(part.bonus, part.smoothing, Smoother(part.form or Smoother.SQUARED), steps)
 
 
 def _most_turns(horizon: Horizon | None, step: int) -> int | None:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.session import derive_seed
-from palaestra.core.task import Split, TaskSet
+from palaestra.learning.curricula.practice import Past, Practice, attempts, replayed
 from palaestra.learning.learner import Update
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.study import Study, StudyPlan
@@ -30,11 +30,13 @@ class ReinforcementPlan:
     """What one run of the loop does."""
 
     steps: int
-    tasks: int  # tasks per step
+    practice: Practice  # which tasks
+    tasks: int  # so many per step
     group: int  # rollouts per task
     shaping: Shaping
     study: StudyPlan
     staleness: int = 0  # steps between rolling out and learning
+    replay: bool = False  # stored successes stand in where a group is hopeless (ARPO)
     turns: Callable[[int], int | None] = field(default=lambda step: None)
     """Turns per episode at a step (1-based); None leaves the rollout's own."""
 
@@ -60,30 +62,45 @@ class Live(Protocol):
 async def reinforce(
     study: Study,
     live: Live,
-    tasks: TaskSet,
     plan: ReinforcementPlan,
     *,
-    seed: int,
     first: int,
+    past: Past,
+    recall: Callable[[Key], Episode | None],
     memory: Mapping[str, float],
     after: Callable[[StepResult], bool],
 ) -> None:
     """Run steps `first` to `plan.steps` (1-based); `after` a step says whether to go on.
 
+    Args:
+        study: what the learner does with a step's rollouts.
+        live: makes the rollouts.
+        plan: what a step consists of.
+        first: the step to begin with.
+        past: what is remembered of the rollouts of the steps before.
+        recall: the recorded episode of a key, for replay.
+        memory: what the credit rule remembers.
+        after: called with each step's result.
+
     Raises:
         TooManyFaults: most of a step's episodes broke through no fault of the agent.
     """
     ready: dict[int, list[Episode]] = {}
+    known = dict(past)
     for step in range(first, plan.steps + 1):
         started = time.monotonic()
         for ahead in range(step, min(step + plan.staleness, plan.steps) + 1):
             if ahead not in ready:
-                jobs = jobs_of(ahead, tasks, plan, seed)
+                jobs = jobs_of(ahead, plan, known)
                 ready[ahead] = await live(jobs, turns=plan.turns(ahead), greedy=False)
-        episodes = ready.pop(step)
-        greedy = await _greedy(live, step, tasks, plan, seed) if study.compares_greedy else {}
+        episodes = studied = ready.pop(step)
+        greedy = await _greedy(live, step, episodes, plan) if study.compares_greedy else {}
         acted = time.monotonic()
-        updates, memory, more = study.learn(step, episodes, plan.shaping, memory, greedy)
+        if plan.replay:
+            policy, seed = study.learner.model.name, derive_seed("replay", study.seed, step)
+            studied = replayed(episodes, known, recall, plan.shaping, policy, seed=seed)
+        known[step] = attempts(episodes)
+        updates, memory, more = study.learn(step, studied, plan.shaping, memory, greedy)
         metrics = figures(episodes, updates, plan.shaping) | more
         metrics["rollout_seconds"] = acted - started
         metrics["learn_seconds"] = time.monotonic() - acted
@@ -91,29 +108,24 @@ async def reinforce(
             return
 
 
-def jobs_of(step: int, tasks: TaskSet, plan: ReinforcementPlan, seed: int) -> list[Job]:
-    """The rollouts of one step: `group` of each of `tasks` training tasks, none seen before."""
-    base = derive_seed("tasks", seed) % 1_000_000 * 1_000
-    start = base + (step - 1) * plan.tasks
+def jobs_of(step: int, plan: ReinforcementPlan, known: Past) -> list[Job]:
+    """The rollouts of one step: `group` of each task, chosen by what was known in time."""
+    last = step - 1 - plan.staleness
+    past = {number: found for number, found in known.items() if number <= last}
     return [
         Job(Key(f"rl/{step}", g, member), task)
-        for g, task in enumerate(tasks.take(Split.TRAIN, plan.tasks, start))
+        for g, task in enumerate(plan.practice.tasks(step, plan.tasks, past))
         for member in range(plan.group)
     ]
 
 
 async def _greedy(
-    live: Live, step: int, tasks: TaskSet, plan: ReinforcementPlan, seed: int
+    live: Live, step: int, episodes: Sequence[Episode], plan: ReinforcementPlan
 ) -> dict[int, float]:
-    """The return of one greedy rollout of each task (ReMax)."""
-    phase = f"greedy/{step}"
-    jobs = [
-        Job(Key(phase, job.key.group), job.task)
-        for job in jobs_of(step, tasks, plan, seed)
-        if job.key.member == 0
-    ]
-    episodes = await live(jobs, turns=plan.turns(step), greedy=True)
-    return {e.key.group: plan.shaping.episode_return(e) for e in episodes if e.outcome.scored}
+    """The return of one greedy rollout of each task of the episodes (ReMax)."""
+    jobs = [Job(Key(f"greedy/{step}", e.key.group), e.task) for e in episodes if e.key.member == 0]
+    found = await live(jobs, turns=plan.turns(step), greedy=True)
+    return {e.key.group: plan.shaping.episode_return(e) for e in found if e.outcome.scored}
 
 
 def figures(episodes: list[Episode], updates: list[Update], shaping: Shaping) -> dict[str, float]:

@@ -243,15 +243,3 @@ def test_turn_rewards_count_in_the_return_of_a_rollout() -> None:
     early, late = rollout([0.5, 0], outcome=0.5), rollout([0, 0], outcome=1)
     assert scalars(rloo([early, late])).tolist() == [0, 0]
     assert scalars(rloo([early, replace(late, outcome=0)])).tolist() == [1, -1]
-
-
-def test_credit_agrees_with_verl() -> None:
-    core = pytest.importorskip("verl.trainer.ppo.core_algos")
-    import numpy as np
-
-    returns = torch.rand(8, generator=torch.Generator().manual_seed(0))
-    index, mask, group = np.array(["a"] * 8), torch.ones(8, 1), batch(returns.tolist())
-    theirs, _ = core.compute_rloo_outcome_advantage(returns[:, None], mask, index)
-    assert close(scalars(rloo(group)), theirs[:, 0])
-    theirs, _ = core.compute_grpo_outcome_advantage(returns[:, None], mask, index)
-    assert close(scalars(grpo(group)), theirs[:, 0])
