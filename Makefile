@@ -22,7 +22,7 @@ help:
 	@echo "make test       set up, then run the tests that are not slow"
 	@echo "make test-slow  set up, then run the slow tests"
 	@echo "make check      formatting, lint, types, import rules, and make test"
-	@echo "make check-peers compare the learning library with verl and TRL, in environments of its own"
+	@echo "make check-peers compare the learning library with verl and TRL, in their own environments"
 	@echo "make clean      remove .venv and caches; runs and downloaded models stay"
 
 train:
