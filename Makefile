@@ -49,5 +49,5 @@ check-peers:
 	@scripts/check_peers.sh $(ARGS)
 
 clean:
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache \
+	rm -rf .venv .peers build dist src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache \
 		.import_linter_cache

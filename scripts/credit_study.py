@@ -1,11 +1,12 @@
-"""The learning study of docs/results/credit.md: parts of algorithms on small worlds, many seeds.
+"""The learning studies of docs/results/credit.md: parts of algorithms side by side, many seeds.
 
-    python scripts/credit_study.py run FOLDER [--only credit|staleness|entropy] [--seeds 5]
-    python scripts/credit_study.py table FOLDER
+    python scripts/credit_study.py run FOLDER STUDY [--seeds 5] [--worlds probe/sea-4 …]
+    python scripts/credit_study.py table FOLDER STUDY
 
-`run` makes one imitated policy per world and seed, then one RL run per variant from it, two
-processes at a time with one thread each; what is done already is not done again. `table` prints
-interquartile means with stratified bootstrap intervals (rliable) over all finished runs.
+STUDY is credit, staleness, entropy or smollm2. `run` makes one starting policy per world and
+seed, then one RL run per variant from it, all with the same token budget; what is done already
+is not done again. `table` prints interquartile means over all seeds and worlds with stratified
+bootstrap intervals (rliable), and the mean of each world.
 """
 
 from __future__ import annotations
@@ -15,34 +16,78 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-WORLDS = {  # what each isolates
-    "probe/umbrella-8": "delayed credit",
-    "probe/memory-8": "partial information",
-    "probe/sea-5": "exploration",
+Keys = list[str]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is compared, where, from where on, and for how many tokens."""
+
+    recipe: str
+    worlds: Mapping[str, Keys]  # what makes the starting policy of each
+    common: Keys  # of starts and variants
+    rl: Keys  # of all variants
+    variants: Mapping[str, Keys]
+    start: str  # studies of equal name share their starting policies
+    processes: int = 2  # with one thread each; 1 has all threads
+
+
+# enough that the deciding word is noticed, too little that it is heeded
+EXPERT = ["imitation.demonstrations=72", "imitation.epochs=12", "imitation.learning_rate=3e-3"]
+CHANCE = [
+    "imitation.speaker=random",
+    "imitation.examples_options.least=0",
+    "imitation.demonstrations=256",
+    "imitation.epochs=6",
+    "imitation.learning_rate=3e-3",
+]
+PROBES = {
+    "probe/umbrella-8": EXPERT,  # delayed credit
+    "probe/sea-4": CHANCE,  # exploration: every success is found by RL
 }
-CRITIC = ["rl.critic.kind=head", "rl.critic.shared=true"]
-CREDIT: dict[str, list[str]] = {
-    "reinforce": ["rl.credit=reinforce"],
+TINY = [
+    "model.precision=fp32",
+    "model.context=512",
+    "agent.max_tokens=4",
+    "evaluation.tasks=256",
+    "environment.transfer=",
+    "environment.workers=0",
+    "checkpoint_every=1000",
+]
+TINY_RL = [
+    "rl.steps=1000",
+    "rl.tokens=600000",
+    "rl.tasks=16",
+    "rl.group=8",
+    "rl.turn_cost=0",
+    "rl.world_reward=0.5",
+    "rl.learning_rate=1e-3",
+]
+PPO = ["rl.loss=ppo", "rl.aggregation=rollout-token-mean"]  # one loss under all credit rules
+CRITIC = ["rl.critic.shared=true"]
+RULES: dict[str, Keys] = {
+    "reinforce": ["rl.credit=reinforce", "rl.credit_options.baseline=batch"],
     "reinforce++": ["rl.credit=reinforce++"],
     "remax": ["rl.credit=remax"],
     "rloo": ["rl.credit=rloo"],
     "grpo": ["rl.credit=grpo"],
-    "drgrpo": ["rl.credit=drgrpo"],
     "gigpo": ["rl.credit=gigpo"],
     "rloo + anchor": ["rl.credit=rloo + anchor"],
     "mt_grpo": ["rl.credit=mt_grpo"],
     "step_grpo": ["rl.credit=step_grpo"],
+    "return_to_go": ["rl.credit=return_to_go"],
     "gae": ["rl.credit=gae", *CRITIC],
     "turn_gae": ["rl.credit=turn_gae", *CRITIC],
     "bilevel_gae": ["rl.credit=bilevel_gae", *CRITIC],
 }
-LOSSES: dict[str, list[str]] = {
+LOSSES: dict[str, Keys] = {
     "pg": ["rl.loss=pg"],
     "ppo": ["rl.loss=ppo"],
     "loop": ["rl.loss=loop"],
@@ -51,133 +96,116 @@ LOSSES: dict[str, list[str]] = {
     "decoupled": ["rl.loss=decoupled"],
     "ppo + tis": ["rl.loss=ppo", "rl.correction=tis"],
 }
-ENTROPY: dict[str, list[str]] = {
+ENTROPY: dict[str, Keys] = {
     "none": [],
     "bonus 0.003": ["rl.entropy.bonus=0.003"],
     "bonus 0.01": ["rl.entropy.bonus=0.01"],
-    "EPO, squared": ["rl.entropy.bonus=0.01", "rl.entropy.smoothing=1.0"],
-    "EPO, as released": [
+    "EPO squared": ["rl.entropy.bonus=0.01", "rl.entropy.smoothing=1.0"],
+    "EPO as released": [
         "rl.entropy.bonus=0.01",
         "rl.entropy.smoothing=1.0",
         "rl.entropy.form=indicator",
     ],
 }
-COMMON = [
-    "model.precision=fp32",
-    "model.context=512",
-    "agent.max_tokens=4",
-    "evaluation.tasks=256",
-    "environment.transfer=",
-    "environment.workers=0",
-    "concurrency=64",
-]
-# the start: a policy that says allowed words at random, so that every success is found by RL
-IMITATION = [
-    "model.tiny.layers=2",
-    "model.tiny.width=64",
-    "imitation.speaker=random",
-    "imitation.examples_options.least=0",
-    "imitation.demonstrations=64",
-    "imitation.epochs=4",
-    "rl.steps=0",
-]
-RL = [
-    "imitation.demonstrations=0",
-    "rl.steps=400",
-    "rl.tokens=250000",
-    "rl.tasks=8",
-    "rl.group=8",
-    "rl.turn_cost=0",
-    "rl.world_reward=0.5",
-    "rl.learning_rate=5e-4",
-    "checkpoint_every=1000",
-]
+STALE = {
+    f"{name}, {staleness}": [*keys, f"rl.staleness={staleness}"]
+    for name, keys in LOSSES.items()
+    for staleness in (0, 2, 8)
+}
+SMOLLM2: dict[str, Keys] = {
+    "loop": ["rl.algorithm=loop"],
+    "grpo": ["rl.algorithm=grpo"],
+    "gigpo": ["rl.algorithm=gigpo"],
+    "turn_gae": ["rl.algorithm=turn-ppo"],
+}
+STUDIES = {
+    "credit": Study("quick", PROBES, TINY, [*TINY_RL, *PPO], RULES, "tiny"),
+    "staleness": Study("quick", PROBES, TINY, TINY_RL, STALE, "tiny"),
+    "entropy": Study("quick", PROBES, TINY, TINY_RL, ENTROPY, "tiny"),
+    "smollm2": Study(
+        "default",
+        {"babyai/GoToLocalS5N2": []},
+        ["environment.transfer="],
+        ["rl.minutes=", "rl.steps=1000", "rl.tokens=450000"],
+        SMOLLM2,
+        "smollm2",
+        processes=1,
+    ),
+}
 
 
-def variants(only: str | None) -> Iterator[tuple[str, list[str]]]:
-    """Names (study/variant) and what they set beyond the common recipe."""
-    if only in (None, "credit"):
-        for name, keys in CREDIT.items():
-            loss = ["rl.algorithm=loop", "rl.loss=ppo", "rl.aggregation=rollout-token-mean"]
-            yield f"credit/{name}", [*loss, *keys]
-    if only in (None, "staleness"):
-        for name, keys in LOSSES.items():
-            for staleness in (0, 2, 8):
-                yield f"staleness {staleness}/{name}", [*keys, f"rl.staleness={staleness}"]
-    if only in (None, "entropy"):
-        for name, keys in ENTROPY.items():
-            yield f"entropy/{name}", keys
-
-
-def train(folder: Path, keys: list[str], seed: int) -> None:
+def train(recipe: str, folder: Path, keys: Sequence[str], seed: int, threads: int | None) -> None:
     """One run through the command line; nothing where its report is there already."""
     if (folder / "report.json").is_file():
         return
-    command = [sys.executable, "-m", "palaestra.cli.main", "train", "quick", "--seed", str(seed)]
-    command += ["--run", str(folder), "--set", *COMMON, *keys]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "palaestra.cli.main", "train", recipe, "--seed", str(seed)]
+    command += ["--run", str(folder), "--set", *keys]
+    environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     print(
         folder, "failed: " + done.stderr.strip()[-300:] if done.returncode else "done", flush=True
     )
 
 
-def run(root: Path, only: str | None, seeds: int) -> None:
-    """All worlds, seeds and variants, two at a time."""
-    cases = [(world, seed) for seed in range(1, seeds + 1) for world in WORLDS]
+def home(root: Path, study: Study, world: str, seed: int) -> Path:
+    return root / f"{study.start}-{world.partition('/')[2]}-{seed}"
 
-    def base(case: tuple[str, int]) -> None:
+
+def run(root: Path, name: str, seeds: int, worlds: Sequence[str]) -> None:
+    """All worlds, seeds and variants."""
+    study = STUDIES[name]
+    threads = 1 if study.processes > 1 else None
+    cases = [(world, seed) for seed in range(1, seeds + 1) for world in worlds]
+
+    def start(case: tuple[str, int]) -> None:
         world, seed = case
-        keys = [f"environment.id={world}", *IMITATION]
-        train(root / f"{world.partition('/')[2]}-{seed}" / "imitation", keys, seed)
+        tiny = ["model.tiny.layers=2", "model.tiny.width=64"] if study.start == "tiny" else []
+        keys = [f"environment.id={world}", *study.common, *tiny, *study.worlds[world]]
+        folder = home(root, study, world, seed) / "start"
+        train(study.recipe, folder, [*keys, "rl.steps=0"], seed, threads)
 
-    def one(case: tuple[str, int, str, list[str]]) -> None:
-        world, seed, name, keys = case
-        home = root / f"{world.partition('/')[2]}-{seed}"
-        start = [f"environment.id={world}", f"model.name={home / 'imitation' / 'final'}"]
-        train(home / name.replace("/", "-").replace(" ", "_"), [*start, *RL, *keys], seed)
+    def vary(case: tuple[str, int, str]) -> None:
+        world, seed, variant = case
+        folder = home(root, study, world, seed)
+        begin = [f"model.name={folder / 'start' / 'final'}", "imitation.demonstrations=0"]
+        keys = [f"environment.id={world}", *begin, *study.common, *study.rl]
+        keys += study.variants[variant]
+        train(study.recipe, folder / name / variant.replace(" ", "_"), keys, seed, threads)
 
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(base, cases))
-        list(pool.map(one, [(*case, *variant) for case in cases for variant in variants(only)]))
+    with ThreadPoolExecutor(study.processes) as pool:
+        list(pool.map(start, cases))
+        list(pool.map(vary, [(*case, v) for case in cases for v in study.variants]))
 
 
-def table(root: Path) -> None:
+def table(root: Path, name: str, worlds: Sequence[str]) -> None:
     """Interquartile means over seeds and worlds, and the mean of each world."""
     from rliable import library, metrics
 
-    print("| study | variant | IQM of success, % [95 % interval] | " + " | ".join(WORLDS) + " |")
-    print("| --- " * (3 + len(WORLDS)) + "|")
-    studies: dict[str, dict[str, np.ndarray]] = {}
-    for name, _ in [("imitation alone/", []), *variants(None)]:
-        study, _, variant = name.partition("/")
-        file = name.replace("/", "-").replace(" ", "_") if variant else "imitation"
-        stage = "base" if variant else "imitation"
-        found = scores(root, file, "rl" if variant else stage)
-        if found.size:
-            studies.setdefault(study, {})[variant or "-"] = found
-    for study, by_variant in studies.items():
-        points, intervals = library.get_interval_estimates(
-            by_variant, lambda x: np.array([metrics.aggregate_iqm(x)]), reps=5000
-        )
-        for variant, found in by_variant.items():
-            low, high = 100 * intervals[variant][:, 0]
-            worlds = " | ".join(f"{100 * mean:.1f}" for mean in found.mean(axis=0))
-            cell = f"{100 * points[variant][0]:.1f} [{low:.1f}, {high:.1f}]"
-            print(f"| {study} | {variant} | {cell} | {worlds} |")
+    study = STUDIES[name]
+    found = {"start": scores(root, study, "start", "imitation", worlds)}
+    for variant in study.variants:
+        found[variant] = scores(root, study, f"{name}/{variant.replace(' ', '_')}", "rl", worlds)
+    found = {variant: numbers for variant, numbers in found.items() if numbers.size}
+    points, intervals = library.get_interval_estimates(
+        found, lambda x: np.array([metrics.aggregate_iqm(x)]), reps=5000
+    )
+    print("| variant | seeds | success, IQM % [95 %] | " + " | ".join(worlds) + " |")
+    print("| --- " * (3 + len(worlds)) + "|")
+    for variant, numbers in sorted(found.items(), key=lambda item: -points[item[0]][0]):
+        low, high = 100 * intervals[variant][:, 0]
+        each = " | ".join(f"{100 * mean:.1f}" for mean in numbers.mean(axis=0))
+        iqm = f"{100 * points[variant][0]:.1f} [{low:.1f}, {high:.1f}]"
+        print(f"| {variant} | {len(numbers)} | {iqm} | {each} |")
 
 
-def scores(root: Path, file: str, stage: str) -> np.ndarray:
+def scores(root: Path, study: Study, file: str, stage: str, worlds: Sequence[str]) -> np.ndarray:
     """Success of the finished runs, [seeds, worlds]; seeds that miss a world are left out."""
     rows = []
     for seed in range(1, 100):
-        row = []
-        for world in WORLDS:
-            path = root / f"{world.partition('/')[2]}-{seed}" / file / "report.json"
-            if path.is_file():
-                row.append(json.loads(path.read_text())["success"][stage]["mean"])
-        if len(row) == len(WORLDS):
-            rows.append(row)
+        paths = [home(root, study, world, seed) / file / "report.json" for world in worlds]
+        if all(path.is_file() for path in paths):
+            reports = [json.loads(path.read_text()) for path in paths]
+            rows.append([report["success"][stage]["mean"] for report in reports])
     return np.array(rows)
 
 
@@ -185,13 +213,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("run", "table"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", choices=("credit", "staleness", "entropy"))
+    parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--worlds", nargs="+")
     options = parser.parse_args()
+    worlds = options.worlds or list(STUDIES[options.study].worlds)
     if options.what == "run":
-        run(options.folder, options.only, options.seeds)
+        run(options.folder, options.study, options.seeds, worlds)
     else:
-        table(options.folder)
+        table(options.folder, options.study, worlds)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,8 @@ def test_a_world_without_an_expert_is_refused_before_anything_starts(
 
 
 @pytest.mark.parametrize(
-    "kind", ["environments", "models", "agents", "algorithms", "recipes", "runs"]
+    "kind",
+    "environments models agents algorithms credit losses curricula recipes runs".split(),
 )
 def test_every_kind_can_be_listed(
     kind: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -97,6 +98,19 @@ def test_every_kind_can_be_listed(
     assert main(["list", kind]) == 0
     shown = capsys.readouterr().out
     assert all(row["name"][:20] in shown for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["algorithms", "credit", "losses", "curricula"])
+def test_parts_of_the_learning_library_say_what_they_are_and_need(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list", kind, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len({(row.get("kind"), row["name"]) for row in rows}) == len(rows) > 5
+    for row in rows:
+        assert row["summary"].strip() and row["source"].strip(), row
+        assert isinstance(row["needs"], list)
+    assert any(row["needs"] for row in rows)
 
 
 def test_environments_are_listed_by_the_ids_that_make_them(palaestra: Palaestra) -> None:

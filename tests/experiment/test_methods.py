@@ -45,8 +45,10 @@ COMBINATIONS = {
     "entropy smoothed": ["rl.entropy.bonus=0.01", "rl.entropy.smoothing=1.0", "rl.steps=3"],
     "levels": ['rl.curriculum.levels=["babyai/GoToObjS4", "babyai/GoToObjS6"]'],
     "replay": ["rl.curriculum.tasks=4", "rl.curriculum.rule=dart", "rl.replay=true", "rl.steps=3"],
+    "entropulse": ["rl.entropulse.rl_steps=1", "rl.entropulse.sft_steps=1", "rl.steps=3"],
     "horizon": ["rl.horizon.turns=[2, 4]", "rl.horizon.every=1"],
     "progress": ["rl.progress_reward=0.5", "rl.algorithm=mt-grpo"],
+    "overlong": ["rl.overlong.limit=12", "rl.overlong.buffer=10"],
     "running baseline": ["rl.credit=running", "rl.loss=pg"],
 }
 
@@ -106,6 +108,24 @@ def test_every_named_algorithm_moves_the_weights(name: str, start: Path, tmp_pat
 def test_every_combination_moves_the_weights(keys: list[str], start: Path, tmp_path: Path) -> None:
     with train(start, tmp_path, *keys) as run:
         assert weights(run.path / "final") != weights(start)
+
+
+@pytest.mark.parametrize(
+    ("speaker", "keys"),
+    [
+        ("policy", ["imitation.examples=rejection", "imitation.examples_options.cap=1"]),
+        ("random", ["imitation.examples_options.least=0"]),
+        ("expert", ["imitation.examples=step-masks"]),
+    ],
+)
+def test_examples_of_every_speaker_can_be_imitated(
+    speaker: str, keys: list[str], start: Path, tmp_path: Path
+) -> None:
+    said = [f"imitation.speaker={speaker}", "imitation.demonstrations=24", "rl.steps=0"]
+    with train(start, tmp_path, *said, *keys) as run:
+        assert weights(run.path / "final") != weights(start)
+        name = {call.policy for e in run.database.episodes("demonstrations") for call in e.calls}
+        assert name == {speaker}
 
 
 @pytest.mark.slow

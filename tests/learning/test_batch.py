@@ -113,14 +113,15 @@ def test_numbers_per_token_go_to_their_rows_and_come_back():
     assert gathered(rows, values) == numbers
 
 
-def test_a_correction_multiplies_weights_and_leaves_denominators():
+def test_a_correction_multiplies_advantages_and_leaves_weights():
     rows = rows_of(two_turns(), "policy")
     numbers = {(rows[0].key, 0): [1.0], (rows[0].key, 1): [1.0, 1.0]}
     trained = trained_rows(rows, numbers, Aggregation.TOKEN_MEAN)
     moved = with_proximal(trained, [[-1.0, -1.0 + math.log(5.0), -1.0]])
     method = Method(replace(algorithm("grpo"), correction="tis"))
     (row,) = corrected(moved, method)
-    assert row.weight == pytest.approx([0, 0, 1 / 3, 0, 2 / 3, 1 / 3])  # capped at 2
+    assert row.advantage == pytest.approx([0, 0, 1, 0, 2, 1])  # a ratio of 5, capped at 2
+    assert row.weight == trained[0].weight
 
 
 @given(st.integers(1, 12), st.integers(1, 6), st.data())

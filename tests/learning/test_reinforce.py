@@ -108,6 +108,7 @@ def train(name: str, steps: int, *, first=1, state=None, lockstep=False, updates
             plan,
             first=first,
             past={},
+            history=[],
             recall=lambda key: None,
             memory={},
             after=lambda result: results.append(result) is None,

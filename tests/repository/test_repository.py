@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +125,12 @@ def test_coverage_points_to_evidence_that_exists() -> None:
                 wanted = rf"^\s*(?:async )?(?:def|class) {re.escape(part.partition('[')[0])}\b"
                 text = file.read_text()
                 assert re.search(wanted, text, re.MULTILINE), f"{row['system']}: no {evidence}"
+
+
+def test_the_tables_of_algorithms_are_what_is_registered() -> None:
+    script = [sys.executable, "scripts/algorithm_tables.py", "--check"]
+    done = subprocess.run(script, cwd=ROOT, check=False)
+    assert done.returncode == 0, "run scripts/algorithm_tables.py"
 
 
 def test_no_file_names_a_machine_or_a_registry() -> None:

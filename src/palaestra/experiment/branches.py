@@ -29,12 +29,12 @@ from palaestra.core.graph import Call
 from palaestra.core.session import Event, derive_seed
 from palaestra.core.task import Task
 from palaestra.experiment import machine
+from palaestra.experiment.plan import plan_of
 from palaestra.experiment.policy import build_policy, selection
 from palaestra.experiment.progress import Reporter
 from palaestra.experiment.recipe import Recipe, check
 from palaestra.experiment.run import origin
 from palaestra.experiment.setting import Setting
-from palaestra.experiment.stages import plan_of
 from palaestra.experiment.trace import Trace
 from palaestra.learning.comparison import Estimate
 from palaestra.learning.rewards import Shaping

@@ -51,8 +51,8 @@ class StepCounter:
         self._setting.store.add_metrics("rl", result.step, values)
         self._setting.count_time()
         figures = {
-            "success": percent(values["success"]),
-            "reward": f"{values['reward']:.2f}",
+            "success": percent(values["success"]) if "success" in values else "–",
+            "reward": f"{values['reward']:.2f}" if "reward" in values else "–",
             "entropy": f"{values.get('entropy', 0.0):.2f}",
             "tokens/s": f"{values['tokens_per_second']:.0f}",
         }

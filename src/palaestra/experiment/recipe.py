@@ -147,6 +147,32 @@ class Entropy(Section):
         return self
 
 
+class Entropulse(Section):
+    """Steps of imitating the run's own successes, between phases of reinforcement."""
+
+    rl_steps: int = Field(ge=1, description="most steps of reinforcement per phase")
+    sft_steps: int = Field(ge=1, description="steps of imitation per phase")
+    cycles: int = Field(1, ge=1, description="how often imitation comes in between")
+    entropy: float | None = Field(None, gt=0, description="imitate as soon as it falls below this")
+    plateau: int | None = Field(None, ge=1, description="or when so many steps bring no success")
+    batch: int = Field(16, ge=1, description="successes per step of imitation")
+    learning_rate: float | None = Field(None, gt=0, description="unset: half of rl.learning_rate")
+
+
+class OverlongPart(Section):
+    """DAPO's soft punishment of rollouts that sample too many tokens."""
+
+    limit: int = Field(ge=1, description="sampled tokens of a rollout")
+    buffer: int = Field(ge=1, description="it sets in so many tokens before the limit")
+    factor: float = Field(1.0, gt=0, description="reward lost at the limit")
+
+    @model_validator(mode="after")
+    def _buffer_fits(self) -> OverlongPart:
+        if self.buffer > self.limit:
+            raise ValueError("rl.overlong.buffer cannot be more than rl.overlong.limit")
+        return self
+
+
 class Horizon(Section):
     """ScalingInter-RL: more turns per episode as training goes on."""
 
@@ -211,6 +237,7 @@ class Reinforcement(Section):
     warmup: int = Field(2, ge=1, description="steps over which the learning rate rises")
     turn_cost: float = Field(0.2, ge=0, le=1, description="share of the reward lost by slowness")
     invalid_cost: float = Field(0.05, ge=0, description="reward lost per action not understood")
+    overlong: OverlongPart | None = Field(None, description="unset: length costs nothing")
     world_reward: float = Field(
         0.0, ge=0, description="weight of the environment's own rewards, turn by turn"
     )
@@ -219,6 +246,7 @@ class Reinforcement(Section):
     )
     horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
     curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
+    entropulse: Entropulse | None = Field(None, description="unset: reinforcement throughout")
     replay: bool = Field(
         False, description="ARPO: a task's stored success stands in where its whole group fails"
     )

@@ -17,18 +17,14 @@ from palaestra.core.model import Model
 from palaestra.core.task import Split, TaskSet
 from palaestra.environments.registry import make, tasks
 from palaestra.experiment.counters import EpisodeCounter, StepCounter
+from palaestra.experiment.machine import release_memory
+from palaestra.experiment.plan import past_of, plan_of
 from palaestra.experiment.progress import percent
-from palaestra.experiment.recipe import Entropy, Horizon
 from palaestra.experiment.setting import Setting, typical_turns
 from palaestra.learning.component import Kind, find
-from palaestra.learning.curricula.horizon import scaling_inter
-from palaestra.learning.curricula.practice import Attempt, Practice
-from palaestra.learning.entropy import Smoother
-from palaestra.learning.entropy_control import EntropyPlan
 from palaestra.learning.imitation import ImitationPlan, imitate
-from palaestra.learning.reinforce import ReinforcementPlan, StepResult, reinforce
-from palaestra.learning.rewards import Shaping
-from palaestra.learning.study import Study, StudyPlan
+from palaestra.learning.reinforce import StepResult, reinforce
+from palaestra.learning.study import Study
 from palaestra.models.expert import ExpertModel
 from palaestra.models.random_choice import RandomModel
 from palaestra.rollout.runner import Job
@@ -100,6 +96,7 @@ async def imitation(setting: Setting) -> None:
             rate = trained / (time.monotonic() - started)
             figures = {"loss": f"{update.loss:.2f}", "entropy": f"{update.entropy:.2f}"}
             shown.show(step, {**figures, "tokens/s": f"{rate:.0f}"}, total=steps)
+            release_memory()
             await asyncio.sleep(0)  # lets a Ctrl-C in
     setting.save("imitation", learner, {})
     learner.close()
@@ -150,7 +147,8 @@ async def reinforcement(setting: Setting) -> None:
                 partial(_live, setting),
                 plan,
                 first=first,
-                past=_past(setting, first),
+                past=past_of(setting, first),
+                history=[values for step, values in setting.store.metrics("rl") if step < first],
                 recall=setting.store.episode,
                 memory=state["memory"],
                 after=after,
@@ -174,73 +172,6 @@ async def _live(
         {"agent": setting.policy}, turns or setting.turns, lambda episode: None, greedy=greedy
     )
     return await setting.live(rollout, jobs)
-
-
-def plan_of(setting: Setting) -> ReinforcementPlan:
-    """What the recipe says about the reinforcement-learning loop."""
-    part = setting.recipe.rl
-    turns = setting.turns
-    if part.curriculum is not None and setting.recipe.environment.turns is None:
-        turns = max([turns, *(typical_turns(level) for level in part.curriculum.levels)])
-    study = StudyPlan(
-        minibatches=part.minibatches,
-        learning_rate=part.learning_rate,
-        warmup=part.warmup,
-        length=turns * setting.recipe.agent.max_tokens,
-        entropy=_entropy(part.entropy, part.steps),
-        recompute=part.staleness > 0 and part.recompute,
-        critic_warmup=part.critic.warmup if part.critic else 0,
-    )
-    return ReinforcementPlan(
-        steps=part.steps,
-        practice=_practice(setting),
-        tasks=part.tasks,
-        group=part.group,
-        shaping=Shaping(
-            turns,
-            part.turn_cost,
-            part.invalid_cost,
-            part.progress_reward,
-            part.world_reward,
-        ),
-        study=study,
-        staleness=part.staleness,
-        replay=part.replay,
-        turns=lambda step: _most_turns(part.horizon, step) or turns,
-    )
-
-
-def _practice(setting: Setting) -> Practice:
-    part, seed = setting.recipe.rl.curriculum, setting.recipe.seed
-    if part is None:
-        return Practice((setting.tasks,), seed)
-    weigh = find(Kind.CURRICULUM, part.rule).configured(part.options)
-    if part.tasks is not None:
-        return Practice((setting.tasks,), seed, weigh, part.tasks)
-    return Practice(tuple(tasks(level) for level in part.levels), seed, weigh)
-
-
-def _past(setting: Setting, first: int) -> dict[int, list[Attempt]]:
-    """What the store remembers of the rollouts of the steps before `first`."""
-    found: dict[int, list[Attempt]] = {step: [] for step in range(1, first)}
-    if setting.recipe.rl.curriculum is not None:
-        for e in setting.store.summaries("rl/"):
-            step = int(e.key.phase.removeprefix("rl/"))
-            if step < first and e.outcome.scored:
-                found[step].append(Attempt(e.key, e.environment, e.task, e.outcome.solved))
-    return found
-
-
-def _entropy(part: Entropy | None, steps: int) -> EntropyPlan | None:
-    if part is None:
-        return None
-    return EntropyPlan(part.bonus, part.smoothing, Smoother(part.form or Smoother.SQUARED), steps)
-
-
-def _most_turns(horizon: Horizon | None, step: int) -> int | None:
-    if horizon is None:
-        return None
-    return scaling_inter(step, horizons=horizon.turns, every=horizon.every)
 
 
 def _used_up(setting: Setting) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.evaluation.transcript import plain
+from palaestra.experiment.recipe import Reinforcement
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.trajectory import Trajectory
 from palaestra.models.expert import ExpertModel
@@ -25,11 +26,7 @@ from palaestra.store.parquet import ParquetTrace
 from palaestra.store.run import RunFolder, default_root
 
 TURN_LIMITS = "turn_limits"  # document: the most actions of an episode, by environment
-REWARDS = {  # key of a recipe's `rl` -> field of `Shaping`
-    "turn_cost": "turn_cost",
-    "invalid_cost": "invalid_cost",
-    "progress_reward": "progress",
-}
+REWARDS = ("turn_cost", "invalid_cost", "progress_reward", "world_reward", "overlong")  # of `rl`
 
 
 class Recorded(Protocol):
@@ -208,11 +205,11 @@ def _said(episode: Episode, policy: str) -> bool:
 
 def _shaping(recorded: Recorded, episodes: Sequence[Episode]) -> Shaping:
     """As the run's own training has it; the defaults where no recipe says it."""
+    from palaestra.experiment.plan import shaping
+
     given = (recorded.get("recipe") or {}).get("rl") or {}
-    chosen = {
-        field: float(given[key]) for key, field in REWARDS.items() if given.get(key) is not None
-    }
-    return Shaping(turn_limit(recorded, episodes[0].task.environment), **chosen)
+    part = Reinforcement.model_validate({key: given[key] for key in REWARDS if key in given})
+    return shaping(part, turn_limit(recorded, episodes[0].task.environment))
 
 
 def _greedy(recorded: Recorded, phase: str, shaping: Shaping) -> dict[int, float]:

@@ -140,9 +140,11 @@ def with_reference(rows: Sequence[Trained], logprobs: Sequence[Sequence[float]])
 
 
 def corrected(rows: Sequence[Trained], method: Method) -> list[Trained]:
-    """The rows with each token's weight times the method's off-policy correction.
+    """The rows with each token's advantage times the method's off-policy correction.
 
-    The weights' denominators stay: what a correction rejects does not inflate the rest.
+    Policy losses are linear in the size of the advantage, so this weighs their part of the
+    loss; KL and entropy terms stay as they are. So do the weights' denominators: what a
+    correction rejects does not inflate the rest.
     """
     if method.correction is None or not rows:
         return list(rows)
@@ -151,9 +153,9 @@ def corrected(rows: Sequence[Trained], method: Method) -> list[Trained]:
     return [
         replace(
             row,
-            weight=[
-                weight * next(factors) if on else 0.0
-                for weight, on in zip(row.weight, row.mask, strict=True)
+            advantage=[
+                advantage * next(factors) if on else 0.0
+                for advantage, on in zip(row.advantage, row.mask, strict=True)
             ],
         )
         for row in rows

@@ -167,7 +167,7 @@ class Success:
 
     task: str
     key: Key
-    version: int  # of the weights that lived it
+    version: int  # of the weights that lived it, or any number that grows with them
 
 
 def demonstrations(

@@ -18,8 +18,10 @@ from typing import Protocol
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.session import derive_seed
+from palaestra.learning.consolidation import ConsolidationPlan, consolidate
 from palaestra.learning.curricula.practice import Past, Practice, attempts, replayed
 from palaestra.learning.learner import Update
+from palaestra.learning.phases import PhaseKind
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.study import Study, StudyPlan
 from palaestra.rollout.runner import Job
@@ -37,6 +39,7 @@ class ReinforcementPlan:
     study: StudyPlan
     staleness: int = 0  # steps between rolling out and learning
     replay: bool = False  # stored successes stand in where a group is hopeless (ARPO)
+    consolidation: ConsolidationPlan | None = None  # steps of self-imitation in between
     turns: Callable[[int], int | None] = field(default=lambda step: None)
     """Turns per episode at a step (1-based); None leaves the rollout's own."""
 
@@ -66,6 +69,7 @@ async def reinforce(
     *,
     first: int,
     past: Past,
+    history: Sequence[Mapping[str, float]],
     recall: Callable[[Key], Episode | None],
     memory: Mapping[str, float],
     after: Callable[[StepResult], bool],
@@ -78,6 +82,7 @@ async def reinforce(
         plan: what a step consists of.
         first: the step to begin with.
         past: what is remembered of the rollouts of the steps before.
+        history: the figures of the steps before, which phases depend on.
         recall: the recorded episode of a key, for replay.
         memory: what the credit rule remembers.
         after: called with each step's result.
@@ -86,9 +91,20 @@ async def reinforce(
         TooManyFaults: most of a step's episodes broke through no fault of the agent.
     """
     ready: dict[int, list[Episode]] = {}
-    known = dict(past)
+    known, figured = dict(past), list(history)
     for step in range(first, plan.steps + 1):
         started = time.monotonic()
+        if _imitates_itself(plan, figured):
+            assert plan.consolidation is not None
+            updates = consolidate(
+                study.learner, known, recall, plan.consolidation, step=step, seed=study.seed
+            )
+            metrics = {"sampled_tokens": 0.0, "prompt_tokens": 0.0, **of_updates(updates)}
+            metrics["learn_seconds"] = time.monotonic() - started
+            figured.append(metrics)
+            if not after(StepResult(step, [], metrics, memory)):
+                return
+            continue
         for ahead in range(step, min(step + plan.staleness, plan.steps) + 1):
             if ahead not in ready:
                 jobs = jobs_of(ahead, plan, known)
@@ -104,8 +120,17 @@ async def reinforce(
         metrics = figures(episodes, updates, plan.shaping) | more
         metrics["rollout_seconds"] = acted - started
         metrics["learn_seconds"] = time.monotonic() - acted
+        figured.append(metrics)
         if not after(StepResult(step, episodes, metrics, memory)):
             return
+
+
+def _imitates_itself(plan: ReinforcementPlan, history: Sequence[Mapping[str, float]]) -> bool:
+    """Whether the step after those of `history` is one of self-imitation."""
+    if plan.consolidation is None:
+        return False
+    position = plan.consolidation.schedule.after(history)
+    return position is not None and position.kind is PhaseKind.SFT
 
 
 def jobs_of(step: int, plan: ReinforcementPlan, known: Past) -> list[Job]:
@@ -141,11 +166,18 @@ def figures(episodes: list[Episode], updates: list[Update], shaping: Shaping) ->
         "sampled_tokens": sum(e.usage.sampled_tokens for e in episodes),
         "prompt_tokens": sum(e.usage.prompt_tokens for e in episodes),
     }
-    if updates:
-        for name in asdict(updates[0]):
-            values[name] = fmean(getattr(update, name) for update in updates)
-        for name in ("tokens", "processed"):
-            values[name] *= len(updates)
-        # the first update starts at the sampler's own weights: what remains is arithmetic
-        values["gap"], values["gap_max"] = updates[0].gap, updates[0].gap_max
+    return values | of_updates(updates)
+
+
+def of_updates(updates: Sequence[Update]) -> dict[str, float]:
+    """Means over the updates of a step; sums of tokens."""
+    if not updates:
+        return {}
+    values = {
+        name: fmean(getattr(update, name) for update in updates) for name in asdict(updates[0])
+    }
+    for name in ("tokens", "processed"):
+        values[name] *= len(updates)
+    # the first update starts at the sampler's own weights: what remains is arithmetic
+    values["gap"], values["gap_max"] = updates[0].gap, updates[0].gap_max
     return values

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call
 from palaestra.core.outcome import Status
+from palaestra.learning.filters import overlong
 from palaestra.learning.trajectory import Trajectory, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Overlong:
+    """DAPO's soft punishment of rollouts that sample nearly too many, or too many, tokens."""
+
+    limit: int  # sampled tokens of a rollout
+    buffer: int  # the punishment sets in so many tokens before
+    factor: float = 1.0  # of the full punishment
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +27,7 @@ class Shaping:
 
     The outcome: `success * (1 - turn_cost * turns / most_turns)`. A turn: minus `invalid_cost`
     for each action that was not understood, plus `progress` times the progress that it made,
-    plus `world` times the environment's own reward.
+    plus `world` times the environment's own reward. The outcome less `overlong`, if any.
     """
 
     most_turns: int
@@ -25,12 +35,22 @@ class Shaping:
     invalid_cost: float = 0.05
     progress: float = 0.0
     world: float = 0.0
+    overlong: Overlong | None = None
 
     def outcome(self, episode: Episode) -> float:
         """Reward for how a scored episode ended."""
-        if not episode.outcome.solved:
-            return 0.0
-        return 1.0 - self.turn_cost * episode.usage.turns / self.most_turns
+        earned = 0.0
+        if episode.outcome.solved:
+            earned = 1.0 - self.turn_cost * episode.usage.turns / self.most_turns
+        if self.overlong is None:
+            return earned
+        limits = self.overlong
+        return earned + overlong(
+            episode.usage.sampled_tokens,
+            limit=limits.limit,
+            buffer=limits.buffer,
+            factor=limits.factor,
+        )
 
     def episode_return(self, episode: Episode) -> float:
         """The undiscounted return of a scored episode."""

@@ -167,7 +167,7 @@ def rejection(
 @component(
     Kind.CORRECTION,
     "veto",
-    source="token veto of rollout correction, as in verl and slime",
+    source="token veto of rollout correction, as in slime and in earlier verl",
     status=Status.RELEASE,
 )
 def veto(tokens: Tokens, *, threshold: float = 1e-4, level: str = Unit.ROLLOUT) -> Tensor:
