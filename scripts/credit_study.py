@@ -6,7 +6,7 @@
 STUDY is credit, staleness, entropy or smollm2. `run` makes one starting policy per world and
 seed, then one RL run per variant from it, all with the same token budget; what is done already
 is not done again. `table` prints interquartile means over all seeds and worlds with stratified
-bootstrap intervals (rliable), and the mean of each world.
+bootstrap intervals (`pip install rliable`), and the mean of each world.
 """
 
 from __future__ import annotations

@@ -123,7 +123,8 @@ def _print(console: Console, text: str, style: str = "dim") -> None:
 def _table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for column in columns:
-        table.add_column(column, justify="left" if column == columns[0] else "right")
+        first = column == columns[0]
+        table.add_column(column, justify="left" if first else "right", no_wrap=first)
     for row in rows:
         table.add_row(*map(Text, row))
     return table
