@@ -116,16 +116,17 @@ class Critic(Section):
         "head", description="head: on the policy's own features; separate: a network of its own"
     )
     learning_rate: float = Field(1e-3, gt=0)
-    coefficient: float = Field(
-        0.5, gt=0, description="weight of the value loss beside the policy's"
+    coefficient: float | None = Field(
+        None, gt=0, description="head: weight of its loss beside the policy's; unset: 0.5"
     )
     shared: bool = Field(False, description="let the head's gradient reach the policy's features")
     warmup: int = Field(0, ge=0, description="first steps, in which only the critic learns")
 
     @model_validator(mode="after")
     def _separate_shares_nothing(self) -> Critic:
-        if self.kind == "separate" and self.shared:
-            raise ValueError("rl.critic.shared has no effect with rl.critic.kind = 'separate'")
+        for name in ("shared", "coefficient"):
+            if self.kind == "separate" and getattr(self, name):
+                raise ValueError(f"rl.critic.{name} has no effect with rl.critic.kind = 'separate'")
         return self
 
 
@@ -255,6 +256,8 @@ class Reinforcement(Section):
     def _options_belong_to_parts(self) -> Reinforcement:
         if self.correction_options and self.correction is None:
             raise ValueError("rl.correction_options has no effect without rl.correction")
+        if not self.recompute and not self.staleness:
+            raise ValueError("rl.recompute = false has no effect without rl.staleness")
         if self.replay and (self.curriculum is None or self.curriculum.tasks is None):
             raise ValueError("rl.replay needs tasks that are met again: set rl.curriculum.tasks")
         return self

@@ -98,7 +98,7 @@ class Setting:
         part, critic = self.recipe.training, None
         asked = critic_of(self.recipe.rl, self.method) if for_rl else None
         if asked is not None and asked.kind == "head":
-            critic = Critic(asked.learning_rate, asked.coefficient, shared=asked.shared)
+            critic = Critic(asked.learning_rate, asked.coefficient or 0.5, shared=asked.shared)
         return Learner(
             self.policy,
             selection(self.policy, self.recipe),
