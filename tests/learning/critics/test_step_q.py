@@ -14,14 +14,13 @@ from palaestra.learning.critics.step_q import (
     Pair,
     Preference,
     StepQ,
-    action_scores,
     choose,
     log_likelihoods,
     node_values,
     preference_pairs,
     select,
 )
-from palaestra.learning.preference import step_dpo
+from palaestra.learning.preference import implicit_reward, step_dpo
 from tests.learning.critics.rollouts import equal_states, small
 
 TREE = [
@@ -134,7 +133,7 @@ def test_the_chosen_action_is_better_by_more_than_the_margin(tree, margin):
 
 def test_scores_and_loss_are_the_published_numbers():
     lp, ref = torch.tensor([0.0, -2.0]), torch.tensor([-1.0, -1.5])
-    scores = action_scores(lp, ref, beta=0.1)
+    scores = implicit_reward(lp, ref, beta=0.1)
     assert scores.tolist() == pytest.approx([0.10, -0.05])
     assert (scores[0] - scores[1]).item() == pytest.approx(0.15)
     assert step_dpo(*lp, *ref, beta=0.1).item() == pytest.approx(0.6210, abs=5e-5)

@@ -21,7 +21,7 @@ from palaestra.core.errors import InputError
 from palaestra.learning.critics.encoder import AT_ONCE, hidden_at, parts
 from palaestra.learning.critics.optimiser import Optimiser, weights_of
 from palaestra.learning.masters import Parts
-from palaestra.learning.preference import step_dpo
+from palaestra.learning.preference import implicit_reward, step_dpo
 from palaestra.models.network import DecoderNetwork
 
 
@@ -134,23 +134,13 @@ def preference_pairs(tree: Tree, *, margin: float = 0.0) -> list[Pair]:
     return found
 
 
-def action_scores(lp: Tensor, ref: Tensor, *, beta: float = 0.1) -> Tensor:
-    """The Q that a DPO-trained model implies, up to a constant per state: `beta * (lp - ref)`.
-
-    Source: Zhai et al. 2024 (formula from memory). Also AgentRM's implicit reward.
-
-    Args:
-        lp: [N], summed over an action's tokens, under the trained model. Long actions have
-            larger sums of either sign; compare actions of similar length.
-        ref: [N], under the model that training began from.
-        beta: as in training.
-    """
-    return beta * (lp - ref)
-
-
 def choose(lp: Tensor, ref: Tensor, *, beta: float = 0.1) -> int:
-    """The action to take: the first with the highest score."""
-    scores: list[float] = action_scores(lp, ref, beta=beta).tolist()
+    """The action to take: the first with the highest implied Q (`implicit_reward`).
+
+    Source: Zhai et al. 2024 (formula from memory). `lp` and `ref` are sums over an action's
+    tokens, [N], under the trained model and the one that training began from.
+    """
+    scores: list[float] = implicit_reward(lp, ref, beta=beta).tolist()
     return scores.index(max(scores))
 
 
@@ -196,7 +186,7 @@ class StepQ:
     def scores(self, history: Sequence[int], actions: Sequence[Sequence[int]]) -> list[float]:
         """The score of each action that could be said now."""
         lp, ref = self._likelihoods([(history, action) for action in actions])
-        return action_scores(lp, ref, beta=self.beta).tolist()
+        return implicit_reward(lp, ref, beta=self.beta).tolist()
 
     def state(self) -> Parts:
         """Everything a resumed run needs, the reference included."""
