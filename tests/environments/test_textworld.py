@@ -409,5 +409,5 @@ def test_a_world_without_a_game_says_so() -> None:
 
 def test_the_task_set_is_finite() -> None:
     tasks = registry.tasks("textworld/rooms")
-    assert tasks.size == 256
-    assert tasks.task(Split.TRAIN, 256) == tasks.task(Split.TRAIN, 0)
+    assert tasks.size == 1024
+    assert tasks.task(Split.TRAIN, 1024) == tasks.task(Split.TRAIN, 0)

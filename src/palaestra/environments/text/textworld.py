@@ -29,7 +29,7 @@ from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.text.textworld_games import LEVELS, story_file
 from palaestra.environments.text.textworld_machine import Machine
 
-TASKS_PER_SPLIT = 256  # each new game costs a second and 0.4 MB of cache
+TASKS_PER_SPLIT = 1024  # each game costs a second and 0.4 MB of cache when it is first played
 EDGES = "> \"'`*,"  # a prompt, quotation and emphasis around a command
 LONGEST = 80  # characters of a command; the games' own stay below 60
 BEYOND_THE_GAME = re.compile(
