@@ -13,7 +13,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test test-slow check check-peers clean
+.PHONY: help train test test-slow check check-peers bench clean
 
 export PYTHON PIP_ARGS
 
@@ -23,6 +23,7 @@ help:
 	@echo "make test-slow  set up, then run the slow tests"
 	@echo "make check      formatting, lint, types, import rules, and make test"
 	@echo "make check-peers compare the learning library with verl and TRL, in their own environments"
+	@echo "make bench      set up, then measure speed against peers and limits (ARGS: names of benchmarks)"
 	@echo "make clean      remove .venv and caches; runs and downloaded models stay"
 
 train:
@@ -47,6 +48,10 @@ check:
 
 check-peers:
 	@scripts/check_peers.sh $(ARGS)
+
+bench:
+	@scripts/setup.sh dev
+	.venv/bin/python benchmarks/collect.py $(ARGS)
 
 clean:
 	rm -rf .venv .peers build dist src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache \

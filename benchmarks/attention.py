@@ -1,16 +1,15 @@
-"""Causal attention of the learner: plain batched products against torch's fused kernel.
+"""Causal attention of the learner along packed rows, against torch's fused kernel.
 
-Alternates the two on the same tensors (forward and backward, bf16, rows of a
-micro-batch of SmolLM2-135M), and prints the median ratio with its spread:
+Both on the same tensors (forward and backward, bf16, a micro-batch of SmolLM2-135M of equally
+long rows that share nothing, so that neither saves or pads anything); the ratio is that of
+their speeds:
     python benchmarks/attention.py [--json]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import statistics
 import time
 from collections.abc import Callable
 
@@ -18,58 +17,76 @@ os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
 
 import torch
 import torch.nn.functional as F
+from measuring import Result, alternate, run
 from torch import Tensor
 
-from palaestra.learning.packing import causal_attention
+from palaestra.learning.attention import RowAttention
 
 HEADS, KV_HEADS, HEAD_DIM, ROWS = 9, 3, 64, 16
 ROUNDS = 15
 
-
-def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    k, v = (x.repeat_interleave(HEADS // KV_HEADS, dim=1) for x in (k, v))
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""q [N, heads, d], k and v [N, kv_heads, d] of all rows, one after the other, to [N, heads, d]."""
 
 
-def seconds(attention: Callable[[Tensor, Tensor, Tensor], Tensor], length: int) -> float:
-    shapes = [(ROWS, length, heads, HEAD_DIM) for heads in (HEADS, KV_HEADS, KV_HEADS)]
-    q, k, v = (torch.randn(s, dtype=torch.bfloat16, requires_grad=True) for s in shapes)
-    started = time.perf_counter()
-    out = attention(q, k, v)
+def packed(length: int, device: torch.device) -> Attention:
+    paths = [range(row * length, (row + 1) * length) for row in range(ROWS)]
+    attend = RowAttention(paths, ROWS * length, device)
+    return lambda q, k, v: attend(0, q, k, v)
+
+
+def fused(length: int) -> Attention:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k, v = (x.view(ROWS, length, -1, HEAD_DIM).transpose(1, 2) for x in (q, k, v))
+        k, v = (x.repeat_interleave(HEADS // KV_HEADS, dim=1) for x in (k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return mixed.transpose(1, 2).flatten(0, 1)
+
+    return attend
+
+
+def rate(attend: Attention, length: int, device: torch.device) -> float:
+    """Passes forward and backward per second."""
+    q, k, v = (
+        torch.randn(ROWS * length, heads, HEAD_DIM, device=device)
+        .to(torch.bfloat16)
+        .requires_grad_()
+        for heads in (HEADS, KV_HEADS, KV_HEADS)
+    )
+    started = _now(device)
+    out = attend(q, k, v)
     out.backward(torch.ones_like(out))
-    return time.perf_counter() - started
+    return 1 / (_now(device) - started)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    rows = []
-    for length in (64, 128, 256, 512):
-        for attention in (causal_attention, fused):
-            seconds(attention, length)  # warm up
-        pairs = [(seconds(causal_attention, length), seconds(fused, length)) for _ in range(ROUNDS)]
-        ratios = sorted(theirs / ours for ours, theirs in pairs)
-        rows.append(
-            {
-                "name": f"learner attention, rows of {length}",
-                "ratio": statistics.median(ratios),
-                "low": ratios[ROUNDS // 10],
-                "high": ratios[-1 - ROUNDS // 10],
-                "ours_ms": 1e3 * statistics.median(ours for ours, _ in pairs),
-                "fused_ms": 1e3 * statistics.median(theirs for _, theirs in pairs),
-            }
-        )
-    if options.json:
-        print(json.dumps(rows, indent=2))
-        return
-    for row in rows:
-        print(
-            f"{row['name']}: {row['ours_ms']:.1f} ms, fused {row['fused_ms']:.1f} ms, "
-            f"{row['ratio']:.2f} times as fast ({row['low']:.2f} to {row['high']:.2f})"
-        )
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def compare(length: int) -> Result:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    ours, theirs = packed(length, device), fused(length)
+    for attend in (ours, theirs):
+        rate(attend, length, device)  # warm up
+    measured = alternate(
+        lambda: rate(ours, length, device), lambda: rate(theirs, length, device), ROUNDS
+    )
+    return Result(
+        name=f"learner attention, {ROWS} rows of {length}, against torch's fused kernel",
+        ratio=measured.ratio,
+        goal=None,
+        low=measured.low,
+        high=measured.high,
+        figures={"palaestra ms": 1e3 / measured.ours, "peer ms": 1e3 / measured.theirs},
+    )
+
+
+def measure(options: argparse.Namespace) -> list[Result]:
+    """A row for each length."""
+    return [compare(length) for length in (64, 128, 256, 512)]
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

@@ -2,11 +2,13 @@
 
     python scripts/credit_study.py run FOLDER STUDY [--seeds 5] [--worlds probe/sea-4 …]
     python scripts/credit_study.py table FOLDER STUDY
+    python scripts/credit_study.py curves FOLDER STUDY PICTURE.png
 
 STUDY is credit, staleness, entropy or smollm2. `run` makes one starting policy per world and
 seed, then one RL run per variant from it, all with the same token budget; what is done already
 is not done again. `table` prints interquartile means over all seeds and worlds with stratified
-bootstrap intervals (`pip install rliable`), and the mean of each world.
+bootstrap intervals (`pip install rliable`), and the mean of each world; `curves` draws success
+in training against tokens, the mean over seeds.
 """
 
 from __future__ import annotations
@@ -41,6 +43,12 @@ class Study:
 
 # enough that the deciding word is noticed, too little that it is heeded
 EXPERT = ["imitation.demonstrations=72", "imitation.epochs=12", "imitation.learning_rate=3e-3"]
+VIEW = [
+    "imitation.demonstrations=96",
+    "imitation.epochs=8",
+    "imitation.batch=16",
+    "imitation.learning_rate=3e-3",
+]
 CHANCE = [
     "imitation.speaker=random",
     "imitation.examples_options.least=0",
@@ -48,8 +56,9 @@ CHANCE = [
     "imitation.epochs=6",
     "imitation.learning_rate=3e-3",
 ]
-PROBES = {
+WORLDS = {
     "probe/umbrella-8": EXPERT,  # delayed credit
+    "babyai/GoToObjS6": VIEW,  # partial information: only what lies ahead is seen
     "probe/sea-4": CHANCE,  # exploration: every success is found by RL
 }
 TINY = [
@@ -63,7 +72,7 @@ TINY = [
 ]
 TINY_RL = [
     "rl.steps=1000",
-    "rl.tokens=600000",
+    "rl.tokens=500000",
     "rl.tasks=16",
     "rl.group=8",
     "rl.turn_cost=0",
@@ -119,9 +128,9 @@ SMOLLM2: dict[str, Keys] = {
     "turn_gae": ["rl.algorithm=turn-ppo"],
 }
 STUDIES = {
-    "credit": Study("quick", PROBES, TINY, [*TINY_RL, *PPO], RULES, "tiny"),
-    "staleness": Study("quick", PROBES, TINY, TINY_RL, STALE, "tiny"),
-    "entropy": Study("quick", PROBES, TINY, TINY_RL, ENTROPY, "tiny"),
+    "credit": Study("quick", WORLDS, TINY, [*TINY_RL, *PPO], RULES, "tiny"),
+    "staleness": Study("quick", WORLDS, TINY, TINY_RL, STALE, "tiny"),
+    "entropy": Study("quick", WORLDS, TINY, TINY_RL, ENTROPY, "tiny"),
     "smollm2": Study(
         "default",
         {"babyai/GoToLocalS5N2": []},
@@ -198,6 +207,46 @@ def table(root: Path, name: str, worlds: Sequence[str]) -> None:
         print(f"| {variant} | {len(numbers)} | {iqm} | {each} |")
 
 
+def curves(root: Path, name: str, worlds: Sequence[str], picture: Path) -> None:
+    """Success of training rollouts against tokens read and sampled, one picture per world."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    study = STUDIES[name]
+    figure, axes = plt.subplots(
+        1, len(worlds), figsize=(5 * len(worlds), 5), squeeze=False, layout="constrained"
+    )
+    colours = plt.get_cmap("tab20").colors
+    for axis, world in zip(axes[0], worlds, strict=True):
+        for number, variant in enumerate(study.variants):
+            file = f"{name}/{variant.replace(' ', '_')}/report.json"
+            paths = [home(root, study, world, seed) / file for seed in range(1, 100)]
+            lines = [learning_curve(path) for path in paths if path.is_file()]
+            if not lines:
+                continue
+            tokens = np.linspace(0, min(x[-1] for x, _ in lines), 60)
+            mean = np.mean([np.interp(tokens, x, y) for x, y in lines], axis=0)
+            style = ("-", "--", ":")[number // 7 % 3]
+            axis.plot(tokens / 1000, 100 * mean, style, color=colours[number % 20], label=variant)
+        axis.set(title=world, xlabel="thousand tokens", ylim=(0, 100))
+    axes[0][0].set_ylabel("success of training rollouts, %")
+    handles, labels = axes[0][-1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=7, fontsize=8)
+    figure.savefig(picture, dpi=110)
+
+
+def learning_curve(report: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens so far and success at each step of a run, smoothed over five steps."""
+    steps = json.loads(report.read_text())["curve"]
+    tokens = np.cumsum([step["sampled_tokens"] + step["prompt_tokens"] for step in steps])
+    success = np.array([step["success"] for step in steps])
+    width = min(5, len(success))
+    weights = np.convolve(np.ones(len(success)), np.ones(width), "same")
+    return tokens, np.convolve(success, np.ones(width), "same") / weights
+
+
 def scores(root: Path, study: Study, file: str, stage: str, worlds: Sequence[str]) -> np.ndarray:
     """Success of the finished runs, [seeds, worlds]; seeds that miss a world are left out."""
     rows = []
@@ -211,15 +260,18 @@ def scores(root: Path, study: Study, file: str, stage: str, worlds: Sequence[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("run", "table"))
+    parser.add_argument("what", choices=("run", "table", "curves"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("picture", type=Path, nargs="?", default=Path("curves.png"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--worlds", nargs="+")
     options = parser.parse_args()
     worlds = options.worlds or list(STUDIES[options.study].worlds)
     if options.what == "run":
         run(options.folder, options.study, options.seeds, worlds)
+    elif options.what == "curves":
+        curves(options.folder, options.study, worlds, options.picture)
     else:
         table(options.folder, options.study, worlds)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from palaestra.agents.direct import DirectAgent
 from palaestra.core.agent import Agent
 from palaestra.core.episode import Episode
-from palaestra.core.graph import MessageGraph
+from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.message import Message, assistant, system, user
-from palaestra.core.model import Generation, Prompt
+from palaestra.core.model import Finish, Generation, Prompt
 from palaestra.core.session import Session
 from palaestra.models.scripted import ScriptedModel
-from tests.core.small import Asking, Sampled, live, renderer, session
+from tests.core.small import Asking, Sampled, Stairs, live, renderer, session
 
 END = renderer().reply("")[-1]
 PLAIN = [i for i in range(renderer().tokenizer.get_vocab_size()) if renderer().text([i])]
@@ -214,3 +216,74 @@ def test_where_replies_are_canonical_the_prompt_is_the_conversation_rendered_who
     agent, model, _ = grown(moves)
     for asked, read in zip(agent.asked, model.prompts, strict=True):
         assert list(read) == renderer().start(asked)
+
+
+# ── where a prompt belongs ───────────────────────────────────────────────────
+
+
+def reference(graph: MessageGraph, messages: list[Message], policy: str, role: str) -> int | None:
+    """The speaker's latest call if it is extended, else the longest of its calls that is."""
+    own = [call.index for call in graph.calls if (call.policy, call.role) == (policy, role)]
+    extended = {
+        index: len(graph.conversation(index))
+        for index in own
+        if len(graph.conversation(index)) < len(messages)
+        and messages[: len(graph.conversation(index))] == list(graph.conversation(index))
+    }
+    if own and own[-1] in extended:
+        return own[-1]
+    return max(extended, key=lambda index: (extended[index], index), default=None)
+
+
+speakers = st.sampled_from([("one", "agent"), ("one", "judge"), ("two", "agent")])
+few_words = st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=2)
+asked = st.lists(st.tuples(speakers, st.integers(-1, 6), few_words), max_size=12)
+
+
+@settings(max_examples=200)
+@given(asked)
+def test_a_prompt_continues_the_latest_or_the_longest_conversation(
+    moves: list[tuple[tuple[str, str], int, list[str]]],
+) -> None:
+    graph = MessageGraph()
+    conversations: list[list[Message]] = []
+    for (policy, role), of, texts in moves:
+        before = conversations[of] if 0 <= of < len(conversations) else []
+        messages = [*before, *(user(text) for text in texts)]
+        expected = reference(graph, messages, policy, role)
+        place = graph.place(messages, policy, role)
+        assert place.parent == expected and place.prompt == messages
+        assert place.known == (0 if expected is None else len(graph.conversation(expected)))
+        call = Call(
+            index=len(graph.calls),
+            parent=place.parent,
+            role=role,
+            messages=tuple(messages[place.known :]),
+            prompt=(len(graph.calls),),
+            reply=assistant("ok"),
+            completion=(0,),
+            logprobs=(0.0,),
+            finish=Finish.STOP,
+            policy=policy,
+            version=0,
+        )
+        graph.add(call, place.prompt)
+        conversations.append([*messages, assistant("ok")])
+        assert [graph.conversation(i) for i in range(len(graph.calls))] == conversations
+    assert [graph.tokens(i) for i in range(len(graph.calls))] == [
+        MessageGraph(graph.calls).tokens(i) for i in range(len(graph.calls))
+    ]
+
+
+def test_the_memory_of_a_conversation_grows_with_its_turns_not_with_their_square() -> None:
+    def peak(turns: int) -> int:
+        tracemalloc.start()
+        try:
+            model = ScriptedModel(lambda messages: "up")
+            live(DirectAgent(), model, Stairs(height=turns))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(20)  # what is made once
+    assert peak(1600) < 6 * peak(400)

@@ -261,10 +261,24 @@ def test_each_call_has_its_own_seed_which_depends_on_key_and_run() -> None:
     assert one.seeds == again.seeds and len({*one.seeds, *other.seeds}) == 6
 
 
+def test_the_prompts_of_an_episode_name_it_as_their_program() -> None:
+    programs: list[str | None] = []
+
+    class Noting(ScriptedModel):
+        async def generate(self, prompt: Prompt) -> Generation:
+            programs.append(prompt.program)
+            return await super().generate(prompt)
+
+    live(DirectAgent(), Noting(UP))
+    assert programs == ["test/0.0"] * 3
+
+
 def test_only_what_the_agent_did_is_scored() -> None:
     assert Outcome.success().scored and Outcome.failure().scored
     assert all(Outcome.truncated(limit).scored for limit in Limit)
     assert {owner for owner in Owner if Outcome.error("x", owner).scored} == {Owner.AGENT}
+    assert Outcome.cancelled("enough").was_cancelled and not Outcome.cancelled("enough").scored
+    assert not Outcome.error("cancelled", Owner.AGENT).was_cancelled
 
 
 def test_outcomes_are_said_in_a_word() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestra.core.budget import Budget, Usage
+from palaestra.core.budget import Budget
 from palaestra.core.errors import UnknownName
 from palaestra.core.outcome import Limit
 from palaestra.core.task import Split, TaskSet, parse_split
@@ -46,4 +46,4 @@ def test_an_unknown_split_is_answered_with_the_nearest_name() -> None:
 def test_a_budget_names_the_first_limit_that_is_reached(
     budget: Budget, limit: Limit | None
 ) -> None:
-    assert budget.exhausted(Usage(turns=4, sampled_tokens=9, seconds=1.5)) is limit
+    assert budget.exhausted(turns=4, sampled=9, seconds=1.5) is limit

@@ -101,7 +101,9 @@ def grouped(*, tied: bool = True, seed: int = 0) -> DecoderNetwork:
     return network
 
 
-def resident(network: DecoderNetwork, *, lockstep: bool = False, slots: int = 8) -> ResidentModel:
+def resident(
+    network: DecoderNetwork, *, lockstep: bool = False, slots: int = 8, **options: Any
+) -> ResidentModel:
     count = network.config.vocab_size - 3
     return ResidentModel(
         "policy",
@@ -110,6 +112,7 @@ def resident(network: DecoderNetwork, *, lockstep: bool = False, slots: int = 8)
         slots=slots,
         context=128,
         lockstep=lockstep,
+        **options,
     )
 
 
@@ -121,8 +124,11 @@ def learner_of(
     clip: float = 1e9,
     **options: Any,
 ) -> Learner:
-    optimisation = Optimisation(rate, micro_tokens=micro_tokens, clip_norm=clip)
-    return Learner(resident(network), everything(network), optimisation, **options)
+    """A learner of all weights, whose passes hold at most `micro_tokens` distinct tokens."""
+    optimisation = Optimisation(rate, clip_norm=clip)
+    learner = Learner(resident(network), everything(network), optimisation, **options)
+    learner.budget.tokens = micro_tokens
+    return learner
 
 
 def gradients(

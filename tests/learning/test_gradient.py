@@ -8,17 +8,23 @@ from functools import partial
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from palaestra.core.episode import Key
 from palaestra.core.graph import Call
 from palaestra.learning.critics.value import Critic
+from palaestra.learning.learner import Learner
 from palaestra.learning.losses.aggregation import Aggregation, token_weights
-from palaestra.learning.losses.policy import gspo, loop, ppo
+from palaestra.learning.losses.policy import gspo, loop, pg, ppo
+from palaestra.learning.masters import Optimisation
+from palaestra.learning.memory import needs_of
 from palaestra.learning.packing import Trained
 from palaestra.learning.rows import Row, rows_of
+from palaestra.learning.selection import everything
 from tests.learning.dense import Dense
-from tests.learning.made import call, episode, gradients, grouped, learner_of
+from tests.learning.made import call, episode, gradients, grouped, learner_of, resident
 
 SYSTEM = [1, 3, 4, 5]
 BRANCHING = [
@@ -254,3 +260,47 @@ def test_each_part_of_the_dense_objective_counts():
     for part in parts:
         (gradient,) = torch.autograd.grad(part, dense.weights["norm"], retain_graph=True)
         assert float(gradient.norm()) > 1e-4
+
+
+@settings(max_examples=10)
+@given(st.data())
+def test_members_of_a_group_have_the_gradient_of_each_run_alone(data):
+    """Whatever they share, in however many micro-batches, blocks computed again or not."""
+    token = st.integers(1, 3)  # few, so that members go on alike for a while
+    start = data.draw(st.lists(token, min_size=1, max_size=6))
+    members = data.draw(
+        st.lists(
+            st.lists(st.tuples(token, st.booleans()), min_size=1, max_size=12),
+            min_size=2,
+            max_size=6,
+        )
+    )
+    rows = []
+    for member, tail in enumerate(members):
+        sampled = [on for _, on in tail[:-1]] + [True]
+        rows.append(
+            Trained(
+                [*start, *(t for t, _ in tail)],
+                [False] * len(start) + sampled,
+                advantage=[0.3 * member - 0.5] * (len(start) + len(tail)),
+            )
+        )
+    longest, network = max(len(row.tokens) for row in rows), grouped().double()
+    dense = Dense(network)
+    chosen = everything(network)
+    most = data.draw(st.integers(longest, 80))
+    memory = needs_of(network, chosen.parameters).of(most, recompute=data.draw(st.booleans()))
+    learner = Learner(resident(network), chosen, Optimisation(1e-3, memory, clip_norm=1e9))
+    ours = gradients(
+        learner, rows, pg, entropy=lambda nats, tokens, weight: -BETA * (nats * weight).sum()
+    )
+    total = torch.zeros((), dtype=torch.float64)
+    for row in rows:
+        lp, nats, _ = dense.reply(row.tokens[:1], row.tokens[1:])
+        on = torch.tensor(row.mask[1:])
+        advantage = torch.tensor(row.advantage[1:], dtype=torch.float64)
+        total = total - ((advantage * lp + BETA * nats) * on).sum()
+    total.backward()
+    for name, weight in dense.weights.items():
+        scale = max(float(weight.grad.norm()), 1e-3)
+        assert float((ours[name] - weight.grad).norm()) < 1e-9 * scale, name

@@ -1,8 +1,10 @@
 """Rows as the learner gets them, and how they are grouped and flattened."""
 
+import itertools
+
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestra.core.errors import InputError
@@ -119,3 +121,44 @@ def test_rollouts_that_begin_alike_share_a_micro_batch():
     for whole in (True, False):
         assert len(micro_batches(rows, 15, whole_rollouts=whole)) == 1
         assert len(micro_batches(rows, 14, whole_rollouts=whole)) == 2
+
+
+def sizes(groups):
+    return sum(len(distinct(group)) for group in groups)
+
+
+def cuts(rows):
+    """Every way to cut the rows, in the order of their tokens, into groups."""
+    ordered = sorted(rows, key=lambda row: row.tokens)
+    for inner in itertools.product([False, True], repeat=len(ordered) - 1):
+        edges = [0, *(i + 1 for i, cut in enumerate(inner) if cut), len(ordered)]
+        yield [ordered[a:b] for a, b in itertools.pairwise(edges)]
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=8), min_size=1, max_size=8),
+    st.integers(8, 30),
+)
+def test_no_cut_computes_fewer_shared_tokens_again(tokens, most):
+    rows = [Trained(row, [False] * len(row)) for row in tokens]
+    found = micro_batches(rows, most)
+    possible = [
+        groups
+        for groups in cuts(rows)
+        if all(len(group) == 1 or len(distinct(group)) <= most for group in groups)
+    ]
+    assert (sizes(found), len(found)) == min((sizes(groups), len(groups)) for groups in possible)
+
+
+def test_members_of_a_group_that_fit_are_computed_once():
+    """Eight members that begin alike, among other groups: no shared token is run twice."""
+    rows = [
+        Trained([task, *range(40), 50 + member, *range(20)], [False] * 61 + [True])
+        for member in range(8)
+        for task in range(4)
+    ]
+    group = 41 + 8 * 21
+    groups = micro_batches(rows, group + 50)
+    assert len(groups) == 4
+    assert all(len(Micro(g, tiny(100)).tokens) == group for g in groups)

@@ -23,7 +23,7 @@ from palaestra.learning.critics.value import Critic
 from palaestra.learning.curricula.practice import Practice
 from palaestra.learning.learner import Learner
 from palaestra.learning.masters import Optimisation
-from palaestra.learning.reinforce import ReinforcementPlan, StepResult, jobs_of, reinforce
+from palaestra.learning.reinforce import ReinforcementPlan, StepResult, groups_of, reinforce
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.selection import everything
 from palaestra.learning.study import Study, StudyPlan
@@ -154,7 +154,7 @@ def test_every_step_practises_on_new_training_tasks():
     def jobs_with(seed, steps):
         practice = Practice((Echo.tasks("echo"),), seed)
         plan = ReinforcementPlan(3, practice, 4, 2, Shaping(1), StudyPlan(1, 1e-3, 1, 1))
-        return [job for step in steps for job in jobs_of(step, plan, {})]
+        return [job for s in steps for group in groups_of(s, plan, {}) for job in group]
 
     jobs = jobs_with(0, (1, 2, 3))
     assert len({job.key for job in jobs}) == len(jobs) == 24

@@ -1,107 +1,137 @@
-"""The cache: found by tokens alone, and never the wrong ones."""
+"""The cache: found by tokens alone, never the wrong ones, and never more than its budget."""
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestra.models.cache import KeyValueCache, common_prefix
+from palaestra.core.errors import InputError
+from palaestra.models.cache import KeyValueCache, Past
 from tests.learning.made import tiny
 
-tokens = st.lists(st.integers(0, 2), max_size=12)
+BLOCK = 3
+NETWORK = tiny()
+texts = st.lists(st.integers(0, 2), min_size=1, max_size=11)
 
 
-def cache_of(slots: int, limit: int = 64) -> KeyValueCache:
-    return KeyValueCache(tiny(), slots, limit)
+def cache_of(blocks: int) -> KeyValueCache:
+    config = NETWORK.config
+    size = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * BLOCK * 4
+    return KeyValueCache(NETWORK, memory=size * blocks + size - 1, context=11, block=BLOCK)
 
 
-def mark(cache: KeyValueCache, slot, text: list[int]) -> None:
-    """Write as keys and values a number that tells the whole prefix; then let the slot go."""
-    slot.tokens = list(text)
-    for i in range(len(text)):
-        cache.keys[:, slot.index, :, i] = _told(text, i)
-        cache.values[:, slot.index, :, i] = -_told(text, i)
-    slot.busy = False
+def go_on(cache: KeyValueCache, past: Past, text: list[int]) -> None:
+    """Write as keys and values a number that tells the whole prefix."""
+    for i in range(past.length, len(text)):
+        block, place = past.blocks[i // BLOCK], i % BLOCK
+        for keys, values in zip(cache.keys, cache.values, strict=True):
+            keys[block, :, place], values[block, :, place] = _told(text, i), -_told(text, i)
+    cache.commit(past, text[past.length :])
+
+
+def holds(cache: KeyValueCache, past: Past, text: list[int]) -> bool:
+    """Whether the request's blocks hold the keys and values of its tokens."""
+    return all(
+        bool((store[past.blocks[i // BLOCK], :, i % BLOCK] == sign * _told(text, i)).all())
+        for i in range(past.length)
+        for sign, stores in ((1, cache.keys), (-1, cache.values))
+        for store in stores
+    )
 
 
 def _told(text: list[int], i: int) -> float:
-    return float(sum((t + 1) * 4**k for k, t in enumerate(text[: min(i + 1, 11)])))
+    return float(sum((t + 1) * 4**k for k, t in enumerate(text[: i + 1])))
 
 
-@given(tokens, tokens)
-def test_the_common_prefix_is_found(a, b):
-    n = common_prefix(a, b)
-    assert a[:n] == b[:n]
-    assert n == min(len(a), len(b)) or a[n] != b[n]
+@given(st.lists(st.tuples(texts, st.booleans(), st.integers(0, 3)), max_size=14), st.integers(4, 9))
+def test_a_request_always_holds_the_keys_and_values_of_its_tokens(events, blocks):
+    cache = cache_of(blocks)
+    held: list[tuple[Past, list[int]]] = []
+    for text, stays, leaving in events:
+        known = cache.known(text[:-1])
+        past = cache.acquire(text)
+        if past is None:
+            assert held  # alone, every request of up to 11 tokens fits
+        else:
+            assert past.length <= known < len(text)
+            assert len(past.blocks) == -(-len(text) // BLOCK)
+            assert holds(cache, past, text)
+            go_on(cache, past, text)
+            held.append((past, text))
+        for other, its in held:
+            assert other.length == len(its)
+            assert holds(cache, other, its)
+        in_use = {block for other, _ in held for block in other.blocks}
+        assert len(in_use) + cache.available == blocks
+        if held and not stays:
+            cache.release(held.pop(leaving % len(held))[0])
+    for other, _ in held:
+        cache.release(other)
+    assert cache.available == blocks
 
 
-@given(
-    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=11), max_size=10), st.integers(1, 3)
-)
-def test_a_slot_always_holds_the_keys_and_values_of_its_tokens(texts, slots):
-    cache = cache_of(slots)
-    for text in texts:
-        best, _ = cache.longest_known(text)
-        slot = cache.acquire(text)
-        assert slot is not None
-        n = len(slot.tokens)
-        assert slot.tokens == text[:n]
-        assert n < len(text)
-        assert n <= best
-        for i in range(n):
-            assert bool((cache.keys[:, slot.index, :, i] == _told(text, i)).all())
-            assert bool((cache.values[:, slot.index, :, i] == -_told(text, i)).all())
-        mark(cache, slot, text)
+def test_whole_blocks_are_shared_and_a_fork_copies_only_the_one_it_parts_in():
+    cache = cache_of(8)
+    first = cache.acquire([1, 1, 1, 2, 2, 2, 0, 0])
+    go_on(cache, first, [1, 1, 1, 2, 2, 2, 0, 0])
+    fork = cache.acquire([1, 1, 1, 2, 2, 2, 0, 1])
+    assert (fork.length, first.length) == (7, 8)
+    assert fork.blocks[:2] == first.blocks[:2]
+    assert fork.blocks[2] != first.blocks[2]
+    go_on(cache, fork, [1, 1, 1, 2, 2, 2, 0, 1])
+    assert holds(cache, first, [1, 1, 1, 2, 2, 2, 0, 0])
+    assert cache.available == 8 - 4
 
 
-def test_a_continued_conversation_gets_its_own_slot():
-    cache = cache_of(3)
-    slot = cache.acquire([1, 2, 3])
-    mark(cache, slot, [1, 2, 3])
-    assert cache.acquire([1, 2, 3, 4]) is slot
+def test_a_conversation_goes_on_in_its_own_blocks():
+    cache = cache_of(4)
+    past = cache.acquire([1, 2, 0, 1])
+    go_on(cache, past, [1, 2, 0, 1])
+    before = list(past.blocks)
+    cache.release(past)
+    again = cache.acquire([1, 2, 0, 1, 2])
+    assert (again.blocks, again.length) == (before, 4)
 
 
-def test_a_fork_copies_and_leaves_the_original_alone():
-    cache = cache_of(2)
-    slot = cache.acquire([1, 2, 3])
-    mark(cache, slot, [1, 2, 3])
-    fork = cache.acquire([1, 2, 9])
-    assert fork is not slot
-    assert (fork.tokens, slot.tokens) == ([1, 2], [1, 2, 3])
+def test_growth_is_refused_whole_when_the_blocks_are_held():
+    cache = cache_of(4)
+    one, other = cache.acquire([1] * 4), cache.acquire([2] * 3)
+    assert not cache.reserve(one, 11)
+    assert len(one.blocks) == 2
+    assert cache.acquire([0, 0, 0, 0]) is None
+    assert cache.acquire([0], spare=1) is None
+    cache.release(other)
+    assert cache.reserve(one, 11)
+    assert cache.available == 0
 
 
-def test_the_slot_that_lay_idle_longest_is_evicted():
-    cache = cache_of(2)
-    first = cache.acquire([1])
-    mark(cache, first, [1])
-    second = cache.acquire([2])
-    mark(cache, second, [2])
-    assert cache.acquire([0]) is first
+def test_memory_is_set_aside_once_and_stays_within_the_budget():
+    cache = cache_of(5)
+    stored = sum(store.numel() * store.element_size() for store in (*cache.keys, *cache.values))
+    assert stored == 5 * cache.block_bytes
+    assert all(bool((store == 0).all()) for store in cache.keys)
 
 
-def test_busy_slots_are_not_given_away():
-    cache = cache_of(1)
-    assert cache.acquire([1, 2]) is not None
-    assert cache.acquire([1, 2, 3]) is None
+def test_a_budget_below_one_conversation_is_an_error_that_says_how_much_is_needed():
+    with pytest.raises(InputError, match=r"holds 9 tokens, less than one conversation of 11; give"):
+        cache_of(3)
 
 
-def test_growing_keeps_what_is_there_and_stops_at_the_limit():
-    cache = KeyValueCache(tiny(), 2, 600)
-    slot = cache.acquire([1, 2, 0])
-    mark(cache, slot, [1, 2, 0])
-    before = cache.keys[:, :, :, :3].clone()
-    cache.reserve(257)
-    assert cache.keys.shape[3] == cache.values.shape[3] == 512
-    cache.reserve(513)
-    assert cache.keys.shape[3] == 600
-    assert torch.equal(cache.keys[:, :, :, :3], before)
-
-
-def test_clearing_forgets_all_and_refuses_while_in_use():
-    cache = cache_of(1)
-    slot = cache.acquire([1, 2])
-    with pytest.raises(RuntimeError, match="weights changed"):
-        cache.clear()
-    mark(cache, slot, [1, 2])
+def test_after_clearing_nothing_is_known_and_what_was_held_is_not_found_again():
+    cache = cache_of(5)
+    text = [1, 2, 0, 1]
+    past = cache.acquire(text)
+    go_on(cache, past, text)
     cache.clear()
-    assert cache.longest_known([1, 2]) == (0, None)
+    assert cache.known(text) == 0
+    assert holds(cache, past, text)  # its request goes on with it
+    cache.release(past)
+    assert cache.known(text) == 0
+    assert cache.available == 5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_on_a_device_the_memory_lies_there():
+    network = tiny().cuda()
+    cache = KeyValueCache(network, memory=2**20, context=11, block=BLOCK)
+    assert cache.keys[0].is_cuda

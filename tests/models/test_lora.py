@@ -5,13 +5,15 @@ import copy
 import pytest
 import torch
 
+from palaestra.learning.attention import causal_attention
 from palaestra.learning.learner import Learner
 from palaestra.learning.losses.policy import pg
 from palaestra.learning.masters import Optimisation
+from palaestra.learning.packing import Trained
 from palaestra.learning.selection import adapters
 from palaestra.models.checkpoint_format import read_network, write_network
 from palaestra.models.lora import add_lora, merged
-from tests.learning.made import grouped, resident, same, sampled_rows
+from tests.learning.made import gradients, grouped, resident, same, sampled_rows
 from tests.models.test_network import ROWS, logits
 
 
@@ -77,3 +79,43 @@ def test_adapters_take_the_precision_of_the_network():
     network = grouped().to(torch.bfloat16)
     add_lora(network, 4, seed=1)
     assert {p.dtype for p in network.parameters()} == {torch.bfloat16}
+
+
+def attended_alone(layer, q, k, v):
+    return causal_attention(q[None], k[None], v[None])[0]
+
+
+@pytest.mark.parametrize("most", [1, 60, 10_000])
+def test_adapters_learn_from_shared_rows_as_from_each_alone(most):
+    start = sampled_rows(1, seed=5)[0].tokens[:3]
+    rows = [
+        Trained(
+            [*start, *row.tokens],
+            [False] * 3 + row.mask,
+            advantage=[0.0] * 3 + row.advantage,
+        )
+        for row in sampled_rows(4)
+    ]
+    network = grouped().double()
+    add_lora(network, 4, seed=1)
+    chosen = adapters(network)
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for name, parameter in chosen.parameters.items():
+            if "lora_B" in name:  # else the other half would have no gradient
+                parameter.normal_(std=0.1, generator=generator)
+    twin = copy.deepcopy(network)
+    learner = Learner(resident(network), chosen, Optimisation(1e-3, clip_norm=1e9))
+    learner.budget.tokens = most
+    ours = gradients(learner, rows, pg)
+
+    for row in rows:
+        tokens, on = torch.tensor(row.tokens), torch.tensor(row.mask[1:])
+        hidden = twin.run(twin.embed(tokens), torch.arange(len(tokens)), attended_alone)
+        every = twin.logits(hidden[:-1]).log_softmax(dim=1)
+        lp = every.gather(1, tokens[1:, None]).squeeze(1)
+        advantage = torch.tensor(row.advantage[1:], dtype=torch.float64)
+        (-advantage * lp * on).sum().backward()
+    theirs = {name: p.grad for name, p in adapters(twin).parameters.items()}
+    assert all(float(gradient.norm()) > 0 for gradient in theirs.values())
+    assert same(ours, theirs, 1e-9)

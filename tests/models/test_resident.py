@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch
 from palaestra.core.errors import ContextTooLong
 from palaestra.core.message import user
 from palaestra.core.model import Finish, Prompt, Sampling
+from palaestra.models.engine import OnUpdate
 from palaestra.models.resident import ResidentModel
 from tests.learning.made import resident, tiny
 
@@ -75,7 +77,7 @@ def test_a_reply_is_fully_described():
     assert model.take_throughput().sampled == 0
 
 
-def test_a_session_that_gives_up_frees_its_slot():
+def test_a_session_that_gives_up_frees_what_it_holds():
     async def scene():
         model = resident(tiny(), slots=1)
         lost = asyncio.create_task(model.generate(prompt([1, 3, 4], most=100)))
@@ -89,7 +91,7 @@ def test_a_session_that_gives_up_frees_its_slot():
     assert lost.cancelled()
     assert reply.tokens
     assert model.engine.pending == 0
-    assert not any(slot.busy for slot in model.engine.cache.slots)
+    assert model.engine.cache.available == model.engine.cache.blocks
 
 
 def test_in_lockstep_others_go_on_when_one_gives_up():
@@ -151,3 +153,118 @@ def test_new_weights_raise_the_version_and_drop_the_cache():
     assert after.computed_tokens == 11
     assert after.tokens == wanted.tokens
     assert after.logprobs == pytest.approx(wanted.logprobs, abs=1e-6)
+
+
+# ── new weights under replies ────────────────────────────────────────────────
+
+
+def updated_in_between(on_update: OnUpdate):
+    """Two long replies, an update when both have begun, and one asked for during the update."""
+
+    async def scene():
+        model = resident(tiny(), on_update=on_update, slots=2)
+        seen: dict[str, object] = {}
+
+        async def trainer():
+            while not all(r.completion for r in model.engine.running) or not model.engine.running:
+                await asyncio.sleep(0)
+            with model.held():
+                while model.draining:
+                    await asyncio.sleep(0)
+                seen["under way"] = model.engine.under_way
+                seen["later"] = asyncio.create_task(model.generate(prompt([1, 9], 5, most=3)))
+                await asyncio.sleep(0.02)  # nothing is sampled meanwhile
+                seen["version"] = model.version
+                with torch.no_grad():
+                    model.network.blocks[0].qkv.weight.mul_(1.5)
+                model.updated()
+
+        first, second, _ = await asyncio.gather(
+            *(model.generate(prompt([1, 3 + i], i, most=60)) for i in range(2)), trainer()
+        )
+        return model, seen, [first, second, await seen["later"]]
+
+    return asyncio.run(asyncio.wait_for(scene(), 30))
+
+
+def test_an_update_that_drains_waits_for_the_replies_under_way():
+    _, seen, (first, second, later) = updated_in_between(OnUpdate.DRAIN)
+    assert not seen["under way"]
+    assert {*first.versions, *second.versions} == {0}
+    assert {*later.versions} == {1}
+    assert later.version == 1
+
+
+@pytest.mark.parametrize("on_update", [OnUpdate.RECOMPUTE, OnUpdate.KEEP])
+def test_an_update_in_flight_changes_the_weights_in_the_middle_of_replies(on_update):
+    model, seen, (first, second, later) = updated_in_between(on_update)
+    assert seen["under way"]
+    for reply in (first, second):
+        assert list(reply.versions) == sorted(reply.versions)
+        assert (reply.version, reply.versions[-1]) == (0, 1)
+        assert len(reply.versions) == len(reply.tokens)
+    assert {*later.versions} == {1}
+    assert model.engine.cache.available == model.engine.cache.blocks
+
+
+def test_the_weights_cannot_change_unannounced_under_a_reply_that_must_be_drained():
+    async def scene():
+        model = resident(tiny())
+        asked = asyncio.create_task(model.generate(prompt([1, 3, 4], most=50)))
+        while not model.engine.running:
+            await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="while a reply was being sampled"):
+            model.updated()
+        assert model.version == 0
+        return await asked
+
+    assert {*asyncio.run(scene()).versions} == {0}
+
+
+def test_an_update_of_an_idle_model_waits_for_nobody():
+    async def scene():
+        model = resident(tiny())
+        with model.held():
+            assert not model.draining
+            model.updated()
+        return await model.generate(prompt([1, 3, 4]))
+
+    assert asyncio.run(scene()).version == 1
+
+
+# ── who goes first, and where replies end ────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("schedule", "order"), [("fcfs", ["long", "short"]), ("attained", ["short", "long"])]
+)
+def test_the_calls_of_a_program_are_scheduled_together(schedule, order):
+    async def scene():
+        model = resident(tiny(), slots=1, schedule=schedule)
+        done = []
+
+        async def program(name, calls):
+            asked = [
+                prompt([1, *((7 * i + j) % 20 + 3 for j in range(20))], i) for i in range(calls)
+            ]
+            await asyncio.gather(*(model.generate(replace(p, program=name)) for p in asked))
+            done.append(name)
+
+        long = asyncio.create_task(program("long", 24))
+        while model.engine.computed_tokens < 300:
+            await asyncio.sleep(0)
+        await asyncio.gather(long, program("short", 1))
+        return done
+
+    assert asyncio.run(scene()) == order
+
+
+def test_a_stop_string_ends_a_reply_and_stays_in_it():
+    model = resident(tiny())
+    free = asyncio.run(model.generate(prompt([1, 3, 4], most=40)))
+    word = free.text.split()[2]
+    sampling = Sampling(1.0, 40, stop=(word,))
+    stopped = asyncio.run(model.generate(Prompt((user("hello"),), (1, 3, 4), sampling, 0)))
+    assert stopped.finish is Finish.STOP
+    assert stopped.tokens == free.tokens[: len(stopped.tokens)]
+    assert stopped.text.endswith(word)

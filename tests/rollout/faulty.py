@@ -194,6 +194,19 @@ class Slow(Counting):
         return super().step(action)
 
 
+class Napping(Counting):
+    """Sleeps through each word that names seconds ("nap 3"); `honest`: it cannot be repeated."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self.deterministic = name != "honest"  # type: ignore[misc]
+
+    def step(self, action: Action) -> Transition:
+        if action.text.startswith("nap "):
+            time.sleep(float(action.text.split()[1]))
+        return super().step(action)
+
+
 class Chance(Counting):
     """Differs from process to process; `honest` says so, any other name does not."""
 

@@ -41,11 +41,11 @@ class Cutting(Database):
 
     left = 10**9
 
-    def append(self, key: Key, event: Event) -> None:
+    def append(self, key: Key, event: Event) -> asyncio.Future[None] | None:
         if self.left == 0:
             raise Killed
         self.left -= 1
-        super().append(key, event)
+        return super().append(key, event)
 
 
 @pytest.fixture

@@ -227,7 +227,7 @@ def test_another_format_is_refused_with_both_versions_and_the_remedy(tmp_path: P
     for readonly in (False, True):
         with pytest.raises(RunVersionMismatch) as caught:
             Database.open(path, readonly=readonly)
-        for part in (str(path), "format 99", "format 1", "pip install palaestra==7.5.0"):
+        for part in (str(path), "format 99", "format 2", "pip install palaestra==7.5.0"):
             assert part in str(caught.value)
 
 

@@ -74,7 +74,7 @@ def test_another_format_is_refused_with_both_versions_and_the_remedy(tmp_path: P
     about = {"format": 99, "palaestra": "7.5.0", "created": "2030-01-01T00:00:00+00:00"}
     (tmp_path / "run" / "run.json").write_text(json.dumps(about))
     for way in (RunFolder.open, RunFolder.read):
-        with pytest.raises(RunVersionMismatch, match=r"format 99.*format 1.*palaestra==7\.5\.0"):
+        with pytest.raises(RunVersionMismatch, match=r"format 99.*format 2.*palaestra==7\.5\.0"):
             way(tmp_path / "run")
 
 

@@ -88,7 +88,7 @@ def _compute() -> list[Check]:
         Check(
             "memory", enough, False, f"{gigabytes:.1f} GB",
             "" if enough else "Below 8 GB, train `quick`, or lower concurrency and "
-            "training.micro_tokens.",
+            "training.memory.",
         ),
         Check("torch", True, True, f"{machine.torch}, {threads} thread(s)"),
         Check(

@@ -8,8 +8,8 @@ number in the chosen precision:
     gradients     4 T
     moments       8 T (AdamW keeps two)
     cache         2 b x layers x key/value heads x head size x (concurrency + 2) x tokens
-    activations   KEPT x b x trained layers x micro_tokens x (10 width + 4 inner width)
-                  + 3 x 4 x 512 x vocabulary (logits exist for 512 positions at once)
+    pass          what one pass of the learner keeps: see `learning.memory`, which also plans
+                  how large its passes are
     process       a constant for Python and torch, and one per environment worker
 
 Time is tokens over speeds measured on the reference machine (two cores with native bf16).
@@ -39,8 +39,6 @@ REPLY_TOKENS = 4  # a direct agent's reply is an action word; others use half of
 TURNS_USED = 0.7
 PROCESS_BYTES, WORKER_BYTES = 450e6, 150e6
 TINY_VOCABULARY = 1024  # at most
-LOGIT_POSITIONS = 512
-KEPT = 3.0  # what autograd and the allocator keep on top of activations, measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Memory:
     gradients: float
     moments: float
     cache: float
-    activations: float
+    learning_pass: float
     process: float
 
     @property
@@ -67,7 +65,7 @@ class Size:
     config: NetworkConfig
     parameters: int
     trained: int
-    trained_layers: int
+    learning_pass: int  # bytes
     note: str  # where the sizes come from, if not from the model itself
 
 
@@ -122,47 +120,43 @@ def measure(recipe: Recipe) -> Size:
     """
     import torch
 
-    from palaestra.learning.selection import everything, top_layers
+    from palaestra.learning.memory import Budget
+    from palaestra.learning.selection import adapters, everything, top_layers
     from palaestra.models.network import DecoderNetwork
 
     config, note = _config(recipe)
+    part, dtype = recipe.training, torch.bfloat16 if _narrow(recipe) else torch.float32
     with torch.device("meta"):
-        network = DecoderNetwork(config)
+        network = DecoderNetwork(config).to(dtype)
+        if part.weights == "lora":
+            from palaestra.models.lora import add_lora
+
+            add_lora(network, part.lora_rank or 1, seed=0)
+            chosen = adapters(network)
+        elif part.weights == "top":
+            chosen = top_layers(network, part.top_layers or 1)
+        else:
+            chosen = everything(network)
+    budget = Budget(network, chosen.parameters, chosen.frozen_layers, part.memory_bytes)
     parameters = sum(p.numel() for p in network.parameters())
-    part, layers = recipe.training, config.num_hidden_layers
-    if part.weights == "lora":
-        sizes = (layer.shape for name, layer in network.named_parameters() if _adapted(name))
-        trained = (part.lora_rank or 0) * sum(rows + columns for rows, columns in sizes)
-        return Size(config, parameters + trained, trained, layers, note)
-    if part.weights == "top":
-        layers = part.top_layers or 0
-        chosen = top_layers(network, layers)
-    else:
-        chosen = everything(network)
     trained = sum(p.numel() for p in chosen.parameters.values())
-    return Size(config, parameters, trained, layers, note)
+    apart = budget.needs.of(budget.tokens) - budget.needs.optimiser
+    return Size(config, parameters, trained, apart, note)
 
 
 def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
     """See the top of this module."""
-    import torch
-
-    from palaestra.models.registry import precision
-
-    config = size.config
-    narrow = recipe.model.name != "tiny" and precision(recipe.model.precision) is torch.bfloat16
+    config, narrow = size.config, _narrow(recipe)
     width = 2 if narrow else 4
     tokens = min(recipe.model.context, max(256, round(_episode(recipe, turns))))
     slot = config.num_hidden_layers * config.num_key_value_heads * config.head_dim * tokens
-    layer = 10 * config.hidden_size + 4 * config.intermediate_size
     return Memory(
         weights=size.parameters * width,
         masters=4 * size.trained if narrow else 0,
         gradients=4 * size.trained,
         moments=8 * size.trained,
         cache=2 * width * slot * (recipe.concurrency + 2),
-        activations=KEPT * width * size.trained_layers * recipe.training.micro_tokens * layer
-        + 12 * LOGIT_POSITIONS * config.vocab_size,
+        learning_pass=size.learning_pass,
         process=PROCESS_BYTES + WORKER_BYTES * recipe.environment.workers,
     )
 
@@ -219,9 +213,13 @@ def _config(recipe: Recipe) -> tuple[NetworkConfig, str]:
     return smollm2, note
 
 
-def _adapted(name: str) -> bool:
-    """Whether LoRA puts an adapter beside that matrix (see `models.lora`)."""
-    return name.endswith(("qkv.weight", "out.weight", "gate_up.weight", "down.weight"))
+def _narrow(recipe: Recipe) -> bool:
+    """Whether the policy computes in bf16."""
+    import torch
+
+    from palaestra.models.registry import precision
+
+    return recipe.model.name != "tiny" and precision(recipe.model.precision) is torch.bfloat16
 
 
 def _table(data: dict[str, Any], name: str) -> list[str]:

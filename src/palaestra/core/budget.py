@@ -30,15 +30,16 @@ class Budget:
     seconds: float | None = None
     unparsed: int | None = None
 
-    def exhausted(self, usage: Usage) -> Limit | None:
-        """The first limit that `usage` has reached, or None."""
-        if self.turns is not None and usage.turns >= self.turns:
+    def exhausted(self, turns: int, sampled: int, seconds: float) -> Limit | None:
+        """The first limit that so many turns, sampled tokens and seconds reach, or None."""
+        if self.turns is not None and turns >= self.turns:
             return Limit.TURNS
-        if self.tokens is not None and usage.sampled_tokens >= self.tokens:
+        if self.tokens is not None and sampled >= self.tokens:
             return Limit.TOKENS
-        if self.seconds is not None and usage.seconds >= self.seconds:
+        if self.seconds is not None and seconds >= self.seconds:
             return Limit.SECONDS
         return None
 
-    def tokens_left(self, usage: Usage) -> int | None:
-        return None if self.tokens is None else max(0, self.tokens - usage.sampled_tokens)
+    def tokens_left(self, sampled: int) -> int | None:
+        """How many tokens may still be sampled after `sampled` of them; None: any number."""
+        return None if self.tokens is None else max(0, self.tokens - sampled)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from palaestra.core.environment import World
+from palaestra.core.errors import InputError
 from palaestra.core.message import Message
 
 
@@ -23,20 +24,26 @@ class Sampling:
 
     temperature: float = 1.0  # 0 means greedy
     max_tokens: int = 64
+    stop: tuple[str, ...] = ()  # a reply ends when its text contains one of them
+
+    def __post_init__(self) -> None:
+        if "" in self.stop:
+            raise InputError("A stop string is empty: every reply would end at once. Leave it out.")
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """One question to a model."""
 
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
     tokens: tuple[int, ...] | None  # None for models without a renderer
     sampling: Sampling
     seed: int  # equal seeds and equal weights give equal replies
+    program: str | None = None  # prompts of one program belong together: those of an episode
 
 
 class Finish(StrEnum):
-    STOP = "stop"  # the model ended its message
+    STOP = "stop"  # the model ended its message, or wrote a stop string
     LENGTH = "length"  # `max_tokens` were sampled
 
 
@@ -49,10 +56,11 @@ class Generation:
     logprobs: tuple[float, ...]  # of `tokens` at the sampling temperature; empty if unknown
     finish: Finish
     policy: str  # which model spoke
-    version: int  # how often its weights had been updated
+    version: int  # how often its weights had been updated when it sampled the first token
     prompt_tokens: int = 0  # length of the prompt
     computed_tokens: int = 0  # prompt tokens that no cache held
     seconds: float = 0.0  # from the request to the reply
+    versions: tuple[int, ...] = ()  # of each token, where the weights may change in between
 
 
 class Renderer(ABC):

@@ -31,6 +31,9 @@ class Owner(StrEnum):
     INFRASTRUCTURE = "infrastructure"  # not scored; may be retried alone
 
 
+CANCELLED = "cancelled"  # the kind of an end that is nobody's fault
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The end of one episode."""
@@ -56,6 +59,15 @@ class Outcome:
     @classmethod
     def error(cls, kind: str, owner: Owner, detail: str = "") -> Outcome:
         return cls(Status.ERROR, kind=kind, owner=owner, detail=detail)
+
+    @classmethod
+    def cancelled(cls, detail: str) -> Outcome:
+        """Stopped from outside because it was no longer needed: no fault, and no result."""
+        return cls.error(CANCELLED, Owner.INFRASTRUCTURE, detail)
+
+    @property
+    def was_cancelled(self) -> bool:
+        return self.owner is Owner.INFRASTRUCTURE and self.kind == CANCELLED
 
     @property
     def solved(self) -> bool:

@@ -12,12 +12,13 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget, Usage
+from palaestra.core.chain import Chain
 from palaestra.core.environment import Action, Observation, Signals, Transition, World
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import (
@@ -40,7 +41,12 @@ E = TypeVar("E", Call, Step)
 class Journal(Protocol):
     """Where a session writes each event as it happens."""
 
-    def append(self, key: Key, event: Event) -> None: ...
+    def append(self, key: Key, event: Event) -> Awaitable[None] | None:
+        """Take an event down, after the others of its episode; raises if it cannot be stored.
+
+        Returns:
+            what to wait for until the event survives the end of this process; None: it does.
+        """
 
 
 class SessionOver(PalaestraError):
@@ -77,13 +83,14 @@ class Session:
         self.key, self.task, self.world, self.agent = key, task, world, agent
         self.models, self.budget, self.sampling = models, budget, sampling
         self.seed = derive_seed(seed, key)
+        self._program = str(key)  # the name under which models know this episode
         self.graph = MessageGraph()
         self.steps: list[Step] = []
         self.observation: Observation | None = None
         self.outcome: Outcome | None = None
         self._journal = journal
         self._past = deque(past)
-        self._usage = Usage()
+        self._turns = self._read = self._sampled = 0  # as `Usage` counts them
         self._signals = Signals()
         self._unparsed = 0
         self._asked = 0  # calls begun, so that calls at the same time have seeds of their own
@@ -102,7 +109,8 @@ class Session:
 
     @property
     def usage(self) -> Usage:
-        return replace(self._usage, seconds=time.monotonic() - self._started)
+        seconds = time.monotonic() - self._started
+        return Usage(self._turns, self._read, self._sampled, seconds)
 
     async def generate(
         self,
@@ -118,27 +126,26 @@ class Session:
         """
         self._check_open()
         model = self.models[role]
-        parent = self.graph.parent_of(messages, model.name, role)
-        known = len(self.graph.conversation(parent)) if parent is not None else 0
+        parent, known, asked = self.graph.place(messages, model.name, role)
         new = tuple(messages[known:])
         delta, tokens = self._prompt_tokens(model, parent, new)
 
         recorded = self._recorded(Call)
         if recorded is not None:
-            asked = (recorded.parent, recorded.role, recorded.messages, recorded.prompt)
-            if asked != (parent, role, new, delta):
+            then = (recorded.parent, recorded.role, recorded.messages, recorded.prompt)
+            if then != (parent, role, new, delta):
                 raise ReplayMismatch(f"{self.key}: call {recorded.index} asks something else")
             self._asked += 1
-            self._add_call(recorded)
+            self._add_call(recorded, asked)
             return _as_generation(recorded, model)
 
         sampling = sampling or self.sampling
-        left = self.budget.tokens_left(self._usage)
+        left = self.budget.tokens_left(self._sampled)
         if left is not None:
             sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
         seed = derive_seed(self.seed, self._asked)
         self._asked += 1
-        generation = await _ask(model, Prompt(tuple(messages), tokens, sampling, seed))
+        generation = await _ask(model, Prompt(asked, tokens, sampling, seed, self._program))
         call = Call(
             index=len(self.graph.calls),  # of calls at the same time, in the order of the replies
             parent=parent,
@@ -153,9 +160,12 @@ class Session:
             version=generation.version,
             computed_tokens=generation.computed_tokens,
             seconds=generation.seconds,
+            versions=generation.versions if len(set(generation.versions)) > 1 else (),
         )
-        self._record(call)
-        self._add_call(call)
+        saved = self._record(call)
+        self._add_call(call, asked)
+        if saved is not None:
+            await saved
         return generation
 
     async def act(self, action: str | Action) -> Transition:
@@ -168,6 +178,7 @@ class Session:
         action = Action(action) if isinstance(action, str) else action
         started = time.monotonic()
         transition, signals = await self.world.step(action)
+        saved: Awaitable[None] | None = None
         recorded = self._recorded(Step)
         if recorded is not None:
             if (recorded.action, recorded.transition) != (action, transition):
@@ -182,12 +193,14 @@ class Session:
                 before=self._signals,
                 seconds=time.monotonic() - started,
             )
-            self._record(step)
+            saved = self._record(step)
         self.steps.append(step)
         self._signals = signals
-        self._usage = replace(self._usage, turns=self._usage.turns + 1)
+        self._turns += 1
         self._unparsed = 0 if transition.valid else self._unparsed + 1
         self.outcome = self._judge(transition)
+        if saved is not None:
+            await saved
         return transition
 
     # ── the life of a session ────────────────────────────────────────────────
@@ -251,7 +264,7 @@ class Session:
 
     def _check_open(self) -> None:
         if self.outcome is None:
-            limit = self.budget.exhausted(self.usage)
+            limit = self._limit()
             self.outcome = Outcome.truncated(limit) if limit else None
         if self.outcome is not None:
             raise SessionOver(f"{self.key} is over: {self.outcome}")
@@ -264,8 +277,12 @@ class Session:
         if self.budget.unparsed is not None and self._unparsed >= self.budget.unparsed:
             detail = f"{self._unparsed} actions in a row were not understood"
             return Outcome.error("unparsed", Owner.AGENT, detail)
-        limit = self.budget.exhausted(self.usage)
+        limit = self._limit()
         return Outcome.truncated(limit) if limit else None
+
+    def _limit(self) -> Limit | None:
+        seconds = time.monotonic() - self._started
+        return self.budget.exhausted(self._turns, self._sampled, seconds)
 
     def _prompt_tokens(
         self, model: Model, parent: int | None, new: tuple[Message, ...]
@@ -290,17 +307,13 @@ class Session:
             raise ReplayMismatch(f"{self.key}: a {kind.__name__} happens, {event} was recorded")
         return event
 
-    def _record(self, event: Event) -> None:
-        if self._journal is not None:
-            self._journal.append(self.key, event)
+    def _record(self, event: Event) -> Awaitable[None] | None:
+        return None if self._journal is None else self._journal.append(self.key, event)
 
-    def _add_call(self, call: Call) -> None:
-        self.graph.add(call)
-        self._usage = replace(
-            self._usage,
-            prompt_tokens=self._usage.prompt_tokens + len(call.prompt),
-            sampled_tokens=self._usage.sampled_tokens + len(call.completion),
-        )
+    def _add_call(self, call: Call, prompt: Chain[Message]) -> None:
+        self.graph.add(call, prompt)
+        self._read += len(call.prompt)
+        self._sampled += len(call.completion)
 
 
 async def _ask(model: Model, prompt: Prompt) -> Generation:
@@ -321,4 +334,5 @@ def _as_generation(call: Call, model: Model) -> Generation:
         finish=Finish(call.finish),
         policy=model.name,
         version=call.version,
+        versions=call.versions,
     )

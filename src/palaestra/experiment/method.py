@@ -51,6 +51,11 @@ def check_method(recipe: Recipe) -> Method:
             f"rl.group = {part.group}, but {who} compares the rollouts of a group with each other; "
             "set rl.group to 2 or more."
         )
+    if part.asynchronous and Need.GREEDY in method.needs:
+        raise RecipeError(
+            f"{who} compares with greedy rollouts, which are made step by step: unset "
+            "rl.asynchronous."
+        )
     if part.critic is not None and Need.VALUE not in method.needs:
         raise RecipeError(f"rl.critic has no effect: {who} reads no values; leave it out.")
     _check_world(recipe, method, who)

@@ -40,6 +40,7 @@ def plan_of(setting: Setting) -> ReinforcementPlan:
         shaping=shaping(part, turns),
         study=study,
         staleness=part.staleness,
+        asynchronous=max(1, setting.recipe.concurrency // part.group) if part.asynchronous else 0,
         replay=part.replay,
         consolidation=_consolidation(part),
         turns=lambda step: _most_turns(part.horizon, step) or turns,

@@ -12,6 +12,7 @@ from palaestra.experiment.recipe import Recipe, Tiny
 from palaestra.learning.selection import Selection, adapters, everything, top_layers
 from palaestra.models.chatml import END, ChatMLRenderer
 from palaestra.models.checkpoint_format import read_network, write_network
+from palaestra.models.engine import OnUpdate
 from palaestra.models.registry import precision
 from palaestra.models.resident import ResidentModel
 from palaestra.models.tiny import tiny_network
@@ -55,6 +56,7 @@ def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
         renderer,
         slots=recipe.concurrency + 2,
         context=recipe.model.context,
+        on_update=OnUpdate(recipe.rl.on_update or "drain"),
         lockstep=recipe.deterministic,
     )
 

@@ -77,8 +77,15 @@ class Training(Section):
     weights: Literal["full", "top", "lora"] = Field("full")
     top_layers: int | None = Field(None, ge=1, description="layers trained with weights = top")
     lora_rank: int | None = Field(None, ge=1, description="rank with weights = lora")
-    micro_tokens: int = Field(2048, ge=64, description="tokens per forward and backward pass")
+    memory: float | None = Field(
+        None, gt=0, description="GB that learning may take besides the weights; else half of all"
+    )
     clip_norm: float = Field(1.0, gt=0, description="bound on the gradient's norm")
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """`memory` in bytes."""
+        return None if self.memory is None else int(self.memory * 1e9)
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Training:
@@ -217,7 +224,15 @@ class Reinforcement(Section):
     )
     entropy: Entropy | None = Field(None, description="unset: nothing keeps exploration up")
     staleness: int = Field(
-        0, ge=0, description="steps between rolling out and learning; the weights move on meanwhile"
+        0, ge=0, description="most steps between beginning a rollout and learning from it"
+    )
+    asynchronous: bool = Field(
+        False, description="rollouts go on while the learner works, instead of in turns with it"
+    )
+    on_update: Literal["drain", "recompute", "keep"] | None = Field(
+        None,
+        description="asynchronous: replies under way when the weights move are completed first "
+        "(drain; unset), or go on with keys and values recomputed or kept",
     )
     recompute: bool = Field(
         True, description="stale rollouts: lp_old from the learner's weights, not the sampler's"
@@ -258,6 +273,13 @@ class Reinforcement(Section):
             raise ValueError("rl.correction_options has no effect without rl.correction")
         if not self.recompute and not self.staleness:
             raise ValueError("rl.recompute = false has no effect without rl.staleness")
+        if self.asynchronous and not self.staleness:
+            raise ValueError("rl.asynchronous needs rl.staleness of 1 or more")
+        if self.on_update and not self.asynchronous:
+            raise ValueError("rl.on_update has no effect without rl.asynchronous")
+        if self.asynchronous and (self.replay or self.entropulse):
+            part = "rl.replay" if self.replay else "rl.entropulse"
+            raise ValueError(f"{part} works step by step: unset it or rl.asynchronous")
         if self.replay and (self.curriculum is None or self.curriculum.tasks is None):
             raise ValueError("rl.replay needs tasks that are met again: set rl.curriculum.tasks")
         return self
@@ -290,6 +312,8 @@ class Recipe(Section):
     def _clocks_are_not_deterministic(self) -> Recipe:
         if self.deterministic and self.rl.minutes is not None:
             raise ValueError("deterministic = true cannot be kept with rl.minutes: unset one")
+        if self.deterministic and self.rl.asynchronous:
+            raise ValueError("deterministic = true cannot be kept with rl.asynchronous: unset one")
         return self
 
 

@@ -102,7 +102,7 @@ class Setting:
         return Learner(
             self.policy,
             selection(self.policy, self.recipe),
-            Optimisation(learning_rate, part.micro_tokens, part.clip_norm),
+            Optimisation(learning_rate, part.memory_bytes, part.clip_norm),
             temperature=self.recipe.agent.temperature,
             critic=critic,
             keep_reference=for_rl and Need.REFERENCE in self.method.needs,
@@ -113,7 +113,7 @@ class Setting:
         part, asked = self.recipe.training, critic_of(self.recipe.rl, self.method)
         if asked is None or asked.kind != "separate":
             return None
-        optimisation = Optimisation(asked.learning_rate, part.micro_tokens, part.clip_norm)
+        optimisation = Optimisation(asked.learning_rate, part.memory_bytes, part.clip_norm)
         return SeparateCritic(self.policy.network, optimisation)
 
     def save(

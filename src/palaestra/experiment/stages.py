@@ -22,6 +22,7 @@ from palaestra.experiment.plan import past_of, plan_of
 from palaestra.experiment.progress import percent
 from palaestra.experiment.setting import Setting, typical_turns
 from palaestra.learning.component import Kind, find
+from palaestra.learning.flow import FlowState
 from palaestra.learning.imitation import ImitationPlan, imitate
 from palaestra.learning.reinforce import StepResult, reinforce
 from palaestra.learning.study import Study
@@ -126,7 +127,7 @@ async def reinforcement(setting: Setting) -> None:
     """Learn from rollouts, from the last checkpoint on."""
     part = setting.recipe.rl
     learner, critic = setting.learner(part.learning_rate, for_rl=True), setting.critic()
-    state = setting.resume(learner, "rl-", critic) or {"step": 0, "memory": {}}
+    state = setting.resume(learner, "rl-", critic) or {"step": 0, "memory": {}, "flow": {}}
     first = state["step"] + 1
     if first <= part.steps and not _used_up(setting):
         with setting.reporter.stage("reinforcement", part.steps, "steps") as shown:
@@ -137,8 +138,8 @@ async def reinforcement(setting: Setting) -> None:
                 last = result.step == part.steps or _used_up(setting)
                 if result.step % setting.recipe.checkpoint_every == 0 or last:
                     memory = dict(result.memory)
-                    name = f"rl-{result.step:06d}"
-                    setting.save(name, learner, {"step": result.step, "memory": memory}, critic)
+                    now = {"step": result.step, "memory": memory, "flow": asdict(result.flow)}
+                    setting.save(f"rl-{result.step:06d}", learner, now, critic)
                 return not last
 
             plan = plan_of(setting)
@@ -152,6 +153,7 @@ async def reinforcement(setting: Setting) -> None:
                 recall=setting.store.episode,
                 memory=state["memory"],
                 after=after,
+                flow=FlowState(**state["flow"]),
             )
     learner.close()
     if not setting.is_done("rl"):

@@ -95,7 +95,7 @@ def trained_rows(
             advantage=_by_call(row, advantage, 0.0),
             weight=weight,
             lp_beh=row.logprobs,
-            version=[row.versions.get(call, 0) for call in row.calls],
+            version=row.versions,
             turn=row.calls,
             rollout=row.key,
             value_target=None if targets is None else _by_call(row, targets, math.nan),

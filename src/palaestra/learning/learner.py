@@ -1,60 +1,41 @@
 """The learner: turns credited rows into the next version of the resident policy.
 
 It trains the very tensors that the engine samples from, and reads log-probabilities at
-the temperature of the sampler. On demand it carries a critic on the policy's trunk and
+the temperature of the sampler. It works within a memory budget (see `memory`), and tries its
+longest row before the first step. On demand it carries a critic on the policy's trunk and
 keeps a frozen copy of the trained weights as reference policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from palaestra.core.errors import InputError
 from palaestra.learning.critics.value import (
     AttachedCritic,
     Critic,
-    Regression,
     ValueUpdate,
     end_values,
     row_values,
 )
-from palaestra.learning.losses.tokens import MAX_LOG_RATIO, TokenLoss, Tokens
+from palaestra.learning.logprobs import token_logprobs
+from palaestra.learning.losses.tokens import TokenLoss, Tokens
 from palaestra.learning.masters import MasterOptimiser, Optimisation, Parts
+from palaestra.learning.memory import Budget, out_of_memory
 from palaestra.learning.packing import Micro, Trained, micro_batches, per_row
+from palaestra.learning.pieces import whole
 from palaestra.learning.selection import Selection
+from palaestra.learning.update import Sums, Update
 from palaestra.models.resident import ResidentModel
+
+__all__ = ["EntropyTerm", "Learner", "Update"]
 
 EntropyTerm = Callable[[Tensor, Tokens, Tensor], Tensor]
 """(entropy [M] in nats, with gradient; the tokens; their weights [M]) -> scalar of the loss."""
-
-LOGIT_CHUNK = 512  # positions whose logits over the whole vocabulary exist at once
-CLIPPED = 0.2  # figures count ratios outside 1 +- this, whatever the loss clips at
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What one optimiser step did; means are over the batch's trained tokens."""
-
-    loss: float  # of the policy, an entropy term included
-    gradient_norm: float
-    entropy: float  # nats per token
-    kl: float  # k3 estimate of KL(proximal policy || learner), nats per token
-    gap: float  # mean |log-probability of the learner - of the sampler|
-    gap_max: float
-    clipped: float  # share of tokens whose ratio to the proximal policy lies outside 1 +- 0.2
-    clipped_low: float  # below
-    clipped_high: float  # above
-    ratio_max: float
-    value_loss: float  # mean over tokens with a target; 0 without a critic
-    explained_variance: float  # share of the targets' variance; 0 without a critic
-    tokens: int  # trained tokens
-    processed: int  # all tokens run through the network
 
 
 class Learner:
@@ -79,10 +60,15 @@ class Learner:
             temperature: at which the sampler samples; log-probabilities are taken there too.
             critic: adds a value head to the policy; None trains no values.
             keep_reference: copy the trained weights as they are now, for `reference`.
+
+        Raises:
+            InputError: not even the optimiser fits into the memory that learning may take.
         """
         self.model, self.optimisation, self.temperature = model, optimisation, temperature
         self.parameters, self.frozen = selection.parameters, selection.frozen_layers
+        self.budget = Budget(model.network, self.parameters, self.frozen, optimisation.memory)
         self._optimiser = MasterOptimiser(self.parameters, optimisation)
+        self._tried = False
         self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None
         self._reference: dict[str, Tensor] = {}
         if keep_reference:
@@ -92,7 +78,7 @@ class Learner:
         """Let go of the model, so that another learner can train it."""
         self._optimiser.close()
 
-    def update(
+    def updating(
         self,
         rows: Sequence[Trained],
         loss: TokenLoss,
@@ -101,8 +87,11 @@ class Learner:
         entropy: EntropyTerm | None = None,
         proximal: int | None = None,
         whole_rollouts: bool = False,
-    ) -> Update:
-        """One optimiser step on the weighted sum of `loss` over all trained tokens.
+    ) -> Generator[None, None, Update]:
+        """One optimiser step on the weighted sum of `loss` over all trained tokens, in pieces.
+
+        Yields after each micro-batch: the model may act then, with the weights as they were.
+        Where replies under way must be complete before they move, it waits for them.
 
         Args:
             rows: the whole batch of the step; the loss is not divided by anything.
@@ -112,13 +101,16 @@ class Learner:
             proximal: the version that `lp_old` is of; None means the present one. The
                 weights under training count as one version ahead of it.
             whole_rollouts: no micro-batch parts a rollout; for losses over whole rollouts.
+
+        Raises:
+            InputError: a row does not fit into memory; nothing has moved.
         """
-        sums, version = _Sums(), self.model.version
+        groups = micro_batches(rows, self.budget.tokens, whole_rollouts=whole_rollouts)
+        micros = [Micro(group, self.model.network) for group in groups]
+        self._fits(rows, micros)
+        sums, version = Sums(), self.model.version
         regression = self._critic.regression(rows) if self._critic else None
-        for group in micro_batches(
-            rows, self.optimisation.micro_tokens, whole_rollouts=whole_rollouts
-        ):
-            micro = Micro(group, self.model.network)
+        for micro in micros:
             hidden = self._hidden(micro)
             lp, nats = self._logprobs(hidden, micro.targets, with_gradient=entropy is not None)
             tokens = micro.seen(
@@ -134,11 +126,17 @@ class Learner:
                 total = total + coefficient * regression.add(values, micro)
             total.backward()
             sums.add(policy, tokens, nats.detach(), len(micro.tokens))
-        norm = self._optimiser.step(learning_rate)
-        if self._critic is not None:
-            self._critic.optimiser.step()
-        self.model.updated()
+            yield
+        with self.model.held():
+            while self.model.draining:
+                yield
+            norm = self._optimiser.step(learning_rate)
+            if self._critic is not None:
+                self._critic.optimiser.step()
+            self.model.updated()
         return sums.update(norm, regression)
+
+    update = whole(updating)
 
     def logprobs(self, rows: Sequence[Trained]) -> list[list[float]]:
         """Log-probabilities of the trained tokens of each row under the present weights."""
@@ -149,7 +147,7 @@ class Learner:
             return lp
 
         with torch.no_grad():
-            return per_row(rows, self.optimisation.micro_tokens, compute)
+            return per_row(rows, self.budget.tokens, compute)
 
     # ── the reference policy ─────────────────────────────────────────────────
 
@@ -192,7 +190,7 @@ class Learner:
             InputError: the learner has no critic.
         """
         head = self._with_critic().head
-        return row_values(self.model.network, head, rows, self.optimisation.micro_tokens)
+        return row_values(self.model.network, head, rows, self.budget.tokens)
 
     def end_values(self, rows: Sequence[Trained]) -> list[float]:
         """The critic's value after each row's last token, to bootstrap a rollout cut off there.
@@ -201,7 +199,7 @@ class Learner:
             InputError: the learner has no critic.
         """
         head = self._with_critic().head
-        return end_values(self.model.network, head, rows, self.optimisation.micro_tokens)
+        return end_values(self.model.network, head, rows, self.budget.tokens)
 
     def update_values(self, rows: Sequence[Trained]) -> ValueUpdate:
         """One optimiser step of the value head alone, unclipped; nothing of the policy moves.
@@ -209,7 +207,7 @@ class Learner:
         Raises:
             InputError: the learner has no critic, or the rows have no targets.
         """
-        return self._with_critic().update(rows, self.optimisation.micro_tokens)
+        return self._with_critic().update(rows, self.budget.tokens)
 
     def _with_critic(self) -> AttachedCritic:
         if self._critic is None:
@@ -244,71 +242,37 @@ class Learner:
 
     # ── passes through the network ───────────────────────────────────────────
 
+    def _fits(self, rows: Sequence[Trained], micros: Sequence[Micro]) -> None:
+        """Make sure that a step fits into memory; before the first, by trying its longest row.
+
+        Raises:
+            InputError: it does not.
+        """
+        for micro in micros:
+            self.budget.check(len(micro.tokens))
+        if self._tried or not rows:
+            return
+        longest = Micro([max(rows, key=lambda row: len(row.tokens))], self.model.network)
+        try:
+            lp, _ = self._logprobs(self._hidden(longest), longest.targets, with_gradient=False)
+            lp.sum().backward()
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            raise self.budget.too_long(len(longest.tokens)) from error
+        finally:
+            self._optimiser.drop_gradients()
+        self._tried = True
+
     def _hidden(self, micro: Micro) -> Tensor:
         """Hidden states [M, width] that the trained tokens are predicted from."""
-        return micro.hidden(self.frozen)[micro.predictors]
+        recompute = self.budget.recomputes(len(micro.tokens)) and torch.is_grad_enabled()
+        return micro.hidden(self.frozen, recompute=recompute).index_select(0, micro.predictors)
 
     def _logprobs(
         self, hidden: Tensor, targets: Tensor, *, with_gradient: bool
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities [M] (with gradient) and entropies [M] (with gradient if asked for)."""
-        parts = [
-            checkpoint(self._predict, h, t, with_gradient, use_reentrant=False)
-            for h, t in zip(hidden.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
-        ]
-        return torch.cat([lp for lp, _ in parts]), torch.cat([nats for _, nats in parts])
-
-    def _predict(
-        self, hidden: Tensor, targets: Tensor, with_gradient: bool
-    ) -> tuple[Tensor, Tensor]:
-        network = self.model.network
-        logits = network.logits(hidden).to(network.wide_dtype) / self.temperature
-        every = torch.log_softmax(logits, dim=-1)
-        lp = every.gather(1, targets.unsqueeze(1)).squeeze(1)
-        with torch.set_grad_enabled(with_gradient and torch.is_grad_enabled()):
-            entropy = -(every.exp() * every).sum(dim=-1)
-        return lp, entropy
-
-
-class _Sums:
-    """Running sums over micro-batches."""
-
-    def __init__(self) -> None:
-        self.loss = self.entropy = self.kl = self.low = self.high = 0.0
-        self.gap = self.gap_max = self.ratio_max = 0.0
-        self.tokens = self.processed = 0
-
-    def add(self, loss: Tensor, tokens: Tokens, entropy: Tensor, processed: int) -> None:
-        lp = tokens.lp.detach()
-        moved = (lp - tokens.lp_old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-        ratio = moved.exp()
-        gap = (lp - tokens.lp_beh).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).abs()
-        self.loss += float(loss)
-        self.entropy += float(entropy.sum())
-        self.kl += float((ratio - 1 - moved).sum())
-        self.low += float((ratio < 1 - CLIPPED).sum())
-        self.high += float((ratio > 1 + CLIPPED).sum())
-        self.ratio_max = max(self.ratio_max, float(ratio.max()))
-        self.gap += float(gap.sum())
-        self.gap_max = max(self.gap_max, float(gap.max()))
-        self.tokens += len(lp)
-        self.processed += processed
-
-    def update(self, norm: float, regression: Regression | None) -> Update:
-        n = max(self.tokens, 1)
-        return Update(
-            loss=self.loss,
-            gradient_norm=norm,
-            entropy=self.entropy / n,
-            kl=self.kl / n,
-            gap=self.gap / n,
-            gap_max=self.gap_max,
-            clipped=(self.low + self.high) / n,
-            clipped_low=self.low / n,
-            clipped_high=self.high / n,
-            ratio_max=self.ratio_max,
-            value_loss=regression.loss if regression else 0.0,
-            explained_variance=regression.explained_variance if regression else 0.0,
-            tokens=self.tokens,
-            processed=self.processed,
+        return token_logprobs(
+            self.model.network, hidden, targets, self.temperature, entropy_gradient=with_gradient
         )

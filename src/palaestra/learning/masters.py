@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from palaestra.models.kernels import kernels_for
+
 Parts = dict[str, dict[str, Tensor]]
 """What a checkpoint holds: part -> name of a tensor -> tensor."""
 
@@ -25,7 +27,7 @@ class Optimisation:
     """How the weights move."""
 
     learning_rate: float
-    micro_tokens: int = 2048  # tokens per forward and backward pass
+    memory: int | None = None  # bytes it may take besides the weights; None: see `Budget`
     clip_norm: float = 1.0  # bound on the gradient's norm
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.95)
@@ -71,12 +73,20 @@ class MasterOptimiser:
         if learning_rate is not None:
             for group in self._adam.param_groups:
                 group["lr"] = learning_rate
-        norm = float(nn.utils.clip_grad_norm_(self.masters.values(), self.clip_norm))
+        gradients = [m.grad for m in self.masters.values() if m.grad is not None]
+        total = nn.utils.get_total_norm(gradients)
+        norm = float(total)
+        if norm > self.clip_norm:
+            nn.utils.clip_grads_with_norm_(self.masters.values(), self.clip_norm, total)
         if math.isfinite(norm):
             self._adam.step()
-        self._adam.zero_grad(set_to_none=True)
+        self.drop_gradients()
         self._publish()
         return norm
+
+    def drop_gradients(self) -> None:
+        """Forget the gradients that have added up."""
+        self._adam.zero_grad(set_to_none=True)
 
     def forget(self) -> None:
         """Drop the moments, as if no step had been taken."""
@@ -120,7 +130,16 @@ def _widen(master: nn.Parameter) -> Callable[[Tensor], None]:
         if master.grad is None:
             master.grad = parameter.grad.float()
         else:
-            master.grad.add_(parameter.grad)
+            _add(master.grad, parameter.grad)
         parameter.grad = None
 
     return add
+
+
+def _add(total: Tensor, x: Tensor) -> None:
+    """In place, without a wide copy of x where that can be had."""
+    kernels = kernels_for(x)
+    if kernels is not None and total.is_contiguous() and x.is_contiguous():
+        kernels.widen_add(total, x)
+    else:
+        total.add_(x)

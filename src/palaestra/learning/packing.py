@@ -1,11 +1,9 @@
-"""Rows to flat tensors: no padding and no shared prefix is run twice.
+"""Rows to flat tensors: no padding, and no token that rows share is run twice.
 
 Rows of a micro-batch that begin alike (the system prompt, the task of a group, the
 first turns of rollouts that acted alike, branches of one episode) share those
-tokens: each distinct prefix is one entry of the flat batch, so embeddings, matrix
-products and their gradients are computed once for it. Attention alone works row by
-row, on padded views gathered from the flat batch; being causal, it never looks at
-padding, and what a token attends to is exactly its own row's past.
+tokens: each distinct prefix is one entry of the flat batch, so that all work on it, its
+gradient included, is done once. Micro-batches are cut where rows have least in common.
 """
 
 from __future__ import annotations
@@ -16,13 +14,14 @@ from dataclasses import dataclass, field
 from itertools import compress, islice, pairwise, repeat
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from palaestra.core.errors import InputError
+from palaestra.learning.attention import RowAttention
 from palaestra.learning.losses.tokens import Tokens
-from palaestra.models.cache import common_prefix
 from palaestra.models.network import DecoderNetwork
+from palaestra.models.prefix_tree import common_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class Micro:
     """
 
     def __init__(self, rows: Sequence[Trained], network: DecoderNetwork) -> None:
-        tokens, positions, paths = _merged(rows)
+        tokens, positions, paths = merged(rows)
         self.network, device = network, network.device
 
         def whole(numbers: Sequence[int]) -> Tensor:
@@ -141,14 +140,33 @@ class Micro:
         self.value_target = real(lambda row: row.value_target or repeat(math.nan))
         self.value_old = real(lambda row: row.value_old or repeat(math.nan))
 
-    def hidden(self, frozen: int = 0) -> Tensor:
-        """Hidden states [N, width] of the last block; no gradient in the lowest `frozen` ones."""
+    def hidden(self, frozen: int = 0, *, recompute: bool = False) -> Tensor:
+        """Hidden states [N, width] of the last block.
+
+        Args:
+            frozen: so many lowest blocks get no gradient.
+            recompute: keep only the other blocks' inputs, and compute each again in the
+                backward pass.
+        """
         network = self.network
         x = network.embed(self.tokens)
         if frozen:
             with torch.no_grad():
                 x = network.run(x, self.positions, self.attend, last=frozen)
-        return network.run(x, self.positions, self.attend, first=frozen)
+        if not recompute:
+            return network.run(x, self.positions, self.attend, first=frozen)
+        for layer in range(frozen, len(network.blocks)):
+            x = checkpoint(
+                network.run,
+                x,
+                self.positions,
+                self.attend,
+                layer,
+                layer + 1,
+                use_reentrant=False,
+                preserve_rng_state=False,
+            )
+        return x
 
     def seen(self, lp: Tensor, *, current: int, proximal: int) -> Tokens:
         """What a loss sees: the micro-batch with its present log-probabilities [M]."""
@@ -167,7 +185,7 @@ class Micro:
         )
 
 
-def _merged(rows: Sequence[Trained]) -> tuple[list[int], list[int], list[list[int]]]:
+def merged(rows: Sequence[Trained]) -> tuple[list[int], list[int], list[list[int]]]:
     """The distinct tokens of all rows, their positions, and which ones each row consists of."""
     entries: dict[tuple[int, int], int] = {}  # (entry before, token) -> entry
     tokens: list[int] = []
@@ -187,66 +205,14 @@ def _merged(rows: Sequence[Trained]) -> tuple[list[int], list[int], list[list[in
     return tokens, positions, paths
 
 
-ROWS_AT_ONCE = 4  # rows attended together; few, so that they are of nearly equal length
-
-
-class RowAttention:
-    """Causal attention along each row of a flat batch (an `Attend`)."""
-
-    def __init__(self, paths: Sequence[Sequence[int]], count: int, device: torch.device) -> None:
-        ordered = sorted(paths, key=len)
-        home = [-1] * count  # where in the padded rows each token's own result stands
-        self.buckets: list[tuple[Tensor, tuple[int, int]]] = []
-        offset = 0
-        for at in range(0, len(ordered), ROWS_AT_ONCE):
-            bucket = ordered[at : at + ROWS_AT_ONCE]
-            longest = len(bucket[-1])
-            gather: list[int] = []
-            for path in bucket:
-                for position, entry in enumerate(path):
-                    if home[entry] < 0:
-                        home[entry] = offset + position
-                gather += [*path, *[0] * (longest - len(path))]
-                offset += longest
-            self.buckets.append((torch.tensor(gather, device=device), (len(bucket), longest)))
-        self.home = torch.tensor(home, device=device)
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        parts = []
-        for gather, shape in self.buckets:
-            # index_select, not x[...]: its backward pass is 20 times faster on CPUs
-            rows = [x.index_select(0, gather).view(*shape, *x.shape[1:]) for x in (q, k, v)]
-            parts.append(causal_attention(*rows).flatten(0, 1))
-        return torch.cat(parts).index_select(0, self.home)
-
-
-def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention within rows: q [R, L, heads, d], k and v [R, L, kv_heads, d].
-
-    On CPUs plain batched products: for rows of a few hundred tokens, torch's fused kernel
-    takes twice as long forward and three times backward (measured in bf16, two cores).
-    """
-    share = q.shape[2] // k.shape[2]
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    if share > 1:
-        k, v = k.repeat_interleave(share, dim=1), v.repeat_interleave(share, dim=1)
-    if q.is_cuda:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
-    rows, heads, length, d = q.shape
-    future = q.new_full((length, length), float("-inf")).triu(1)
-    q, k, v = (x.reshape(rows * heads, length, d) for x in (q, k, v))
-    scores = torch.baddbmm(future.expand(rows * heads, -1, -1), q, k.mT, alpha=d**-0.5)
-    out = torch.bmm(scores.softmax(dim=-1), v)
-    return out.view(rows, heads, length, d).transpose(1, 2)
-
-
 def micro_batches(
     rows: Sequence[Trained], most_tokens: int, *, whole_rollouts: bool = False
 ) -> list[list[Trained]]:
     """Whole rows grouped so that each group holds at most `most_tokens` distinct tokens.
 
-    A single longer row travels alone. Rows that begin alike travel together; the
-    order has no influence on the gradient.
+    Rows that begin alike travel together: in the order of their tokens, they are cut so that
+    as few tokens as possible are in two groups, and then into as few groups as possible. A
+    single longer row travels alone. The grouping has no influence on the gradient.
 
     Args:
         rows: in any order.
@@ -254,25 +220,36 @@ def micro_batches(
         whole_rollouts: keep all rows of a rollout in one group, as a loss over whole rollouts
             needs; a longer rollout travels alone.
     """
-    units: dict[Hashable, list[Trained]] = {}
+    together: dict[Hashable, list[Trained]] = {}
     for row in sorted(rows, key=lambda row: row.tokens):
-        units.setdefault(row.rollout if whole_rollouts else id(row), []).append(row)
-    groups: list[list[Trained]] = []
-    size = 0
-    before: Trained | None = None  # the first row of the latest unit
-    for unit in units.values():
-        # an upper bound where rollouts have several rows, exact where they have one
-        own = len(unit[0].tokens) + sum(
-            len(b.tokens) - common_prefix(a.tokens, b.tokens) for a, b in pairwise(unit)
-        )
-        known = common_prefix(before.tokens, unit[0].tokens) if before is not None else 0
-        if before is None or size + own - known > most_tokens:
-            groups.append([])
-            size = known = 0
-        groups[-1] += unit
-        size += own - known
-        before = unit[0]
-    return groups
+        together.setdefault(row.rollout if whole_rollouts else id(row), []).append(row)
+    units = list(together.values())
+    # an upper bound where rollouts have several rows, exact where they have one
+    sizes = [
+        len(unit[0].tokens)
+        + sum(len(b.tokens) - common_prefix(a.tokens, b.tokens) for a, b in pairwise(unit))
+        for unit in units
+    ]
+    shared = [0, *(common_prefix(a[0].tokens, b[0].tokens) for a, b in pairwise(units))]
+    # of the first n units: (tokens run, groups, where the last group begins)
+    best: list[tuple[int, int, int]] = [(0, 0, 0)]
+    for end in range(1, len(units) + 1):
+        found, size = [], 0
+        for start in reversed(range(end)):
+            size += sizes[start]
+            if size > most_tokens and start < end - 1:
+                break
+            tokens, groups, _ = best[start]
+            found.append((tokens + size, groups + 1, start))
+            size -= shared[start]
+        best.append(min(found))
+    cuts = [len(units)]
+    while cuts[-1]:
+        cuts.append(best[cuts[-1]][2])
+    return [
+        [row for unit in units[start:stop] for row in unit]
+        for start, stop in pairwise(reversed(cuts))
+    ]
 
 
 def per_row(

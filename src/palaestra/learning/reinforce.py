@@ -4,8 +4,8 @@ One step draws tasks, lives a group of rollouts of each with the present policy,
 compares each rollout with its siblings, and moves the weights a few times. The
 loop holds no state but the step number, the learner and what the credit rule
 remembers: everything else is derived from seeds, so a resumed run goes on exactly.
-With `staleness` k, the rollouts of step s + k are lived before step s is learned:
-the data flow of an asynchronous run, without its chance.
+With `staleness` k, rollouts are trained on up to k steps after they were begun; an
+`asynchronous` run lives them while the learner works (see `flow`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from palaestra.core.episode import Episode, Key
 from palaestra.core.session import derive_seed
 from palaestra.learning.consolidation import ConsolidationPlan, consolidate
 from palaestra.learning.curricula.practice import Past, Practice, attempts, replayed
+from palaestra.learning.flow import Ahead, Flow, FlowState
 from palaestra.learning.learner import Update
 from palaestra.learning.phases import PhaseKind
+from palaestra.learning.pieces import alternately
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.study import Study, StudyPlan
 from palaestra.rollout.runner import Job
@@ -37,7 +39,8 @@ class ReinforcementPlan:
     group: int  # rollouts per task
     shaping: Shaping
     study: StudyPlan
-    staleness: int = 0  # steps between rolling out and learning
+    staleness: int = 0  # steps between beginning a rollout and learning from it
+    asynchronous: int = 0  # groups lived at once while the learner works; 0: in turns with it
     replay: bool = False  # stored successes stand in where a group is hopeless (ARPO)
     consolidation: ConsolidationPlan | None = None  # steps of self-imitation in between
     turns: Callable[[int], int | None] = field(default=lambda step: None)
@@ -52,6 +55,7 @@ class StepResult:
     episodes: list[Episode]
     metrics: dict[str, float]
     memory: Mapping[str, float]  # what the credit rule remembers; a resumed run needs it
+    flow: FlowState  # where the flow of rollouts stands; likewise
 
 
 class Live(Protocol):
@@ -73,6 +77,7 @@ async def reinforce(
     recall: Callable[[Key], Episode | None],
     memory: Mapping[str, float],
     after: Callable[[StepResult], bool],
+    flow: FlowState | None = None,
 ) -> None:
     """Run steps `first` to `plan.steps` (1-based); `after` a step says whether to go on.
 
@@ -86,43 +91,69 @@ async def reinforce(
         recall: the recorded episode of a key, for replay.
         memory: what the credit rule remembers.
         after: called with each step's result.
+        flow: where the flow of rollouts stood after the steps before.
 
     Raises:
         TooManyFaults: most of a step's episodes broke through no fault of the agent.
     """
-    ready: dict[int, list[Episode]] = {}
-    known, figured = dict(past), list(history)
-    for step in range(first, plan.steps + 1):
-        started = time.monotonic()
-        if _imitates_itself(plan, figured):
-            assert plan.consolidation is not None
-            updates = consolidate(
-                study.learner, known, recall, plan.consolidation, step=step, seed=study.seed
+    known, figured, model = dict(past), list(history), study.learner.model
+
+    def draw(step: int) -> list[list[Job]]:
+        return groups_of(step, plan, known)
+
+    async def lived(step: int, jobs: Sequence[Job]) -> list[Episode]:
+        return await live(jobs, turns=plan.turns(step), greedy=False)
+
+    source: Ahead | Flow = Ahead(draw, lived, plan.staleness, plan.steps)
+    if plan.asynchronous:
+        source = Flow(
+            draw,
+            lived,
+            staleness=plan.staleness,
+            tasks=plan.tasks,
+            steps=plan.steps,
+            together=plan.asynchronous,
+            version=first - 1,
+            state=flow,
+        )
+    async with source:
+        for step in range(first, plan.steps + 1):
+            started = time.monotonic()
+            if _imitates_itself(plan, figured):
+                assert plan.consolidation is not None
+                updates = consolidate(
+                    study.learner, known, recall, plan.consolidation, step=step, seed=study.seed
+                )
+                metrics = {"sampled_tokens": 0.0, "prompt_tokens": 0.0, **of_updates(updates)}
+                metrics["learn_seconds"] = time.monotonic() - started
+                figured.append(metrics)
+                if not after(StepResult(step, [], metrics, memory, source.state)):
+                    return
+                continue
+            episodes = studied = await source.take(step)
+            greedy = await _greedy(live, step, episodes, plan) if study.compares_greedy else {}
+            acted, version = time.monotonic(), model.version
+            if plan.replay:
+                policy, seed = model.name, derive_seed("replay", study.seed, step)
+                studied = replayed(episodes, known, recall, plan.shaping, policy, seed=seed)
+            known[step] = attempts(episodes)
+            updates, memory, more = await alternately(
+                study.learning(step, studied, plan.shaping, memory, greedy),
+                lambda: model.engine.pending > 0,
             )
-            metrics = {"sampled_tokens": 0.0, "prompt_tokens": 0.0, **of_updates(updates)}
-            metrics["learn_seconds"] = time.monotonic() - started
+            metrics = figures(episodes, updates, plan.shaping) | more
+            metrics["stale"] = _stalest(episodes, model.name, version)
+            metrics["rollout_seconds"] = acted - started
+            metrics["learn_seconds"] = time.monotonic() - acted
             figured.append(metrics)
-            if not after(StepResult(step, [], metrics, memory)):
+            if not after(StepResult(step, episodes, metrics, memory, source.state)):
                 return
-            continue
-        for ahead in range(step, min(step + plan.staleness, plan.steps) + 1):
-            if ahead not in ready:
-                jobs = jobs_of(ahead, plan, known)
-                ready[ahead] = await live(jobs, turns=plan.turns(ahead), greedy=False)
-        episodes = studied = ready.pop(step)
-        greedy = await _greedy(live, step, episodes, plan) if study.compares_greedy else {}
-        acted = time.monotonic()
-        if plan.replay:
-            policy, seed = study.learner.model.name, derive_seed("replay", study.seed, step)
-            studied = replayed(episodes, known, recall, plan.shaping, policy, seed=seed)
-        known[step] = attempts(episodes)
-        updates, memory, more = study.learn(step, studied, plan.shaping, memory, greedy)
-        metrics = figures(episodes, updates, plan.shaping) | more
-        metrics["rollout_seconds"] = acted - started
-        metrics["learn_seconds"] = time.monotonic() - acted
-        figured.append(metrics)
-        if not after(StepResult(step, episodes, metrics, memory)):
-            return
+
+
+def _stalest(episodes: Sequence[Episode], policy: str, version: int) -> float:
+    """Updates of the weights since the oldest token of the policy was sampled."""
+    calls = [call for e in episodes for call in e.calls if call.policy == policy]
+    return version - min((v for call in calls for v in call.token_versions), default=version)
 
 
 def _imitates_itself(plan: ReinforcementPlan, history: Sequence[Mapping[str, float]]) -> bool:
@@ -133,14 +164,13 @@ def _imitates_itself(plan: ReinforcementPlan, history: Sequence[Mapping[str, flo
     return position is not None and position.kind is PhaseKind.SFT
 
 
-def jobs_of(step: int, plan: ReinforcementPlan, known: Past) -> list[Job]:
+def groups_of(step: int, plan: ReinforcementPlan, known: Past) -> list[list[Job]]:
     """The rollouts of one step: `group` of each task, chosen by what was known in time."""
     last = step - 1 - plan.staleness
     past = {number: found for number, found in known.items() if number <= last}
     return [
-        Job(Key(f"rl/{step}", g, member), task)
+        [Job(Key(f"rl/{step}", g, member), task) for member in range(plan.group)]
         for g, task in enumerate(plan.practice.tasks(step, plan.tasks, past))
-        for member in range(plan.group)
     ]
 
 

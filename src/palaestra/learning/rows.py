@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from palaestra.core.episode import Episode, Key
+from palaestra.core.graph import Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Row:
     mask: list[bool]  # true on sampled tokens that this row trains
     logprobs: list[float]  # the sampler's, where mask is true; else 0
     calls: list[int]  # index of the model call that sampled the token; -1 elsewhere
-    versions: dict[int, int] = field(default_factory=dict)  # of the weights, by model call
+    versions: list[int] = field(default_factory=list)  # of the weights; 0 where mask is false
 
     @property
     def trained(self) -> int:
@@ -46,10 +47,8 @@ def rows_of(episode: Episode, policy: str) -> list[Row]:
                 raise ValueError(f"{episode.key}: call {call.index} holds no token ids")
             trained = call.policy == policy and call.index not in done
             done.add(call.index)
-            if trained:
-                row.versions[call.index] = call.version
-            _append(row, call.prompt, False, None, -1)
-            _append(row, call.completion, trained, call.logprobs, call.index)
+            append(row, call.prompt)
+            append(row, call.completion, call if trained else None, call.index)
         if row.mask and row.mask[0]:
             raise ValueError(f"{episode.key}: call {branch[0].index} has an empty prompt")
         if row.trained:
@@ -57,13 +56,14 @@ def rows_of(episode: Episode, policy: str) -> list[Row]:
     return rows
 
 
-def _append(
-    row: Row, tokens: Sequence[int], trained: bool, logprobs: Sequence[float] | None, call: int
-) -> None:
+def append(row: Row, tokens: Sequence[int], said: Call | None = None, number: int = -1) -> None:
+    """Write on: tokens that are not trained, or those of a call that are, as call `number`."""
+    n = len(tokens)
     row.tokens.extend(tokens)
-    row.mask.extend([trained] * len(tokens))
-    row.logprobs.extend(logprobs if trained and logprobs else [0.0] * len(tokens))
-    row.calls.extend([call if trained else -1] * len(tokens))
+    row.mask.extend([said is not None] * n)
+    row.logprobs.extend(said.logprobs if said and said.logprobs else [0.0] * n)
+    row.calls.extend([-1 if said is None else number] * n)
+    row.versions.extend(said.token_versions if said else [0] * n)
 
 
 def _trim(row: Row) -> Row:
@@ -75,4 +75,5 @@ def _trim(row: Row) -> Row:
         mask=row.mask[:end],
         logprobs=row.logprobs[:end],
         calls=row.calls[:end],
+        versions=row.versions[:end],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -23,6 +23,9 @@ from palaestra.learning.packing import Trained
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.rows import Row, rows_of
 from palaestra.learning.trajectory import Trajectory
+
+Learned = tuple[list[Update], Mapping[str, float], dict[str, float]]
+"""Updates, what the credit rule remembers, and figures of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,18 @@ class Study:
         """Whether the credit rule reads the return of a greedy rollout of each task."""
         return Need.GREEDY in self.method.needs
 
-    def learn(
+    def learning(
         self,
         step: int,
         episodes: Sequence[Episode],
         shaping: Shaping,
         memory: Mapping[str, float],
         greedy: Mapping[int, float],
-    ) -> tuple[list[Update], Mapping[str, float], dict[str, float]]:
-        """Credit the rollouts and move the weights once per minibatch.
+    ) -> Generator[None, None, Learned]:
+        """Credit the rollouts and move the weights once per minibatch, piece by piece.
+
+        Yields after each micro-batch, so that the model may act in between: within a
+        minibatch the weights stay as they are.
 
         Returns:
             updates, what the credit rule remembers, and figures of the batch.
@@ -93,10 +99,10 @@ class Study:
         control = None
         if self.plan.entropy is not None:
             control = EntropyControl(self.plan.entropy, step, memory)
-        updates = [
-            self._update(part, (step - 1) + (number + 1) / len(parts), before, control)
-            for number, part in enumerate(parts)
-        ]
+        updates = []
+        for number, part in enumerate(parts):
+            done = (step - 1) + (number + 1) / len(parts)
+            updates.append((yield from self._update(part, done, before, control)))
         return updates, {**credit.state, **(control.remembered() if control else {})}, more
 
     def _minibatches(
@@ -142,12 +148,12 @@ class Study:
 
     def _update(
         self, rows: list[Trained], done: float, before: int, control: EntropyControl | None
-    ) -> Update:
+    ) -> Generator[None, None, Update]:
         """One optimiser step, `done` steps into the run; `before` is the version of `lp_old`."""
         plan = self.plan
         if self.critic is not None:
             self.critic.update_values(rows)
-        return self.learner.update(
+        return self.learner.updating(
             rows,
             self.method.loss,
             learning_rate=plan.learning_rate * min(1.0, done / plan.warmup),

@@ -1,123 +1,175 @@
-"""Keys and values of past tokens, in slots that sessions share and extend.
+"""Keys and values of past tokens, in blocks of one fixed piece of memory.
 
-A slot holds the keys and values of one token sequence. A request takes the slot
-whose tokens it extends (the next turn of a session), or a free slot into which the
-longest known prefix is copied (the system prompt, the task of a group, a fork).
-Slots are found by their tokens alone: no caller has to say which session it is.
+The memory is a budget: it is set aside once and never exceeded. Sequences share the blocks
+of what they have in common; a request holds the blocks of its own past, and no held block
+is ever given away. What no request holds stays known (see `prefix_tree.py`) until its
+block is needed. Sequences are found by their tokens alone: no caller has to say which
+session it is.
 """
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from palaestra.core.errors import InputError
 from palaestra.models.network import DecoderNetwork
+from palaestra.models.prefix_tree import Node, PrefixTree
+
+BLOCK = 32  # tokens per block
 
 
-@dataclass(slots=True)
-class Slot:
-    """One row of the cache; `tokens` are those whose keys and values it holds."""
+@dataclass(slots=True, eq=False)
+class Past:
+    """The keys and values that one running request holds."""
 
-    index: int
-    tokens: list[int] = field(default_factory=list)
-    busy: bool = False
-    last_used: int = 0
+    nodes: list[Node] = field(default_factory=list)  # of the tree, from the root
+    blocks: list[int] = field(default_factory=list)  # those of the nodes, then reserved ones
+    length: int = 0  # tokens whose keys and values are there
 
 
 class KeyValueCache:
-    """`slots` sequences of up to `limit` tokens; memory grows with the longest one."""
+    """At most `memory` bytes of keys and values."""
 
-    def __init__(self, network: DecoderNetwork, slots: int, limit: int) -> None:
+    def __init__(
+        self, network: DecoderNetwork, *, memory: int, context: int, block: int = BLOCK
+    ) -> None:
+        """Set the memory aside; the processor's becomes resident only as it is written.
+
+        Args:
+            network: whose keys and values.
+            memory: the budget in bytes.
+            context: tokens of the longest sequence.
+            block: tokens per block.
+
+        Raises:
+            InputError: the budget does not hold one sequence of `context` tokens.
+        """
         config = network.config
-        self.limit = limit
-        self.slots = [Slot(i) for i in range(slots)]
+        self.block, self.kv_heads = block, config.num_key_value_heads
         self.share = config.num_attention_heads // config.num_key_value_heads
-        self._clock = 0
-        shape = (
-            config.num_hidden_layers,
-            slots,
-            config.num_key_value_heads,
-            min(limit, 256),
-            config.head_dim,
+        shape = (config.num_key_value_heads, block, config.head_dim)
+        size = 2 * config.num_hidden_layers * shape[0] * shape[1] * shape[2]
+        self.block_bytes = size * network.dtype.itemsize
+        self.blocks = memory // self.block_bytes
+        if self.blocks * block < context:
+            need = -(-context // block) * self.block_bytes
+            raise InputError(
+                f"A budget of {_mebibytes(memory)} for keys and values holds "
+                f"{self.blocks * block} tokens, less than one conversation of {context}; "
+                f"give at least {_mebibytes(need)}, or shorten the context."
+            )
+        whole = _memory(
+            (2, config.num_hidden_layers, self.blocks, *shape), network.dtype, network.device
         )
-        self.keys = torch.zeros(shape, dtype=network.dtype, device=network.device)
-        self.values = torch.zeros_like(self.keys)
+        self.keys, self.values = list(whole[0]), list(whole[1])
+        """Of each layer: [blocks, kv_heads, block, head_dim]."""
+        self._whole = whole
+        self._tree = PrefixTree(block)
+        self._free: list[int] = []
+        self._untouched = 0  # blocks from here on were never used
+
+    @property
+    def available(self) -> int:
+        """Blocks that no request holds."""
+        return len(self._free) + self.blocks - self._untouched + self._tree.idle
+
+    def known(self, tokens: Sequence[int]) -> int:
+        """How many leading tokens' keys and values are there."""
+        return self._tree.match(tokens).length
+
+    def acquire(self, tokens: Sequence[int], spare: int = 0) -> Past | None:
+        """Hold the longest known proper prefix of `tokens`, and blocks for the rest of them.
+
+        Args:
+            tokens: at least one.
+            spare: so many blocks must be left to others.
+
+        Returns:
+            None where too many blocks are held; nothing has changed then.
+        """
+        match = self._tree.match(tokens[:-1])  # the last token must be run to be answered
+        missing = -(-len(tokens) // self.block) - len(match.nodes)
+        idle = sum(node.readers == 0 for node in match.nodes)
+        if missing + spare > self.available - idle:
+            return None
+        self._tree.hold(match.nodes)
+        past = Past(match.nodes, [n.block for n in match.nodes], match.length - match.shared)
+        if match.near is not None:
+            self._copy(past, match.near, match.shared)
+        enough = self.reserve(past, len(tokens))
+        assert enough
+        return past
+
+    def reserve(self, past: Past, length: int) -> bool:
+        """Hold blocks for `length` tokens in all; false, and nothing held, without enough."""
+        missing = -(-length // self.block) - len(past.blocks)
+        if missing > self.available:
+            return False
+        past.blocks += [self._take() for _ in range(missing)]
+        return True
+
+    def commit(self, past: Past, tokens: Sequence[int]) -> None:
+        """The keys and values of `tokens` have been written into the reserved blocks."""
+        rest = list(tokens)
+        while rest:
+            index, offset = divmod(past.length, self.block)
+            if index == len(past.nodes):
+                parent = past.nodes[-1] if past.nodes else self._tree.root
+                past.nodes.append(self._tree.grow(parent, past.blocks[index]))
+            part, rest = rest[: self.block - offset], rest[self.block - offset :]
+            mine = past.nodes[index]
+            kept = self._tree.fill(mine, part)
+            if kept is not mine:  # another request was as quick
+                self._free.append(mine.block)
+                past.nodes[index], past.blocks[index] = kept, kept.block
+            past.length += len(part)
+
+    def release(self, past: Past) -> None:
+        """The request holds nothing any more; what it computed stays known."""
+        self._free += past.blocks[len(past.nodes) :]
+        self._free += self._tree.let_go(past.nodes)
+        past.nodes, past.blocks, past.length = [], [], 0
 
     def clear(self) -> None:
-        """Forget everything, as if new: the weights have changed."""
-        if any(slot.busy for slot in self.slots):
-            raise RuntimeError("the weights changed while a reply was being sampled")
-        self.slots = [Slot(i) for i in range(len(self.slots))]
-        self._clock = 0
+        """Forget everything. What requests hold stays with them, but nobody finds it."""
+        self._free += self._tree.clear()
 
-    def acquire(self, tokens: Sequence[int]) -> Slot | None:
-        """A slot that holds the longest known proper prefix of `tokens`; None if all are busy."""
-        self._clock += 1
-        slot = self._continued(tokens) or self._copied(tokens)
-        if slot is not None:
-            slot.busy, slot.last_used = True, self._clock
-        return slot
+    def _take(self) -> int:
+        """A block; there must be one. Those used before come first: they are in memory."""
+        if self._free:
+            return self._free.pop()
+        if self._untouched < self.blocks:
+            self._untouched += 1
+            return self._untouched - 1
+        block = self._tree.evict()
+        assert block is not None
+        return block
 
-    def longest_known(self, tokens: Sequence[int]) -> tuple[int, Slot | None]:
-        """How many leading tokens some slot already holds, and which."""
-        best, where = 0, None
-        for slot in self.slots:
-            length = common_prefix(slot.tokens, tokens)
-            if length > best:
-                best, where = length, slot
-        return best, where
-
-    def reserve(self, length: int) -> None:
-        """Make room for sequences of `length` tokens."""
-        have = self.keys.shape[3]
-        if length <= have:
-            return
-        size = min(self.limit, max(length, 2 * have))
-        for name in ("keys", "values"):
-            old: Tensor = getattr(self, name)
-            new = old.new_zeros((*old.shape[:3], size, old.shape[4]))
-            new[:, :, :, :have] = old
-            setattr(self, name, new)
-
-    def _continued(self, tokens: Sequence[int]) -> Slot | None:
-        """The idle slot with most tokens of which all are a proper prefix of `tokens`."""
-        best: Slot | None = None
-        for slot in self.slots:
-            n = len(slot.tokens)
-            if slot.busy or not 0 < n < len(tokens) or (best and n <= len(best.tokens)):
-                continue
-            if slot.tokens[-1] == tokens[n - 1] and slot.tokens == list(tokens[:n]):
-                best = slot
-        return best
-
-    def _copied(self, tokens: Sequence[int]) -> Slot | None:
-        """The least recently used idle slot, with the longest known prefix copied into it."""
-        idle = [slot for slot in self.slots if not slot.busy]
-        if not idle:
-            return None
-        target = min(idle, key=lambda slot: (bool(slot.tokens), slot.last_used))
-        length, source = self.longest_known(tokens)
-        length = min(length, len(tokens) - 1)  # the last token must be run to be answered
-        if source is not None and source is not target and length > 0:
-            for store in (self.keys, self.values):
-                store[:, target.index, :, :length] = store[:, source.index, :, :length]
-        target.tokens = list(tokens[:length])
-        return target
+    def _copy(self, past: Past, near: Node, shared: int) -> None:
+        """Begin the next block with `shared` tokens of another one, if there is room for both."""
+        self._tree.hold([near])
+        if self.available:
+            block = self._take()
+            for store in self._whole:
+                store[:, block, :, :shared] = store[:, near.block, :, :shared]
+            past.blocks.append(block)
+            self.commit(past, near.tokens[:shared])
+        self._free += self._tree.let_go([near])
 
 
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the longest common prefix."""
-    n = min(len(a), len(b))
-    if n == 0 or a[0] != b[0]:
-        return 0
-    low, high = 0, n  # binary search on equality of slices, which C compares
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def _memory(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros; of the processor's memory, pages that are never written are never resident."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    raw = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return torch.frombuffer(raw, dtype=dtype).view(shape)
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB"

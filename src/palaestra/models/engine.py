@@ -1,51 +1,48 @@
 """The resident engine: replies for many sessions at once, from one copy of the weights.
 
-Each step runs one batch: the next token of every reply under way, together with
-the new prompt tokens of waiting requests (continuous batching; Yu et al. 2022).
-Prompts longer than the step's budget are read in chunks. A request whose prefix
-another request of the same step is about to compute waits one step and copies it.
+Each step runs one batch: the next token of every reply under way, together with new prompt
+tokens of requests just begun (continuous batching; Yu et al. 2022). Prompts longer than the
+step's budget are read in chunks. A request whose prefix another one of the same step is about
+to compute waits one step and shares it.
 
-Sampling draws one uniform number per token from a hash of (request seed, position),
-so a reply depends on its prompt, its seed and the weights, not on its neighbours
-(up to the rounding of differently shaped matrix products).
+Where replies or memory run short, the schedule decides who runs. A request that has to give
+way keeps what it has sampled and goes on later, with what the cache still knows of it.
+
+Sampling draws one uniform number per token from a hash of (request seed, position), so a
+reply depends on its prompt, its seed and the weights, not on its neighbours, nor on being
+interrupted (up to the rounding of differently shaped matrix products).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from enum import StrEnum
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from palaestra.core.errors import ContextTooLong
+from palaestra.core.errors import ContextTooLong, InputError
 from palaestra.core.model import Finish, Sampling
-from palaestra.core.session import derive_seed
-from palaestra.models.cache import KeyValueCache, Slot, common_prefix
+from palaestra.models.attention import StepAttention, rank
+from palaestra.models.cache import BLOCK, KeyValueCache
+from palaestra.models.native_attention import native_attention
 from palaestra.models.network import DecoderNetwork
+from palaestra.models.packed import packed
+from palaestra.models.prefix_tree import common_prefix
+from palaestra.models.request import Request
+from palaestra.models.sampling import draw, uniform
+from palaestra.models.schedule import FirstComeFirstServed, Schedule
 
+MEMORY = 2 * 2**30  # bytes of keys and values: 93,000 tokens of SmolLM2-135M in bf16
 WORTH_WAITING = 16  # tokens that another request must be about to compute for us to wait
 
 
-@dataclass(slots=True, eq=False)
-class Request:
-    """One reply to be sampled; `finish` is set when it is complete."""
+class OnUpdate(StrEnum):
+    """What happens to replies under way when the weights change."""
 
-    tokens: list[int]
-    sampling: Sampling
-    seed: int
-    slot: Slot | None = None
-    cached: int = 0  # prompt tokens that the cache held
-    completion: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    finish: Finish | None = None
-
-    @property
-    def place(self) -> Slot:
-        """The slot of a running request."""
-        assert self.slot is not None
-        return self.slot
+    DRAIN = "drain"  # the weights may not change before they are complete
+    RECOMPUTE = "recompute"  # they go on; their keys and values are computed anew
+    KEEP = "keep"  # they go on with the keys and values of the old weights
 
 
 class Engine:
@@ -59,26 +56,81 @@ class Engine:
         slots: int = 64,
         context: int = 2048,
         step_tokens: int = 2048,
+        memory: int = MEMORY,
+        block: int = BLOCK,
+        schedule: Schedule | None = None,
+        on_update: OnUpdate = OnUpdate.DRAIN,
+        text: Callable[[Sequence[int]], str] | None = None,
     ) -> None:
-        self.network, self.end_tokens = network, end_tokens
-        self.context = min(context, network.config.max_position_embeddings)
-        self.step_tokens = step_tokens
-        self.cache = KeyValueCache(network, slots, self.context)
-        self.waiting: list[Request] = []
-        self.running: list[Request] = []
-        self.computed_tokens = 0  # over the engine's life, prompt and sampled
+        """An engine without requests.
 
-    def submit(self, tokens: Sequence[int], sampling: Sampling, seed: int) -> Request:
+        Args:
+            network: acts with the weights that it has at each step.
+            end_tokens: end a reply when sampled.
+            slots: replies under way at once.
+            context: longest prompt and reply together, in tokens.
+            step_tokens: tokens run at once.
+            memory: bytes for keys and values; never exceeded.
+            block: tokens that share one piece of that memory.
+            schedule: who goes first; None is first come, first served.
+            on_update: what `clear` does to replies under way.
+            text: decodes sampled tokens, for stop strings; None serves requests without any.
+
+        Raises:
+            InputError: the memory does not hold one conversation of `context` tokens.
+        """
+        config = network.config
+        self.network, self.end_tokens, self.slots = network, end_tokens, slots
+        self.context = min(context, config.max_position_embeddings)
+        self.step_tokens, self.on_update = step_tokens, OnUpdate(on_update)
+        self.schedule = schedule or FirstComeFirstServed()
+        self.cache = KeyValueCache(network, memory=memory, context=self.context, block=block)
+        self.waiting: list[Request] = []  # first come first
+        self.running: list[Request] = []  # as they were begun
+        self.computed_tokens = 0  # over the engine's life, prompt and sampled
+        self.version = 0  # stamped on sampled tokens
+        self.holding = False  # begin no reply; only those under way go on
+        self._text = text
+        self._acting: DecoderNetwork | None = None  # the network, made fast for these weights
+        self._native = native_attention(
+            config.head_dim, self.cache.share, block, network.dtype, network.device
+        )
+
+    def submit(
+        self,
+        tokens: Sequence[int],
+        sampling: Sampling,
+        seed: int,
+        program: Hashable | None = None,
+    ) -> Request:
         """Queue one request.
+
+        Args:
+            tokens: the prompt.
+            sampling: how to sample the reply.
+            seed: equal seeds draw equal tokens.
+            program: requests of equal programs belong together; None belongs to none.
 
         Raises:
             ContextTooLong: the prompt and one token do not fit the context.
+            InputError: stop strings for an engine that cannot decode.
         """
         if len(tokens) >= self.context:
             raise ContextTooLong(
                 f"a prompt of {len(tokens)} tokens leaves no room in a context of {self.context}"
             )
-        request = Request(list(tokens), sampling, seed)
+        if sampling.stop and self._text is None:
+            raise InputError(
+                "Stop strings need an engine that can decode; construct it with text=."
+            )
+        alone = object()
+        request = Request(
+            list(tokens),
+            sampling,
+            seed,
+            alone if program is None else program,
+            self.computed_tokens,
+        )
         self.waiting.append(request)
         return request
 
@@ -94,49 +146,65 @@ class Engine:
     def pending(self) -> int:
         return len(self.waiting) + len(self.running)
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a reply has been begun and is not complete."""
+        return bool(self.running) or any(request.completion for request in self.waiting)
+
     def clear(self) -> None:
-        """Forget all keys and values: the weights have changed."""
+        """Forget all keys and values: the weights have changed.
+
+        Raises:
+            RuntimeError: a reply is under way, and `on_update` is to drain.
+        """
+        if self.on_update is OnUpdate.DRAIN and self.under_way:
+            raise RuntimeError("the weights changed while a reply was being sampled")
+        if self.on_update is not OnUpdate.KEEP:
+            for request in self.running[::-1]:
+                self._interrupt(request)
         self.cache.clear()
+        self._acting = None
 
     @torch.inference_mode()
     def step(self) -> list[Request]:
         """Run one batch; returns the requests that finished."""
-        self._admit()
-        batch, chunks = self._batch()
+        self._begin()
+        self._make_room()
+        batch, counts = self._batch()
         if not batch:
             return []
-        last = self._forward(batch, chunks)
-        ready = [i for i, r in enumerate(batch) if len(r.place.tokens) == _length(r)]
+        last = self._forward(batch, counts)
+        ready = [i for i, request in enumerate(batch) if request.left == 0]
         self._sample([batch[i] for i in ready], last[ready])
-        finished = [r for r in self.running if r.finish is not None]
-        self.running = [r for r in self.running if r.finish is None]
+        finished = [request for request in self.running if request.finish is not None]
+        self.running = [request for request in self.running if request.finish is None]
         for request in finished:
             self._release(request)
         return finished
 
-    def _release(self, request: Request) -> None:
-        if request.slot is not None:
-            request.slot.busy = False
-            request.slot = None
+    # ── who runs ─────────────────────────────────────────────────────────────
 
-    def _admit(self) -> None:
-        """Give slots to waiting requests, unless waiting a step saves computing a prefix."""
-        budget = self.step_tokens - sum(_length(r) - len(r.place.tokens) for r in self.running)
+    def _level(self, request: Request) -> int:
+        return self.schedule.level(request, self.computed_tokens)
+
+    def _begin(self) -> None:
+        """Begin waiting requests, unless waiting a step saves computing a prefix."""
+        budget = self.step_tokens - sum(request.left for request in self.running)
         fresh: list[Request] = []
-        later: list[Request] = []
-        for request in self.waiting:
-            if budget <= 0 or self._worth_waiting(request, fresh):
-                later.append(request)
+        clock = self.computed_tokens
+        for request in sorted(self.waiting, key=lambda r: self.schedule.order(r, clock)):
+            if budget <= 0:
+                break
+            if self.holding and not request.completion:
                 continue
-            slot = self.cache.acquire(request.tokens)
-            if slot is None:
-                later.append(request)
+            if self._worth_waiting(request, fresh):
                 continue
-            request.slot, request.cached = slot, len(slot.tokens)
-            budget -= len(request.tokens) - request.cached
+            if not self._start(request):
+                break  # nobody overtakes it: it would wait for ever
             fresh.append(request)
-            self.running.append(request)
-        self.waiting = later
+            budget -= request.left
+        if fresh:
+            self.waiting = [request for request in self.waiting if request.past is None]
 
     def _worth_waiting(self, request: Request, fresh: Sequence[Request]) -> bool:
         if not fresh:
@@ -144,154 +212,106 @@ class Engine:
         soon = max(common_prefix(r.tokens, request.tokens) for r in fresh)
         if soon < WORTH_WAITING:
             return False
-        known, _ = self.cache.longest_known(request.tokens)
-        return soon - known >= WORTH_WAITING
+        return soon - self.cache.known(request.tokens) >= WORTH_WAITING
 
-    def _batch(self) -> tuple[list[Request], list[list[int]]]:
-        """The requests of this step and the tokens that each one runs; single tokens first."""
+    def _start(self, request: Request) -> bool:
+        """Let the request run, in the place of less urgent ones if need be."""
+        level, known = self._level(request), request.known()
+        while True:
+            # one block for each other, so that none has to give way at once
+            room = len(self.running) < self.slots
+            past = self.cache.acquire(known, spare=len(self.running)) if room else None
+            if past is not None:
+                break
+            last = max(reversed(self.running), key=self._level, default=None)
+            if last is None or self._level(last) <= level:
+                return False
+            self._interrupt(last)
+        if not request.completion:
+            request.cached = past.length
+        request.past = past
+        self.running.append(request)
+        return True
+
+    def _make_room(self) -> None:
+        """Give every running request room for its next tokens; the last in line give way."""
+        order = sorted(self.running, key=self._level)
+        while order:
+            request = order.pop(0)
+            while not self.cache.reserve(request.held, request.length):
+                last = order.pop() if order else request
+                self._interrupt(last)
+                if last is request:
+                    break
+
+    def _interrupt(self, request: Request) -> None:
+        """Back to the head of the line; what it has sampled stays."""
+        self.running.remove(request)
+        self._release(request)
+        request.since = self.computed_tokens
+        self.waiting.insert(0, request)
+
+    def _release(self, request: Request) -> None:
+        self.cache.release(request.held)
+        request.past = None
+
+    # ── what runs ────────────────────────────────────────────────────────────
+
+    def _batch(self) -> tuple[list[Request], list[int]]:
+        """The requests of this step and how many tokens each one runs; single tokens first."""
         budget = self.step_tokens
-        batch: list[Request] = []
-        chunks: list[list[int]] = []
-        for request in sorted(self.running, key=lambda r: _length(r) - len(r.place.tokens) > 1):
-            have = len(request.place.tokens)
-            chunk = (request.tokens + request.completion)[have : have + max(budget, 0)]
-            if not chunk:
-                continue
-            budget -= len(chunk)
-            batch.append(request)
-            chunks.append(chunk)
-        return batch, chunks
+        chosen: list[tuple[Request, int]] = []
+        for request in sorted(self.running, key=lambda r: r.left > 1):
+            count = min(request.left, budget)
+            if count > 0:
+                chosen.append((request, count))
+                budget -= count
+        chosen.sort(key=lambda pair: rank(pair[0].held.length, pair[1]))
+        return [request for request, _ in chosen], [count for _, count in chosen]
 
-    def _forward(self, batch: list[Request], chunks: list[list[int]]) -> Tensor:
-        """Run the chunks; returns the hidden state [B, width] of each chunk's last token."""
-        device = self.network.device
-        starts = [len(request.place.tokens) for request in batch]
-        self.cache.reserve(max(s + len(c) for s, c in zip(starts, chunks, strict=True)))
-        attend = CachedAttention(
-            self.cache, [r.place.index for r in batch], starts, [len(c) for c in chunks], device
+    def _forward(self, batch: Sequence[Request], counts: Sequence[int]) -> Tensor:
+        """Run the next tokens; returns the hidden state [B, width] of each request's last one."""
+        starts = [request.held.length for request in batch]
+        chunks = [r.known(s)[:n] for r, s, n in zip(batch, starts, counts, strict=True)]
+        attend = StepAttention(
+            self.cache, [r.held.blocks for r in batch], starts, counts, self._native
         )
-        tokens = torch.tensor([t for chunk in chunks for t in chunk], device=device)
-        x = self.network.run(self.network.embed(tokens), attend.positions, attend)
+        tokens = torch.tensor([t for chunk in chunks for t in chunk], device=self.network.device)
+        self._acting = self._acting or packed(self.network)
+        x = self._acting.run(self._acting.embed(tokens), attend.positions, attend)
         for request, chunk in zip(batch, chunks, strict=True):
-            request.place.tokens.extend(chunk)
+            self.cache.commit(request.held, chunk)
+            self.schedule.served(request, len(chunk))
         self.computed_tokens += len(tokens)
-        ends = torch.tensor([len(c) for c in chunks], device=device).cumsum(0) - 1
-        return x[ends]
+        return x[attend.last]
 
-    def _sample(self, requests: list[Request], hidden: Tensor) -> None:
+    def _sample(self, requests: Sequence[Request], hidden: Tensor) -> None:
         if not requests:
             return
-        logits = self.network.logits(hidden).float()
-        temperature = torch.tensor([r.sampling.temperature for r in requests], device=logits.device)
-        greedy = temperature == 0
-        logprobs = F.log_softmax(logits / temperature.masked_fill(greedy, 1.0).unsqueeze(1), dim=-1)
-        uniform = torch.tensor([_uniform(r) for r in requests], device=logits.device)
-        cumulative = logprobs.exp().cumsum(dim=-1)
-        drawn = torch.searchsorted(cumulative, (uniform * cumulative[:, -1]).unsqueeze(1))
-        choice = drawn.squeeze(1).clamp(max=logits.shape[1] - 1)
-        choice = torch.where(greedy, logits.argmax(dim=-1), choice)
-        chosen = logprobs.gather(1, choice.unsqueeze(1)).squeeze(1)
-        for request, token, lp in zip(requests, choice.tolist(), chosen.tolist(), strict=True):
+        assert self._acting is not None
+        logits = self._acting.logits(hidden).to(self.network.wide_dtype)
+        chances = [uniform(r.seed, len(r.completion)) for r in requests]
+        tokens, logprobs = draw(
+            logits,
+            logits.new_tensor([r.sampling.temperature for r in requests]),
+            logits.new_tensor(chances),
+        )
+        for request, token, lp in zip(requests, tokens.tolist(), logprobs.tolist(), strict=True):
             request.completion.append(token)
             request.logprobs.append(lp)
-            if token in self.end_tokens:
+            request.versions.append(self.version)
+            if token in self.end_tokens or self._stopped(request):
                 request.finish = Finish.STOP
             elif (
                 len(request.completion) >= request.sampling.max_tokens
-                or _length(request) >= self.context
+                or request.length >= self.context
             ):
                 request.finish = Finish.LENGTH
 
-
-class CachedAttention:
-    """Attention of one step's tokens over the cache; writes their keys and values first.
-
-    Tokens lie flat, request after request. Requests that run a single token are
-    attended together without padding, the others padded to the longest of them.
-    """
-
-    def __init__(
-        self,
-        cache: KeyValueCache,
-        slots: list[int],
-        starts: list[int],
-        counts: list[int],
-        device: torch.device,
-    ) -> None:
-        self.cache = cache
-        count = torch.tensor(counts, device=device)
-        start = torch.tensor(starts, device=device)
-        slot = torch.tensor(slots, device=device)
-        row = torch.repeat_interleave(torch.arange(len(counts), device=device), count)
-        offset = torch.arange(len(row), device=device) - (count.cumsum(0) - count)[row]
-        self.positions = start[row] + offset
-        self.slot_of_token = slot[row]
-        # leading ones only: a prompt that the budget cut to one token may stand last
-        self.singles = next((i for i, n in enumerate(counts) if n > 1), len(counts))
-        s = self.singles
-        self.groups: list[_Group] = []
-        if s:
-            self.groups.append(_Group(cache, slot[:s], start[:s], count[:s]))
-        if s < len(counts):
-            places = (row[s:] - s, offset[s:])
-            self.groups.append(_Group(cache, slot[s:], start[s:], count[s:], places))
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values = self.cache.keys[layer], self.cache.values[layer]
-        keys[self.slot_of_token, :, self.positions] = k
-        values[self.slot_of_token, :, self.positions] = v
-        if len(self.groups) == 1:
-            return self.groups[0](q, keys, values)
-        s = self.singles
-        return torch.cat([self.groups[0](q[:s], keys, values), self.groups[1](q[s:], keys, values)])
-
-
-class _Group:
-    """Requests attended together: rows of up to `longest` queries each.
-
-    `places` holds the row and the offset of each flat query; None where each row has one.
-    """
-
-    def __init__(
-        self,
-        cache: KeyValueCache,
-        slots: Tensor,
-        starts: Tensor,
-        counts: Tensor,
-        places: tuple[Tensor, Tensor] | None = None,
-    ) -> None:
-        self.slots, self.places, self.share = slots, places, cache.share
-        self.longest, self.reach = int(counts.max()), int((starts + counts).max())
-        query = starts.unsqueeze(1) + torch.arange(self.longest, device=starts.device)
-        seen = torch.arange(self.reach, device=starts.device) <= query.unsqueeze(-1)
-        zero = torch.zeros((), dtype=cache.keys.dtype, device=starts.device)
-        mask = torch.where(seen, zero, float("-inf"))  # [rows, longest, reach]
-        self.mask = mask.repeat(1, self.share, 1).unsqueeze(1)
-
-    def __call__(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        heads, d = q.shape[1:]
-        rows, t, share = len(self.slots), self.longest, self.share
-        k = keys[:, :, : self.reach].index_select(0, self.slots)
-        v = values[:, :, : self.reach].index_select(0, self.slots)
-        if self.places is not None:
-            padded = q.new_zeros(rows, t, heads, d)
-            padded[self.places] = q
-            q = padded
-        # the query heads that share a key head become further queries of it
-        q = q.view(rows, t, -1, share, d).permute(0, 2, 3, 1, 4).reshape(rows, -1, share * t, d)
-        if q.is_cuda:
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask)
-        else:  # plain products: twice as fast here as torch's fused kernel for CPUs
-            scores = torch.matmul(q, k.mT).mul_(d**-0.5).add_(self.mask)
-            out = scores.softmax(dim=-1) @ v
-        out = out.view(rows, -1, share, t, d).permute(0, 3, 1, 2, 4).reshape(rows, t, heads, d)
-        return out[:, 0] if self.places is None else out[self.places]
-
-
-def _length(request: Request) -> int:
-    """Tokens of the prompt and of what is sampled so far."""
-    return len(request.tokens) + len(request.completion)
-
-
-def _uniform(request: Request) -> float:
-    return derive_seed(request.seed, len(request.completion)) / 2**63
+    def _stopped(self, request: Request) -> bool:
+        """Whether the reply contains a stop string; none did before its last token."""
+        if not request.sampling.stop:
+            return False
+        assert self._text is not None
+        said = self._text(request.completion)
+        return any(stop in said for stop in request.sampling.stop)

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from palaestra.core.errors import InputError
+from palaestra.models.elementwise import gated, rms_norm, rotated
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [N, heads, d], k [N, kv_heads, d], v [N, kv_heads, d]) -> [N, heads, d]."""
@@ -104,14 +105,10 @@ class Block(nn.Module):
     ) -> Tensor:
         """x and the result: [N, width]."""
         n = x.shape[0]
-        qkv = self.qkv(rms_norm(x, self.attention_norm, self.eps))
-        q, k, v = qkv.view(n, -1, self.head_dim).split(
-            [self.heads, self.kv_heads, self.kv_heads], dim=1
-        )
-        mixed = attend(layer, rotate(q, *rotary), rotate(k, *rotary), v)
-        x = x + self.out(mixed.reshape(n, -1))
-        gate, up = self.gate_up(rms_norm(x, self.mlp_norm, self.eps)).chunk(2, dim=-1)
-        return x + self.down(F.silu(gate) * up)
+        qkv = self.qkv(rms_norm(x, self.attention_norm, self.eps)).view(n, -1, self.head_dim)
+        q, k, v = rotated(qkv, self.heads, self.kv_heads, *rotary)
+        x = x + self.out(attend(layer, q, k, v).reshape(n, -1))
+        return x + self.down(gated(self.gate_up(rms_norm(x, self.mlp_norm, self.eps))))
 
 
 class DecoderNetwork(nn.Module):
@@ -158,11 +155,10 @@ class DecoderNetwork(nn.Module):
     def logits(self, x: Tensor) -> Tensor:
         """Hidden states [M, width] of the last block to logits [M, vocabulary]."""
         x = rms_norm(x, self.norm, self.config.rms_norm_eps)
-        weight = self.embedding.weight if self.head is None else self.head.weight
-        return F.linear(x, weight)
+        return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
 
     def rotary(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [N, 1, head_dim] of the positions [N]."""
+        """Cosines and sines [N, 1, head_dim / 2] of the angles at positions [N]."""
         kind = (self.device, self.dtype)
         if self._rotary is None or (self._rotary[0].device, self._rotary[0].dtype) != kind:
             d, wide = self.config.head_dim, self.wide_dtype
@@ -172,18 +168,7 @@ class DecoderNetwork(nn.Module):
             count = torch.arange(
                 self.config.max_position_embeddings, dtype=wide, device=self.device
             )
-            angles = torch.outer(count, inverse).repeat(1, 2)
+            angles = torch.outer(count, inverse)
             self._rotary = (angles.cos().to(self.dtype), angles.sin().to(self.dtype))
         cos, sin = self._rotary
         return cos[positions].unsqueeze(1), sin[positions].unsqueeze(1)
-
-
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return F.rms_norm(x, (x.shape[-1],), weight, eps)
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary positions (Su et al. 2021), halves paired as in Llama checkpoints."""
-    half = x.shape[-1] // 2
-    turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
-    return x * cos + turned * sin

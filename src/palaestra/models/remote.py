@@ -93,6 +93,8 @@ class RemoteModel(Model):
             "max_tokens": prompt.sampling.max_tokens,
             "seed": prompt.seed & 0x7FFFFFFF,  # several servers take no more than 31 bits
         }
+        if prompt.sampling.stop:
+            request["stop"] = list(prompt.sampling.stop)
         if self._logprobs:
             request["logprobs"] = True
         return request

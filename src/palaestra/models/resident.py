@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from palaestra.core.model import Generation, Model, Prompt, Renderer
-from palaestra.models.engine import Engine, Request
+from palaestra.models.engine import MEMORY, Engine, OnUpdate
 from palaestra.models.network import DecoderNetwork
+from palaestra.models.request import Request
+from palaestra.models.schedule import ScheduleName, schedule_of
 
 GRACE = 0.005  # seconds without a new request after which a step no longer waits
+PATIENCE = 0.1  # of a step's duration: a step waits no longer than that, or GRACE, in all
 
 
 @dataclass(slots=True)
@@ -43,17 +46,54 @@ class ResidentModel(Model):
         *,
         slots: int = 64,
         context: int = 2048,
+        memory: int = MEMORY,
+        schedule: ScheduleName = "fcfs",
+        on_update: OnUpdate = OnUpdate.DRAIN,
         lockstep: bool = False,
     ) -> None:
+        """Serve `network`.
+
+        Args:
+            name: under which its calls are recorded.
+            network: acts, and may be trained in between.
+            renderer: messages to tokens and back.
+            slots: replies under way at once.
+            context: longest conversation in tokens.
+            memory: bytes for keys and values; never exceeded.
+            schedule: who goes first when more replies are asked for than fit.
+            on_update: what happens to replies under way when the weights change.
+            lockstep: deterministic mode, see above.
+
+        Raises:
+            InputError: the memory does not hold one conversation of `context` tokens.
+        """
         self.name, self.network, self.renderer = name, network, renderer
-        self.version = 0
         self.lockstep = lockstep
-        self.engine = Engine(network, renderer.end_tokens, slots=slots, context=context)
+        self.engine = Engine(
+            network,
+            renderer.end_tokens,
+            slots=slots,
+            context=context,
+            memory=memory,
+            schedule=schedule_of(schedule),
+            on_update=on_update,
+            text=renderer.text,
+        )
         self.throughput = Throughput()
         self._participants = 0
+        self._updates = 0  # under way, see `held`
         self._waiters: dict[int, tuple[Request, asyncio.Future[None]]] = {}
-        self._changed: asyncio.Event = asyncio.Event()
+        self._changed = asyncio.Event()
         self._driver: asyncio.Task[None] | None = None
+
+    @property
+    def version(self) -> int:
+        """How often the weights have been updated."""
+        return self.engine.version
+
+    @version.setter
+    def version(self, version: int) -> None:
+        self.engine.version = version
 
     @contextmanager
     def participant(self) -> Iterator[None]:
@@ -65,26 +105,49 @@ class ResidentModel(Model):
             self._participants -= 1
             self._changed.set()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Until the weights have moved and `updated` was called, no reply is begun.
+
+        While `draining`, those under way must be let come to their ends first; else they
+        pause, and go on under the new weights.
+        """
+        self._updates += 1
+        self.engine.holding = True
+        self._changed.set()
+        try:
+            yield
+        finally:
+            self._updates -= 1
+            self.engine.holding = self._updates > 0
+            self._changed.set()
+
     def updated(self) -> None:
-        """The weights have changed: stamp a new version and drop cached keys and values."""
-        self.version += 1
+        """The weights have changed: stamp a new version and drop cached keys and values.
+
+        Raises:
+            RuntimeError: a reply is under way, and `on_update` is to drain; see `held`.
+        """
         self.engine.clear()
+        self.version += 1
 
     async def generate(self, prompt: Prompt) -> Generation:
         assert prompt.tokens is not None  # the session renders for models with a renderer
         started = time.monotonic()
-        request = self.engine.submit(prompt.tokens, prompt.sampling, prompt.seed)
+        request = self.engine.submit(prompt.tokens, prompt.sampling, prompt.seed, prompt.program)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[id(request)] = (request, done)
-        self._changed.set()
         if self._driver is None or self._driver.done():
+            self._changed = asyncio.Event()  # of this event loop
             self._driver = asyncio.create_task(self._drive())
+        self._changed.set()
         try:
             await done
         finally:
             self._waiters.pop(id(request), None)
             if request.finish is None:
                 self.engine.cancel(request)
+                self._changed.set()
         assert request.finish is not None
         return Generation(
             text=self.renderer.text(request.completion),
@@ -92,16 +155,22 @@ class ResidentModel(Model):
             logprobs=tuple(request.logprobs),
             finish=request.finish,
             policy=self.name,
-            version=self.version,
+            version=request.versions[0],
             prompt_tokens=len(prompt.tokens),
             computed_tokens=len(prompt.tokens) - request.cached,
             seconds=time.monotonic() - started,
+            versions=tuple(request.versions),
         )
 
     async def _drive(self) -> None:
         """Step the engine while anything waits; one driver at a time."""
+        seconds = 0.0  # of the step before
         while self.engine.pending:
-            await self._gather()
+            await self._gather(max(GRACE, PATIENCE * seconds))
+            if self._updates and not self.draining:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
             if self.lockstep:
                 self.engine.waiting.sort(key=lambda request: request.seed)
             started, before = time.monotonic(), self.engine.computed_tokens
@@ -112,7 +181,8 @@ class ResidentModel(Model):
                     if not done.done():
                         done.set_exception(error)  # each session tells it as its own fault
                 return
-            self.throughput.seconds += time.monotonic() - started
+            seconds = time.monotonic() - started
+            self.throughput.seconds += seconds
             self.throughput.computed += self.engine.computed_tokens - before
             for request in finished:
                 self.throughput.sampled += len(request.completion)
@@ -120,18 +190,27 @@ class ResidentModel(Model):
                 if not done.done():
                     done.set_result(None)
 
-    async def _gather(self) -> None:
+    @property
+    def draining(self) -> bool:
+        """Whether an update waits for replies under way."""
+        drains = self.engine.on_update is OnUpdate.DRAIN
+        return self._updates > 0 and drains and self.engine.under_way
+
+    async def _gather(self, most: float) -> None:
         """Wait for sessions that are about to ask, so that they share the next step.
 
         A step takes tens of milliseconds, a world's answer less than one: as long as
-        requests keep coming, the step waits; a slow world delays it by `GRACE` only.
-        In lockstep it waits for everyone.
+        requests keep coming, the step waits, but no longer than `most` seconds in all; a slow
+        world delays it by `GRACE` only. In lockstep it waits for everyone. Nobody is waited
+        for during an update.
         """
         await asyncio.sleep(0)
-        while self.engine.pending < self._participants:
+        until = time.monotonic() + most
+        while self.engine.pending < self._participants and not self._updates:
+            patience = None if self.lockstep else min(GRACE, until - time.monotonic())
             self._changed.clear()
             try:
-                async with asyncio.timeout(None if self.lockstep else GRACE):
+                async with asyncio.timeout(patience):
                     await self._changed.wait()
             except TimeoutError:
                 return

@@ -35,7 +35,7 @@ class ScriptedModel(Model):
     def _reply(self, messages: Sequence[Message]) -> str:
         if callable(self._script):
             return self._script(messages)
-        turn = sum(message.role == "assistant" for message in messages)
+        turn = [message.role for message in messages].count("assistant")
         if turn >= len(self._script):
             raise InfrastructureFault(
                 "script",

@@ -11,22 +11,27 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, TypeVar
 
-import psutil
 from pydantic import TypeAdapter
 
 from palaestra.core.errors import EnvironmentFault, InfrastructureFault
 from palaestra.rollout import worker
+from palaestra.rollout.line import Line
+from palaestra.rollout.processes import peak_bytes, processor_seconds
 from palaestra.rollout.worlds import MAX_BYTES, shortened
 
 T = TypeVar("T")
 
 START_SECONDS = 120.0  # a worker that is not ready by then cannot start
 LAST_WORDS = 4096  # bytes of a worker's stderr that are kept for messages
+
+GLANCE = 0.05  # seconds between looks at a call under way
+PATIENCE = 5  # glances after which a call that waits (for a program, the network …) is slow
+LONG = 100  # likewise, for one that computes: another process would take its processor
 
 
 class Host:
@@ -39,7 +44,7 @@ class Host:
         self.load = 0  # how many open worlds live here
         self.births = 0  # how many processes have been started here
         self._timeout = timeout
-        self._lock = asyncio.Lock()
+        self.line = Line()
         self._process: Process | None = None
         self._listener: asyncio.Task[None] | None = None
         self._words = b""  # the end of what the process has written to stderr
@@ -47,15 +52,20 @@ class Host:
         self._closed = False
         self._peak = 0
 
-    async def turn(self, talk: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def turn(
+        self, talk: Callable[[], Coroutine[Any, Any, T]], *, may_leave: bool = False
+    ) -> T:
         """Run `talk` with the worker to itself.
 
         Whoever is cancelled before its turn has asked nothing. After that, the talk
         goes on without its caller and keeps the worker, so requests and replies stay paired.
+
+        Raises:
+            Slow: the call under way is slow, and this one may be made elsewhere.
         """
-        await self._lock.acquire()
+        await self.line.enter(may_leave)
         task = self._keep(talk())
-        task.add_done_callback(lambda _: self._lock.release())
+        task.add_done_callback(lambda _: self.line.leave())
         return await asyncio.shield(task)
 
     def later(self, talk: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
@@ -132,7 +142,7 @@ class Host:
         process.stdin.write(worker.framed(worker.REQUEST.dump_json(request, exclude_defaults=True)))
         receipt = self._keep(_receive(process))
         try:
-            await asyncio.wait({receipt}, timeout=self._timeout)
+            await self._watch(receipt, process)
             if not receipt.done():
                 # Its stack goes to stderr. And it is heard once more, in case it was
                 # this process that had no time to listen.
@@ -155,6 +165,25 @@ class Host:
         finally:
             receipt.cancel()
 
+    async def _watch(self, receipt: asyncio.Task[bytes], process: Process) -> None:
+        """Wait for an answer, at most as long as a call may take; tell the line if it is slow.
+
+        Glances are counted, not seconds: while this process is busy, none is slow.
+        """
+        until = time.monotonic() + self._timeout
+        glances, since, used = 0, 0.0, 0.0
+        while (left := until - time.monotonic()) > 0:
+            await asyncio.wait({receipt}, timeout=min(GLANCE, left))
+            if receipt.done():
+                return
+            glances += 1
+            if glances % PATIENCE == 1:
+                since, used = time.monotonic(), processor_seconds(process.pid)
+            elif glances % PATIENCE == 0:
+                computed = processor_seconds(process.pid) - used
+                if glances >= LONG or computed < 0.5 * (time.monotonic() - since):
+                    self.line.tell_slow()
+
     async def close(self) -> None:
         """End the process: kindly, so that environments can clean up, then by force."""
         self._closed = True
@@ -175,7 +204,7 @@ class Host:
         """End the process and all that it started; says how it ended."""
         process, self._process = self._process, None
         assert process is not None
-        self._peak = max(self._peak, _peak_bytes(process.pid))
+        self._peak = max(self._peak, peak_bytes(process.pid))
         _kill(process)
         await _wait(process, 5.0)
         if self._listener is not None:
@@ -198,7 +227,7 @@ class Host:
     def peak_bytes(self) -> int:
         """Peak resident memory of the processes that have lived here, in bytes."""
         if self._process is not None:
-            self._peak = max(self._peak, _peak_bytes(self._process.pid))
+            self._peak = max(self._peak, peak_bytes(self._process.pid))
         return self._peak
 
 
@@ -253,21 +282,6 @@ async def _wait(process: Process, seconds: float) -> None:
 
 def _kill(process: Process) -> None:
     """Kill a worker and everything in its group; it may be gone already."""
+    # Not with `process.kill`, which may take its exit status away from who waits for it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-
-
-def _peak_bytes(pid: int) -> int:
-    """Peak resident memory of a process, or the present one, or 0 where neither is told."""
-    try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return 0

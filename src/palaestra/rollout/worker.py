@@ -102,17 +102,17 @@ def _answer(keepers: dict[int, Keeper], request: Request) -> bytes:
     match request:
         case Request(verb=Verb.MAKE):
             keeper = Keeper(_make(request.environment), request.environment)
-            described = keeper.describe()
+            described = keeper.describe().data
             keepers[request.world] = keeper
             return described
         case Request(verb=Verb.RESET, task=Task() as task):
-            return keepers[request.world].reset(task)
+            return keepers[request.world].reset(task).data
         case Request(verb=Verb.STEP, action=Action() as action):
-            return keepers[request.world].step(action)
+            return keepers[request.world].step(action).data
         case Request(verb=Verb.ORACLE):
-            return keepers[request.world].oracle()
+            return keepers[request.world].oracle().data
         case Request(verb=Verb.ADMISSIBLE):
-            return keepers[request.world].admissible()
+            return keepers[request.world].admissible().data
         case Request(verb=Verb.CLOSE):
             closed = keepers.pop(request.world, None)
             if closed is not None:

@@ -3,8 +3,10 @@
 A worker makes one call at a time, so whoever crashes it, hangs it or makes it
 speak rubbish is known: that world gets the fault, the worker is replaced, and
 every other world it hosted is brought back when it is next used, by a reset and
-a replay of its actions that must show the same observations. A step cancelled by
-its caller has not happened, as far as the world's later answers can tell.
+a replay of its actions that must show the same observations. In the same way worlds
+move on to another worker when theirs is busy with a slow call; where there is none,
+one more is started. A step cancelled by its caller has not happened, as far as the
+world's later answers can tell.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -21,9 +25,12 @@ from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.core.task import Task
 from palaestra.rollout import worlds
 from palaestra.rollout.host import Host
+from palaestra.rollout.line import Slow
 from palaestra.rollout.worker import Request, Verb
 
 T = TypeVar("T")
+
+MORE = 16  # workers that a pool may add for worlds whose own worker is busy with a slow call
 
 
 class WorkerPool:
@@ -36,6 +43,8 @@ class WorkerPool:
         if count < 1:
             raise InputError(f"A worker pool needs at least one worker, not {count}.")
         self._hosts = [Host(timeout) for _ in range(count)]
+        self._timeout, self._most = timeout, count + MORE
+        self._open = True
         self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> WorkerPool:
@@ -62,7 +71,7 @@ class WorkerPool:
             EnvironmentFault: making it raised, crashed or hung.
         """
         host = min(self._hosts, key=lambda host: host.load)
-        world = HostedWorld(environment_id, host, next(self._numbers))
+        world = HostedWorld(environment_id, host, next(self._numbers), self._elsewhere)
         try:
             await world.open()
         except BaseException:
@@ -72,7 +81,16 @@ class WorkerPool:
 
     async def close(self) -> None:
         """End all workers; none is left, not even as a zombie."""
+        self._open = False
         await asyncio.gather(*(host.close() for host in self._hosts))
+
+    def _elsewhere(self) -> Host | None:
+        """The least loaded worker that is not busy with a slow call; None: there can be none."""
+        quick = [host for host in self._hosts if not host.line.slow]
+        if not quick and self._open and len(self._hosts) < self._most:
+            quick = [Host(self._timeout)]
+            self._hosts += quick
+        return min(quick, key=lambda host: host.load, default=None)
 
     def max_rss_bytes(self) -> int:
         """Sum of the workers' peak resident memory in bytes, as far as the system tells."""
@@ -91,26 +109,31 @@ class HostedWorld(World):
     or, where that was a reset, with another reset.
     """
 
-    def __init__(self, id: str, host: Host, number: int) -> None:
+    def __init__(
+        self, id: str, host: Host, number: int, elsewhere: Callable[[], Host | None]
+    ) -> None:
         self._id, self._host, self._number = id, host, number
+        self._elsewhere = elsewhere  # asks the pool for another host
         self._birth = 0  # the incarnation of the host's process that holds the environment
         self._task: Task | None = None
         self._first: Observation | None = None
         self._past: list[tuple[Action, Transition]] = []  # what the caller has seen
         self._applied = 0  # how many actions the hosted environment has been given
+        self._slow = False  # whether a call since the last reset was slow
+        self._talking = False  # a caller who has left may have left a talk behind
         self._open = True
         host.load += 1
 
     async def open(self) -> None:
         """Make the environment; raises like `WorkerPool.world`."""
-        description = await self._host.turn(self._make)
+        description = await self._turn(self._make, may_leave=True)
         self.instructions = description.instructions
         self.tools = description.tools
         self.capabilities = description.capabilities
         self._deterministic = description.deterministic
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:
-        self._task, self._past = None, []
+        self._task, self._past, self._slow = None, [], False
         request = Request(self._number, Verb.RESET, task=task)
         first, signals = await self._call(request, worlds.STARTED)
         self._task, self._first = task, first
@@ -137,14 +160,35 @@ class HostedWorld(World):
         if self._open:
             self._open = False
             self._host.load -= 1
-        return self._host.later(self._free)
+        return self._host.later(lambda: self._free(self._host, self._birth))
 
     async def _call(self, request: Request, shape: TypeAdapter[T]) -> T:
         if not self._open:
             raise EnvironmentFault("step", f"{self._id}: used after it was closed")
         if self._task is None and request.verb is not Verb.RESET:
             raise EnvironmentFault("step", f"{self._id}: used before its first complete reset")
-        return await self._host.turn(lambda: self._converse(request, shape))
+        # A slow world stays where it is: to repeat its past elsewhere would be slow as well.
+        mobile = request.verb is Verb.RESET or (self._deterministic and not self._slow)
+        return await self._turn(lambda: self._converse(request, shape), may_leave=mobile)
+
+    async def _turn(self, talk: Callable[[], Coroutine[Any, Any, T]], may_leave: bool) -> T:
+        """Talk with the worker, or with another one that can begin sooner."""
+        while True:
+            try:
+                return await self._host.turn(talk, may_leave=may_leave and not self._talking)
+            except Slow:
+                other = self._elsewhere()
+                if other is None:
+                    may_leave = False
+                elif other is not self._host:
+                    self._move(other)
+
+    def _move(self, other: Host) -> None:
+        """Live in another worker from now on; the first talk there brings the environment back."""
+        self._host.load -= 1
+        self._host.later(partial(self._free, self._host, self._birth))
+        other.load += 1
+        self._host, self._birth = other, 0
 
     # ── with the worker to itself ────────────────────────────────────────────
 
@@ -154,17 +198,22 @@ class HostedWorld(World):
         `_applied` and `_past` differ when the environment is new, or has made a step
         whose caller was cancelled.
         """
-        lost = await self._host.ready() != self._birth
-        if lost:
-            await self._make()
-        if request.verb is Verb.RESET:
-            self._applied = 0
-        elif self._applied != len(self._past):
-            why = "lost with its worker" if lost else "a step was cancelled half-way"
-            await self._replay(why)
-        if request.verb is Verb.STEP:
-            self._applied += 1
-        return await self._exchange(request, shape)
+        self._talking = True
+        try:
+            lost = await self._host.ready() != self._birth
+            if lost:
+                await self._make()
+            if request.verb is Verb.RESET:
+                self._applied = 0
+            elif self._applied != len(self._past):
+                why = "lost with its worker" if lost else "a step was cancelled half-way"
+                await self._replay(why)
+            if request.verb is Verb.STEP:
+                self._applied += 1
+            return await self._exchange(request, shape)
+        finally:
+            self._talking = False
+            self._slow = self._slow or self._host.line.slow
 
     async def _make(self) -> worlds.Description:
         birth = await self._host.ready()
@@ -196,10 +245,11 @@ class HostedWorld(World):
             detail = f"{self._id}: {why}; its replay went another way after {self._applied} actions"
             raise EnvironmentFault("crash", detail)
 
-    async def _free(self) -> None:
-        if self._host.lives(self._birth):
+    async def _free(self, host: Host, birth: int) -> None:
+        if host.lives(birth):
             with contextlib.suppress(EnvironmentFault):
-                await self._exchange(Request(self._number, Verb.CLOSE), worlds.NOTHING)
+                request = Request(self._number, Verb.CLOSE)
+                await host.exchange(request, worlds.NOTHING, self._id)
 
     async def _exchange(self, request: Request, shape: TypeAdapter[T]) -> T:
         return await self._host.exchange(request, shape, self._id)

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -56,6 +56,13 @@ WORDS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 NOTHING: TypeAdapter[None] = TypeAdapter(None)
 
 
+class Answer(NamedTuple, Generic[T]):
+    """What an environment returned, after its way through JSON."""
+
+    value: T
+    data: bytes  # the JSON
+
+
 class Keeper:
     """Holds one environment to its contract: every answer is checked JSON.
 
@@ -68,8 +75,7 @@ class Keeper:
         self.environment = environment
         self.label = label  # what faults call it
 
-    def describe(self) -> bytes:
-        """JSON of `DESCRIPTION`."""
+    def describe(self) -> Answer[Description]:
         environment = self.environment
 
         def look() -> Description:
@@ -82,26 +88,22 @@ class Keeper:
 
         return self._ask("reset", "description", look, DESCRIPTION)
 
-    def reset(self, task: Task) -> bytes:
-        """JSON of `STARTED`."""
+    def reset(self, task: Task) -> Answer[tuple[Observation, Signals]]:
         environment = self.environment
         return self._ask(
             "reset", "reset", lambda: (environment.reset(task), environment.signals()), STARTED
         )
 
-    def step(self, action: Action) -> bytes:
-        """JSON of `STEPPED`."""
+    def step(self, action: Action) -> Answer[tuple[Transition, Signals]]:
         environment = self.environment
         return self._ask(
             "step", "step", lambda: (environment.step(action), environment.signals()), STEPPED
         )
 
-    def oracle(self) -> bytes:
-        """JSON of `ACTIONS`."""
+    def oracle(self) -> Answer[list[Action]]:
         return self._ask("step", "oracle", lambda: list(self.environment.oracle()), ACTIONS)
 
-    def admissible(self) -> bytes:
-        """JSON of `WORDS`."""
+    def admissible(self) -> Answer[list[str]]:
         return self._ask("step", "admissible", lambda: list(self.environment.admissible()), WORDS)
 
     def close(self) -> None:
@@ -111,7 +113,7 @@ class Keeper:
         except (Exception, SystemExit) as error:
             logging.getLogger(__name__).warning("%s: close raised %s", self.label, said(error))
 
-    def _ask(self, kind: str, verb: str, call: Callable[[], T], shape: TypeAdapter[T]) -> bytes:
+    def _ask(self, kind: str, verb: str, call: Callable[[], T], shape: TypeAdapter[T]) -> Answer[T]:
         try:
             answer = call()
         except (InputError, EnvironmentFault):
@@ -121,14 +123,14 @@ class Keeper:
             raise EnvironmentFault(kind, detail) from error
         try:
             data = shape.dump_json(answer, exclude_defaults=True, warnings="error")
-            shape.validate_json(data, strict=True)
+            value = shape.validate_json(data, strict=True)
         except ValueError as error:
             detail = f"{self.label}: {verb} returned what the contract does not allow: {error}"
             raise EnvironmentFault("rubbish", shortened(detail)) from error
         if len(data) > MAX_BYTES:
             detail = f"{self.label}: {verb} returned {len(data):,} bytes; {MAX_BYTES:,} are allowed"
             raise EnvironmentFault("rubbish", detail)
-        return data
+        return Answer(value, data)
 
 
 class LocalWorld(World):
@@ -140,22 +142,22 @@ class LocalWorld(World):
     def __init__(self, environment: Environment) -> None:
         self._keeper = Keeper(environment, type(environment).__name__)
         self._closed = False
-        description = DESCRIPTION.validate_json(self._keeper.describe(), strict=True)
+        description = self._keeper.describe().value
         self.instructions = description.instructions
         self.tools = description.tools
         self.capabilities = description.capabilities
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:
-        return _data(STARTED, self._keeper.reset(_copy(TASK, task)))
+        return self._keeper.reset(_copy(TASK, task)).value
 
     async def step(self, action: Action) -> tuple[Transition, Signals]:
-        return _data(STEPPED, self._keeper.step(_copy(ACTION, action)))
+        return self._keeper.step(_sent(action)).value
 
     async def oracle(self) -> list[Action]:
-        return _data(ACTIONS, self._keeper.oracle())
+        return self._keeper.oracle().value
 
     async def admissible(self) -> list[str]:
-        return _data(WORDS, self._keeper.admissible())
+        return self._keeper.admissible().value
 
     async def close(self) -> None:
         if not self._closed:
@@ -175,8 +177,12 @@ def shortened(text: str, length: int = 2000) -> str:
     return text if len(text) <= length else text[: length - 2] + " …"
 
 
-def _data(shape: TypeAdapter[T], data: bytes) -> T:
-    return shape.validate_json(data, strict=True)
+def _sent(action: Action) -> Action:
+    """What a worker would receive of an action: words as they are, if they can be sent."""
+    if action.call is None:
+        action.text.encode()
+        return action
+    return _copy(ACTION, action)
 
 
 def _copy(shape: TypeAdapter[T], value: Any) -> T:

@@ -9,7 +9,7 @@ them gives the same bits.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 JSON: TypeAlias = Any  # None, bool, int, float, str, and lists and string-keyed mappings of these
+
+_PACKED = {"__all__": {"prompt", "completion", "logprobs"}}  # of each element of a list
+_UNPACKED = '{"prompt":[],"completion":[],"logprobs":[],'  # how a call read without them begins
 
 _adapters: dict[Any, TypeAdapter[Any]] = {}
 
@@ -48,7 +51,7 @@ def encode_event(event: Event) -> EventRow:
             return EventRow("step", to_json(event), None, None, None)
         return EventRow(
             kind="call",
-            body=to_json(replace(event, prompt=(), completion=(), logprobs=())),
+            body=to_json(event, _PACKED),
             prompt=pack_integers(event.prompt),
             completion=pack_integers(event.completion),
             logprobs=pack_floats(event.logprobs),
@@ -59,7 +62,8 @@ def encode_event(event: Event) -> EventRow:
 
 def decode_events(rows: Sequence[EventRow]) -> list[Event]:
     """The events of many rows, in their order; reading many at once is much faster."""
-    calls = iter(from_json(Call, [row.body for row in rows if row.kind == "call"]))
+    bodies = [_UNPACKED + row.body[1:] for row in rows if row.kind == "call"]
+    calls = iter(from_json(Call, bodies))
     steps = iter(from_json(Step, [row.body for row in rows if row.kind == "step"]))
     events: list[Event] = []
     for row in rows:
@@ -76,13 +80,14 @@ def decode_events(rows: Sequence[EventRow]) -> list[Event]:
     return events
 
 
-def to_json(value: object) -> str:
-    """One noun of the core as JSON.
+def to_json(value: object, without: Mapping[str, set[str]] | None = None) -> str:
+    """One noun of the core as JSON, in the form of pydantic `without` some fields.
 
     Raises:
         ValueError: it holds something that is no JSON.
     """
-    written = _adapter(type(value)).dump_json([value], warnings="error")
+    writer = _adapter(type(value)).serializer
+    written = writer.to_json([value], exclude=without, warnings="error")
     return written[1:-1].decode()
 
 

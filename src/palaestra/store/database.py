@@ -1,19 +1,19 @@
 """The database of a run: every event as it happens, finished episodes, metrics, documents.
 
-What a method has written is committed when it returns: killing the process at any
-moment loses nothing that was written before. One process writes at a time (see
-`lock.py`); any number may read meanwhile. An object belongs to the thread that
-opened it.
+What a method has written is committed when it returns; `append` and `finish`, which many
+sessions call at once, return what to wait for until then (see `group.py`). Killing the
+process at any moment loses nothing that was committed. One process writes at a time (see
+`lock.py`); any number may read meanwhile. An object belongs to the thread that opened it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ from palaestra import __version__
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError, RunVersionMismatch
 from palaestra.core.session import Event
-from palaestra.store.codec import JSON, EventRow, decode_events, encode_event
+from palaestra.store.codec import JSON
 from palaestra.store.disk import is_full, refusal, storage_full
+from palaestra.store.events import OF_KEY, SCHEMA, EventLog, parts
+from palaestra.store.group import CommitGroup
 from palaestra.store.header import (
     HEADER_COLUMNS,
     SUMMARY_COLUMNS,
@@ -33,15 +35,11 @@ from palaestra.store.header import (
     summaries_of,
 )
 
-FORMAT = 1
+FORMAT = 2
 """Version of what is stored; changes whenever older code could not read it."""
 
-_SCHEMA = """
+_SCHEMA = f"""{SCHEMA}
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS event (
-    id INTEGER PRIMARY KEY, phase TEXT NOT NULL, "group" INTEGER NOT NULL, member INTEGER NOT NULL,
-    kind TEXT NOT NULL, body TEXT NOT NULL, prompt BLOB, completion BLOB, logprobs BLOB);
-CREATE INDEX IF NOT EXISTS event_key ON event (phase, "group", member);
 CREATE TABLE IF NOT EXISTS episode (
     id INTEGER PRIMARY KEY, phase TEXT NOT NULL, "group" INTEGER NOT NULL, member INTEGER NOT NULL,
     task TEXT NOT NULL, agent TEXT NOT NULL, observation TEXT, outcome TEXT NOT NULL,
@@ -53,10 +51,11 @@ CREATE TABLE IF NOT EXISTS metric (
 CREATE TABLE IF NOT EXISTS document (name TEXT PRIMARY KEY, body TEXT NOT NULL);
 """
 
-_ADD_EVENT = f"INSERT INTO event VALUES (NULL{', ?' * 8})"
-_ADD_EPISODE = f"INSERT OR REPLACE INTO episode VALUES (?{', ?' * 15})"
-_EVENTS = 'SELECT phase, "group", member, kind, body, prompt, completion, logprobs FROM event'
-_OF_KEY = ' WHERE phase = ? AND "group" = ? AND member = ?'
+# As `header_row` gives their values.
+_COLUMNS = f"{HEADER_COLUMNS}, task_id, environment, reward, turns, sampled_tokens"
+_ADD_EPISODE = f"""INSERT INTO episode ({_COLUMNS}) VALUES (?{", ?" * 14})
+ON CONFLICT (phase, "group", member) DO UPDATE SET
+    {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[3:])}"""
 
 
 class Database:
@@ -66,6 +65,9 @@ class Database:
         """Use `Database.open`."""
         self.path = path
         self._connection = connection
+        self._log = EventLog(connection)
+        self._headers: list[tuple[Any, ...]] = []  # of episodes that have just finished
+        self._group = CommitGroup(self._commit)
 
     @classmethod
     def open(cls, path: Path, *, readonly: bool = False) -> Database:
@@ -106,57 +108,72 @@ class Database:
         return database
 
     def close(self) -> None:
-        self._connection.close()
+        """Commit what waits, and close.
+
+        Raises:
+            StorageFull: the disk is full; what was committed before is intact.
+        """
+        try:
+            self._group.flush()
+        finally:
+            self._connection.close()
 
     # ── the journal: events of episodes, as they happen ──────────────────────
 
-    def append(self, key: Key, event: Event) -> None:
+    def append(self, key: Key, event: Event) -> asyncio.Future[None] | None:
         """Store one event after the others of its episode.
 
+        Returns:
+            what to wait for until it is committed; None outside of an event loop, where it is.
+
         Raises:
-            StorageFull: the disk is full; earlier events are intact.
+            StorageFull: the disk is full; earlier events are intact. Waiting raises it, too.
             AgentFault, EnvironmentFault, InfrastructureFault: see `encode_event`.
         """
-        row = (key.phase, key.group, key.member, *encode_event(event))
-        try:
-            self._connection.execute(_ADD_EVENT, row)
-        except sqlite3.OperationalError as error:
-            self._raise_if_full(error)
-            raise
+        self._log.append(key, event)
+        return self._group.join()
 
     def past(self, key: Key) -> list[Event]:
         """The events of one episode, finished or not, in the order in which they happened."""
-        return [event for _, event in self._events(_OF_KEY, _parts(key))]
+        if self._log.open(key):
+            self._group.flush()
+        return self._log.read(OF_KEY, parts(key)).get(key, [])
 
     def forget(self, key: Key) -> None:
         """Drop the events and the header of one episode, so that it can be lived anew."""
+        self._group.flush()
         with self._transaction():
-            self._connection.execute(f"DELETE FROM event {_OF_KEY}", _parts(key))
-            self._connection.execute(f"DELETE FROM episode {_OF_KEY}", _parts(key))
+            self._log.erase(key)
+            self._connection.execute(f"DELETE FROM episode{OF_KEY}", parts(key))
 
     # ── finished episodes ────────────────────────────────────────────────────
 
-    def finish(self, episode: Episode) -> None:
+    def finish(self, episode: Episode) -> asyncio.Future[None] | None:
         """Store that an episode has ended, and how; replaces an earlier one of the same key.
 
         Its calls and steps are those in the journal. Only where the journal does not hold
         as many (an episode that was lived without one) are they written here.
 
+        Returns:
+            what to wait for until it is committed; None: it is.
+
         Raises:
             StorageFull: the disk is full; earlier episodes are intact.
             ValueError: the task, the first observation or the labels are no JSON.
         """
-        with self._transaction():
-            if self._counts(episode.key) != (len(episode.calls), len(episode.steps)):
-                self._connection.execute(f"DELETE FROM event {_OF_KEY}", _parts(episode.key))
-                rows = [(*_parts(episode.key), *encode_event(e)) for e in events_in_order(episode)]
-                self._connection.executemany(_ADD_EVENT, rows)
-            self._connection.execute(_ADD_EPISODE, (self._id(episode.key), *header_row(episode)))
+        key, header = episode.key, header_row(episode)
+        if self._log.counts(key) != (len(episode.calls), len(episode.steps)):
+            self._replace(episode, header)
+            return None
+        self._headers.append(header)
+        self._log.close(key)
+        return self._group.join()
 
     def episode(self, key: Key) -> Episode | None:
         """The finished episode of that key, equal to what was finished; None without one."""
-        found = self._episodes(_OF_KEY, _parts(key))
-        return found[0] if found else None
+        self._group.flush()
+        here = self._connection.execute(f"SELECT 1 FROM episode{OF_KEY}", parts(key)).fetchone()
+        return None if here is None else self._episodes(OF_KEY, parts(key))[0]
 
     def episodes(self, phase: str) -> list[Episode]:
         """The finished episodes of exactly that phase, ordered by group and member."""
@@ -168,6 +185,7 @@ class Database:
         Phases stand in the order of their first finished episode, ordered within by group
         and member.
         """
+        self._group.flush()
         rows = self._connection.execute(
             f"SELECT {SUMMARY_COLUMNS} FROM episode WHERE substr(phase, 1, ?) = ?"
             ' ORDER BY min(id) OVER (PARTITION BY phase), phase, "group", member',
@@ -177,6 +195,7 @@ class Database:
 
     def phases(self) -> list[str]:
         """The phases with finished episodes, in the order of their first one."""
+        self._group.flush()
         rows = self._connection.execute("SELECT phase FROM episode GROUP BY phase ORDER BY min(id)")
         return [phase for (phase,) in rows]
 
@@ -226,36 +245,45 @@ class Database:
         found: dict[str, str] = dict(self._connection.execute("SELECT name, value FROM meta"))
         check_format(self.path, found.get("format"), found.get("palaestra"))
 
-    def _counts(self, key: Key) -> tuple[int, int]:
-        """How many calls and steps the journal holds of one episode."""
-        kinds = self._connection.execute(f"SELECT kind FROM event {_OF_KEY}", _parts(key))
-        found = [kind for (kind,) in kinds]
-        return found.count("call"), found.count("step")
+    def _commit(self) -> None:
+        """Write what has gathered, in one transaction; all of it or nothing."""
+        headers, self._headers = self._headers, []
+        if headers or self._log.waiting:
+            with self._writing():
+                self._log.write()
+                self._connection.executemany(_ADD_EPISODE, headers)
 
-    def _id(self, key: Key) -> int | None:
-        """The row of an episode that is already finished: a replacement keeps its place."""
-        row = self._connection.execute(f"SELECT id FROM episode {_OF_KEY}", _parts(key)).fetchone()
-        return None if row is None else row[0]
+    def _replace(self, episode: Episode, header: tuple[Any, ...]) -> None:
+        """Write an episode whole, in place of what is there of it."""
+        self._group.flush()
+        with self._writing():
+            self._log.erase(episode.key)
+            for event in events_in_order(episode):
+                self._log.append(episode.key, event)
+            self._log.close(episode.key)
+            self._log.write()
+            self._connection.execute(_ADD_EPISODE, header)
 
-    def _events(self, where: str, values: Sequence[Any]) -> list[tuple[Key, Event]]:
-        order = ' ORDER BY phase, "group", member, id'
-        rows = self._connection.execute(_EVENTS + where + order, values).fetchall()
-        events = decode_events([EventRow(*row[3:]) for row in rows])
-        return [(Key(*row[:3]), event) for row, event in zip(rows, events, strict=True)]
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            with self._transaction():
+                yield
+        except BaseException:
+            self._log.discard()
+            raise
 
     def _episodes(self, where: str, values: Sequence[Any]) -> list[Episode]:
+        self._group.flush()
         with self._transaction("BEGIN"):  # headers and events of the same moment
             order = ' ORDER BY phase, "group", member'
             rows = self._connection.execute(
                 f"SELECT {HEADER_COLUMNS} FROM episode{where}{order}", values
             ).fetchall()
-            events = self._events(where, values) if rows else []
-        happened: dict[Key, list[Event]] = {}
-        for key, pairs in groupby(events, key=lambda pair: pair[0]):
-            happened[key] = [event for _, event in pairs]
-        return rebuilt(rows, happened)
+            return rebuilt(rows, self._log.read(where, values) if rows else {})
 
     def _write(self, statement: str, values: Sequence[Any]) -> None:
+        self._group.flush()  # what was written first is stored first
         with self._explained():
             self._connection.execute(statement, values)
 
@@ -307,7 +335,3 @@ def _reading(path: Path) -> str:
     """
     writing = path.with_name(f"{path.name}-wal").exists()
     return "mode=ro" if writing or os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"
-
-
-def _parts(key: Key) -> tuple[str, int, int]:
-    return key.phase, key.group, key.member

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
+from palaestra.learning.attention import causal_attention
 from palaestra.learning.critics.encoder import hidden_at, last_states, replies, states_at
-from palaestra.learning.packing import causal_attention
 from palaestra.learning.rows import Row
 from palaestra.learning.trajectory import Trajectory, Turn
 from tests.learning.critics.rollouts import rollouts, small

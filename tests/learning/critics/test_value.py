@@ -50,7 +50,9 @@ def flat(values):
 
 
 def separate(network=None, rate=1e-2, micro_tokens=64):
-    return SeparateCritic(network or tiny(), Optimisation(rate, micro_tokens))
+    critic = SeparateCritic(network or tiny(), Optimisation(rate))
+    critic.budget.tokens = micro_tokens
+    return critic
 
 
 def learned(rows, **options):

@@ -1,7 +1,8 @@
 """TextWorld: text adventures, generated anew for every seed.
 
-Ids: `textworld/coin-easy`, `coin-medium`, `coin-hard` (Yuan et al. 2018), `treasure-easy`
-(Parisotto and Salakhutdinov 2017), `cooking-easy` (First TextWorld Problems), `rooms`.
+Ids: `textworld/coin-easy`, `coin-medium-3`, `coin-medium-4`, `coin-medium`, `coin-hard` (Yuan et
+al. 2018), `treasure-easy` (Parisotto and Salakhutdinov 2017), `cooking-easy` (First TextWorld
+Problems), `rooms`.
 Source: Côté et al. 2018; levels and goals in `textworld_games.py`.
 
 Games are compiled with Inform 7 and played in a Z-machine. The package can also play a

@@ -74,7 +74,9 @@ GENERAL = (
 LEVELS: dict[str, Level] = {
     # 5 rooms in a row, the coin in the last one
     "coin-easy": Level(Kind.COIN, {"level": 5}, WALK),
-    # 10 rooms: a way of 5, and dead ends off it
+    # 6, 8 and 10 rooms: a way of 3, 4 or 5, and a dead end off each room but the last
+    "coin-medium-3": Level(Kind.COIN, {"level": 103}, WALK),
+    "coin-medium-4": Level(Kind.COIN, {"level": 104}, WALK),
     "coin-medium": Level(Kind.COIN, {"level": 105}, WALK),
     # 30 rooms: a way of 10, and twice as many dead ends off it
     "coin-hard": Level(Kind.COIN, {"level": 210}, WALK),

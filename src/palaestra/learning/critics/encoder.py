@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
-from palaestra.learning.packing import RowAttention
+from palaestra.learning.attention import RowAttention
 from palaestra.learning.rows import Row
 from palaestra.learning.trajectory import Trajectory
-from palaestra.models.network import DecoderNetwork, rms_norm
+from palaestra.models.elementwise import rms_norm
+from palaestra.models.network import DecoderNetwork
 
 T = TypeVar("T")
 AT_ONCE = 32  # sequences per pass where no gradient is wanted

@@ -16,6 +16,7 @@ from palaestra.learning.critics.value import (
     state_of,
 )
 from palaestra.learning.masters import MasterOptimiser, Optimisation, Parts
+from palaestra.learning.memory import Budget
 from palaestra.learning.packing import Micro, Trained
 from palaestra.learning.selection import everything
 from palaestra.models.network import DecoderNetwork
@@ -26,19 +27,20 @@ class SeparateCritic:
 
     def __init__(self, network: DecoderNetwork, optimisation: Optimisation) -> None:
         """Begin from a copy of `network`: the policy's, or any other of the same vocabulary."""
-        self.network, self.optimisation = copy.deepcopy(network), optimisation
+        self.network = copy.deepcopy(network)
         self.network.head = None  # it predicts no tokens
         self.head = ValueHead(self.network)
-        weights = everything(self.network).parameters
-        self._optimiser = MasterOptimiser({**weights, **self.head.named()}, optimisation)
+        parameters = {**everything(self.network).parameters, **self.head.named()}
+        self.budget = Budget(self.network, parameters, memory=optimisation.memory)
+        self._optimiser = MasterOptimiser(parameters, optimisation)
 
     def values(self, rows: Sequence[Trained]) -> list[list[float]]:
         """The value before each trained token of each row."""
-        return row_values(self.network, self.head, rows, self.optimisation.micro_tokens)
+        return row_values(self.network, self.head, rows, self.budget.tokens)
 
     def end_values(self, rows: Sequence[Trained]) -> list[float]:
         """The value after each row's last token, to bootstrap a rollout that was cut off there."""
-        return end_values(self.network, self.head, rows, self.optimisation.micro_tokens)
+        return end_values(self.network, self.head, rows, self.budget.tokens)
 
     def update_values(
         self,
@@ -66,7 +68,7 @@ class SeparateCritic:
             values,
             self._optimiser,
             rows,
-            self.optimisation.micro_tokens,
+            self.budget.tokens,
             clip=clip,
             learning_rate=learning_rate,
         )

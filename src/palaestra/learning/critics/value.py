@@ -18,7 +18,8 @@ from palaestra.core.errors import InputError
 from palaestra.learning.credit.rule import explained_variance
 from palaestra.learning.masters import MasterOptimiser, Optimisation, Parts
 from palaestra.learning.packing import Micro, Trained, micro_batches, per_row
-from palaestra.models.network import DecoderNetwork, rms_norm
+from palaestra.models.elementwise import rms_norm
+from palaestra.models.network import DecoderNetwork
 
 PREFIX = "value_head."  # of the head's names in checkpoints
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from palaestra.core.episode import Key
 from palaestra.core.graph import Call
-from palaestra.learning.rows import Row
+from palaestra.learning.rows import Row, append
 
 
 class Draft:
@@ -17,28 +17,24 @@ class Draft:
 
     def read(self, tokens: Sequence[int]) -> None:
         """Add what the policy did not say."""
-        self._add(tokens, False, (), -1)
+        append(self._row, tokens)
 
     def say(self, call: Call, *, number: int | None = None, trained: bool = True) -> None:
         """Add a recorded reply of the policy, as call `number` of the row (default: its own)."""
         index = call.index if number is None else number
-        self._add(call.completion, trained, call.logprobs, index)
-        if trained:
-            self._row.versions[index] = call.version
+        append(self._row, call.completion, call if trained else None, index)
 
     def write(self, tokens: Sequence[int], number: int) -> None:
         """Add a reply that no model said, to be trained as call `number` of the row."""
-        self._add(tokens, True, (), number)
+        self._row.tokens.extend(tokens)
+        self._row.mask.extend([True] * len(tokens))
+        self._row.logprobs.extend([0.0] * len(tokens))
+        self._row.calls.extend([number] * len(tokens))
+        self._row.versions.extend([0] * len(tokens))
 
     def row(self) -> Row | None:
         """What was written up to the last trained token; None if nothing is trained."""
         return only(self._row, set(self._row.calls))
-
-    def _add(self, tokens: Sequence[int], on: bool, logprobs: Sequence[float], call: int) -> None:
-        self._row.tokens.extend(tokens)
-        self._row.mask.extend([on] * len(tokens))
-        self._row.logprobs.extend(logprobs if on and logprobs else [0.0] * len(tokens))
-        self._row.calls.extend([call if on else -1] * len(tokens))
 
 
 def only(row: Row, calls: Collection[int]) -> Row | None:
@@ -55,7 +51,7 @@ def only(row: Row, calls: Collection[int]) -> Row | None:
         mask,
         [lp if on else 0.0 for lp, on in zip(row.logprobs[:end], mask, strict=True)],
         kept,
-        {call: version for call, version in row.versions.items() if call in kept},
+        [version if on else 0 for version, on in zip(row.versions[:end], mask, strict=True)],
     )
 
 

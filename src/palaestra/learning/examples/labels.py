@@ -132,5 +132,5 @@ def _after(question: Sequence[int], row: Row) -> Row:
         [*[False] * n, *row.mask[start:]],
         [*[0.0] * n, *row.logprobs[start:]],
         [*[-1] * n, *row.calls[start:]],
-        row.versions,
+        [*[0] * n, *row.versions[start:]],
     )

@@ -1,0 +1,156 @@
+"""The rollout that engines are compared on: many conversations with growing context.
+
+Every engine lives the same conversations: 32 sessions that share a system prompt, 8 turns,
+in each of which the world adds 28 tokens and the model samples 4. All sessions of a turn
+are asked at once, as a trainer with a batch of environments does. Sampled tokens differ
+between engines; their number does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from limits import Limits, limits, step_seconds
+from measuring import Peer, PeerUnavailable, Result, alternate
+
+from palaestra.core.model import Sampling
+from palaestra.models.checkpoint_format import read_network
+from palaestra.models.engine import Engine
+from palaestra.models.network import DecoderNetwork, NetworkConfig
+from palaestra.models.weights import prepare
+
+SESSIONS, TURNS, SHARED, NEW, SAMPLED = 32, 8, 40, 28, 4
+TOKENS = SESSIONS * TURNS * SAMPLED  # sampled in one rollout
+CONTEXT = SHARED + TURNS * (NEW + SAMPLED)
+
+World = list[list[list[int]]]
+"""For each session and turn, the tokens that the world adds."""
+
+Rollout = Callable[[World], float]
+"""Lives the conversations of a world; returns sampled tokens per second."""
+
+
+def observations(seed: int) -> World:
+    dice = random.Random(seed)
+    shared = [dice.randrange(100, 49_000) for _ in range(SHARED)]
+    return [
+        [
+            (shared if turn == 0 else []) + [dice.randrange(100, 49_000) for _ in range(NEW)]
+            for turn in range(TURNS)
+        ]
+        for _ in range(SESSIONS)
+    ]
+
+
+def checkpoint() -> Path:
+    """The folder of SmolLM2-135M's checkpoint."""
+    return prepare("smollm2-135m", lambda text: None)
+
+
+def network() -> DecoderNetwork:
+    """SmolLM2-135M in bf16, on the graphics processor if there is one."""
+    loaded = read_network(checkpoint(), torch.bfloat16)
+    return loaded.cuda() if torch.cuda.is_available() else loaded
+
+
+def transformers_model() -> Any:
+    """The same weights as transformers runs them."""
+    from transformers import AutoModelForCausalLM
+
+    load: Any = AutoModelForCausalLM.from_pretrained  # its annotations do not fit its own use
+    model = load(checkpoint(), dtype=torch.bfloat16)
+    return model.cuda() if torch.cuda.is_available() else model
+
+
+def resident() -> Rollout:
+    """Palaestra's engine, warmed up."""
+    engine = Engine(network(), frozenset(), slots=SESSIONS + 1, context=512)
+
+    def rollout(world: World) -> float:
+        engine.clear()
+        histories: list[list[int]] = [[] for _ in world]
+        started = time.perf_counter()
+        for turn in range(TURNS):
+            requests = []
+            for number, (history, session) in enumerate(zip(histories, world, strict=True)):
+                history += session[turn]
+                requests.append(engine.submit(history, Sampling(1.0, SAMPLED), number))
+            while engine.pending:
+                engine.step()
+            for history, request in zip(histories, requests, strict=True):
+                history += request.completion
+        seconds = time.perf_counter() - started
+        sampled = sum(map(len, histories)) - sum(len(new) for s in world for new in s)
+        assert sampled == TOKENS, f"{sampled} tokens were sampled instead of {TOKENS}"
+        return TOKENS / seconds
+
+    rollout(observations(0))
+    return rollout
+
+
+def hosted(peer: Peer, model: Path) -> Rollout:
+    """A peer's worker that answers {"model", "world", "sampled"} with {"seconds", "tokens"}."""
+
+    def rollout(world: World) -> float:
+        answer = peer.ask({"model": str(model), "world": world, "sampled": SAMPLED})
+        if answer["tokens"] != TOKENS:
+            raise PeerUnavailable(
+                f"the peer '{peer.name}' sampled {answer['tokens']} tokens instead of {TOKENS}"
+            )
+        return float(TOKENS / answer["seconds"])
+
+    rollout(observations(0))
+    return rollout
+
+
+def rollout_limit(config: NetworkConfig, machine: Limits) -> float:
+    """Sampled tokens per second that no engine can exceed which computes each token once."""
+    seconds, context = 0.0, float(SHARED)
+    for turn in range(TURNS):
+        # what the world adds, and the last token sampled before, which was never run
+        prompt = SESSIONS * (NEW + (turn > 0)) + SHARED * (turn == 0)
+        seconds += step_seconds(config, prompt, SESSIONS, SESSIONS, context + NEW / 2, machine)
+        context += NEW
+        for _ in range(SAMPLED - 1):
+            context += 1
+            seconds += step_seconds(config, SESSIONS, SESSIONS, SESSIONS, context, machine)
+        context += 1
+    return TOKENS / seconds
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=5, help="of alternation (5)")
+
+
+def compare(label: str, theirs: Rollout, *, goal: float | None, rounds: int) -> Result:
+    """Palaestra's engine against a warmed-up peer's, on new conversations each round."""
+    ours = resident()
+    machine = limits()
+    limit = rollout_limit(NetworkConfig.read(checkpoint()), machine)
+    measured = alternate(_rounds(ours), _rounds(theirs), rounds)
+    return Result(
+        name=f"rollout, {SESSIONS} sessions x {TURNS} turns, against {label}",
+        ratio=measured.ratio,
+        goal=goal,
+        low=measured.low,
+        high=measured.high,
+        limit_fraction=measured.ours / limit,
+        figures={
+            "palaestra tokens/s": measured.ours,
+            "peer tokens/s": measured.theirs,
+            "limit tokens/s": limit,
+        },
+    )
+
+
+def _rounds(rollout: Rollout) -> Callable[[], float]:
+    """Rounds of their own seeds, the same ones for both sides."""
+    seeds = itertools.count(1)
+    return lambda: rollout(observations(next(seeds)))

@@ -1,0 +1,242 @@
+"""Causal attention along rows that share their beginnings.
+
+In a flat batch each distinct prefix stands once. A row is a path through the batch: first
+tokens that an earlier row brought, then its own, which stand side by side. A token attends
+to exactly its own row's past, and only own tokens ask: what a shared token attends to is
+computed once, in the row that brought it.
+
+On CPUs plain batched products beat torch's fused kernel (measured in bf16, two cores, see
+benchmarks/attention.py). Their backward pass is written by hand: it computes the attention
+weights again from queries and keys (as in Dao et al. 2022), so that nothing quadratic in a
+row's length is kept for it, and adds up the gradients of shared keys and values in fp32. On
+other devices rows are padded for torch's fused kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from palaestra.models.kernels import kernels_for
+
+Span = tuple[int, int]  # entries of the flat batch, the second exclusive
+
+MOST_QUERIES = 256  # tokens that ask at once: bounds what exists of the attention weights
+ROWS_AT_ONCE = 4  # rows padded together; few, so that they are of nearly equal length
+
+
+class RowAttention:
+    """Causal attention along each row of a flat batch (an `Attend`)."""
+
+    def __init__(self, paths: Sequence[Sequence[int]], count: int, device: torch.device) -> None:
+        """Prepare for one batch.
+
+        Args:
+            paths: the entries of each row, in order. Entries are numbered as the paths come
+                upon them, so those that a path is the first to hold end it, side by side.
+            count: entries in all.
+            device: of the batch.
+        """
+        self.attend = PaddedRows(paths, count, device) if device.type == "cuda" else Branches(paths)
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return self.attend(q, k, v)
+
+
+def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Torch's own, within rows: q [R, L, heads, d], k and v [R, L, kv_heads, d]."""
+    share = q.shape[2] // k.shape[2]
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    if share > 1:
+        k, v = k.repeat_interleave(share, dim=1), v.repeat_interleave(share, dim=1)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+
+
+class PaddedRows:
+    """Rows gathered from the flat batch and padded; being causal, they never see padding."""
+
+    def __init__(self, paths: Sequence[Sequence[int]], count: int, device: torch.device) -> None:
+        ordered = sorted(paths, key=len)
+        home = [-1] * count  # where in the padded rows each token's own result stands
+        self.buckets: list[tuple[Tensor, tuple[int, int]]] = []
+        offset = 0
+        for at in range(0, len(ordered), ROWS_AT_ONCE):
+            bucket = ordered[at : at + ROWS_AT_ONCE]
+            longest = len(bucket[-1])
+            gather: list[int] = []
+            for path in bucket:
+                for position, entry in enumerate(path):
+                    if home[entry] < 0:
+                        home[entry] = offset + position
+                gather += [*path, *[0] * (longest - len(path))]
+                offset += longest
+            self.buckets.append((torch.tensor(gather, device=device), (len(bucket), longest)))
+        self.home = torch.tensor(home, device=device)
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        parts = []
+        for gather, shape in self.buckets:
+            rows = [x.index_select(0, gather).view(*shape, *x.shape[1:]) for x in (q, k, v)]
+            parts.append(causal_attention(*rows).flatten(0, 1))
+        return torch.cat(parts).index_select(0, self.home)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Some of a row's own tokens, side by side, and the row up to the last of them."""
+
+    own: Span
+    path: tuple[Span, ...]  # ends with the own tokens
+
+    @property
+    def count(self) -> int:
+        """Own tokens."""
+        return self.own[1] - self.own[0]
+
+
+class Branches:
+    """Each row's own tokens attend to the row."""
+
+    def __init__(self, paths: Sequence[Sequence[int]]) -> None:
+        self.branches: list[Branch] = []  # their own tokens follow one another
+        self._order: tuple[Tensor, Tensor] | None = None
+        known = 0  # entries met so far
+        for path in paths:
+            new = max(0, path[-1] + 1 - known)
+            parts = -(-new // MOST_QUERIES)
+            for part in range(parts):
+                start, stop = (known + new * i // parts for i in (part, part + 1))
+                reached = path[: len(path) - new + stop - known]
+                self.branches.append(Branch((start, stop), _spans(reached)))
+            known += new
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if self._order is None:
+            order = torch.cat([_folded(branch, q.shape[1], k.shape[1]) for branch in self.branches])
+            self._order = order.to(q.device), order.argsort().to(q.device)
+        out: Tensor = _BranchAttention.apply(q, k, v, self.branches, *self._order)  # type: ignore[no-untyped-call]
+        return out
+
+
+def _spans(path: Sequence[int]) -> tuple[Span, ...]:
+    """The same entries as runs of neighbours."""
+    found: list[Span] = []
+    start = 0
+    for i in range(1, len(path) + 1):
+        if i == len(path) or path[i] != path[i - 1] + 1:
+            found.append((path[start], path[i - 1] + 1))
+            start = i
+    return tuple(found)
+
+
+def _folded(branch: Branch, heads: int, kv_heads: int) -> Tensor:
+    """Where a branch's queries [N x heads] are, heads that share keys together, then tokens."""
+    own = torch.arange(*branch.own)
+    return (
+        (own + torch.zeros(heads, 1, dtype=torch.int64))
+        .mul_(heads)
+        .add_(torch.arange(heads).unsqueeze(1))
+        .flatten()
+    )
+
+
+class _BranchAttention(torch.autograd.Function):
+    """q [N, heads, d], k and v [N, kv_heads, d] -> [N, heads, d].
+
+    Queries are put branch after branch and, within a branch, head after head, so that those
+    that ask the same keys are the rows of one matrix.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        branches: list[Branch],
+        order: Tensor,
+        back: Tensor,
+    ) -> Tensor:
+        heads, d = q.shape[1:]
+        asked = q.reshape(-1, d).index_select(0, order)
+        keys, values = (x.transpose(0, 1).contiguous() for x in (k, v))
+        mixed, future = torch.empty_like(asked), _future(q)
+        for branch in branches:
+            own = _rows(branch, heads)
+            near, far = _gathered(keys, branch), _gathered(values, branch)
+            weights = _weights(asked[own].view(len(near), -1, d), near, branch.count, future)
+            torch.bmm(weights, far, out=mixed[own].view(len(near), -1, d))
+        ctx.save_for_backward(asked, keys, values, order, back)
+        ctx.branches, ctx.heads = branches, heads
+        return mixed.index_select(0, back).view(q.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+        asked, keys, values, order, back = ctx.saved_tensors
+        d, wide = asked.shape[1], torch.promote_types(asked.dtype, torch.float32)
+        given = grad.reshape(-1, d).index_select(0, order)
+        grad_asked = torch.empty_like(asked)
+        grad_keys, grad_values = (
+            torch.zeros(x.shape, dtype=wide, device=x.device) for x in (keys, values)
+        )
+        scale, future, nothing = d**-0.5, _future(asked), asked.new_zeros(1, 1, 1)
+        for branch in ctx.branches:
+            own = _rows(branch, ctx.heads)
+            near, far = _gathered(keys, branch), _gathered(values, branch)
+            asks, gives, found = (x[own].view(len(near), -1, d) for x in (asked, given, grad_asked))
+            weights = _weights(asks, near, branch.count, future)
+            _scatter(grad_values, torch.bmm(weights.mT, gives), branch)
+            # of the weights, then of the scores: the softmax's own backward kernel
+            scores = torch._softmax_backward_data(
+                torch.bmm(gives, far.mT), weights, -1, weights.dtype
+            )
+            torch.baddbmm(nothing, scores, near, beta=0, alpha=scale, out=found)
+            inner = torch.baddbmm(nothing, scores.mT, asks, beta=0, alpha=scale)
+            _scatter(grad_keys, inner, branch)
+        grad_k, grad_v = (x.transpose(0, 1).to(asked.dtype) for x in (grad_keys, grad_values))
+        grad_q = grad_asked.index_select(0, back).view(-1, ctx.heads, d)
+        return grad_q, grad_k, grad_v, None, None, None
+
+
+def _rows(branch: Branch, heads: int) -> slice:
+    """A branch's part of the queries."""
+    return slice(branch.own[0] * heads, branch.own[1] * heads)
+
+
+def _future(like: Tensor) -> Tensor:
+    """True where a token lies after the one that asks, among own tokens."""
+    return like.new_ones(MOST_QUERIES, MOST_QUERIES, dtype=torch.bool).triu(1)
+
+
+def _gathered(x: Tensor, branch: Branch) -> Tensor:
+    """Keys or values [kv_heads, N, d] along the branch's path: [kv_heads, length, d]."""
+    return torch.cat([x[:, start:stop] for start, stop in branch.path], dim=1)
+
+
+def _scatter(total: Tensor, x: Tensor, branch: Branch) -> None:
+    """The reverse, added to what other branches found."""
+    at = 0
+    for start, stop in branch.path:
+        total[:, start:stop] += x[:, at : at + stop - start]
+        at += stop - start
+
+
+def _weights(asked: Tensor, keys: Tensor, count: int, future: Tensor) -> Tensor:
+    """Attention weights [kv_heads, share x count, length] of folded queries."""
+    scores = torch.baddbmm(
+        asked.new_zeros(1, 1, 1), asked, keys.mT, beta=0, alpha=asked.shape[-1] ** -0.5
+    )
+    kernels = kernels_for(scores)
+    if kernels is not None:
+        kernels.causal_softmax(scores, count)
+        return scores
+    own = scores.unflatten(1, (-1, count))[..., -count:]
+    own.masked_fill_(future[:count, :count], float("-inf"))
+    return scores.softmax(dim=-1)

@@ -1,0 +1,150 @@
+"""Log-probability and entropy of each trained token, without keeping logits.
+
+Logits over a whole vocabulary exist for a chunk of positions at a time, in fp32 at most for a
+few of them. The forward pass keeps three numbers a token; the backward pass computes the
+logits again, chunk by chunk (as in Wijmans et al. 2024, "Cut Your Losses"). It adds the
+gradients of the head's weights to them after each chunk: `backward` reaches these weights,
+`torch.autograd.grad` does not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from palaestra.models.kernels import kernels_for
+from palaestra.models.network import DecoderNetwork
+
+CHUNK = 1024  # positions whose logits exist at once
+PIECE = 32  # positions whose logits exist in fp32 at once
+
+
+def token_logprobs(
+    network: DecoderNetwork,
+    hidden: Tensor,
+    targets: Tensor,
+    temperature: float,
+    *,
+    entropy_gradient: bool,
+) -> tuple[Tensor, Tensor]:
+    """What the network says of each target token.
+
+    Args:
+        network: whose `logits` are taken.
+        hidden: states of the last block that the targets are predicted from, [M, width].
+        targets: int64 [M].
+        temperature: of the sampler; logits are divided by it.
+        entropy_gradient: whether a loss will depend on the entropies.
+
+    Returns:
+        log-probabilities [M], with gradient, and entropies [M] in nats, with gradient if asked
+        for; both in at least fp32.
+    """
+    if torch.is_grad_enabled() and not hidden.requires_grad:
+        hidden = hidden.detach().requires_grad_()  # for the gradients of the head's own weights
+    lp, nats = _TokenLogprobs.apply(hidden, targets, network, temperature, entropy_gradient)  # type: ignore[no-untyped-call]
+    return lp, nats
+
+
+class _TokenLogprobs(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        targets: Tensor,
+        network: DecoderNetwork,
+        temperature: float,
+        entropy_gradient: bool,
+    ) -> tuple[Tensor, Tensor]:
+        count, wide = len(targets), network.wide_dtype
+        lp, nats, norm = hidden.new_empty(3, count, dtype=wide)
+        for at in range(0, count, CHUNK):
+            logits, own = network.logits(hidden[at : at + CHUNK]), slice(at, at + CHUNK)
+            lp[own], nats[own], norm[own] = _read(logits, targets[own], temperature)
+        ctx.save_for_backward(hidden, targets, norm, nats)
+        ctx.network, ctx.temperature = network, temperature
+        ctx.set_materialize_grads(False)
+        lp, entropy = lp.clone(), nats.clone()
+        if not entropy_gradient:
+            ctx.mark_non_differentiable(entropy)
+        return lp, entropy
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, grad_lp: Tensor | None, grad_nats: Tensor | None
+    ) -> tuple[Tensor | None, None, None, None, None]:
+        hidden, targets, norm, nats = ctx.saved_tensors
+        if grad_lp is None and grad_nats is None:
+            return None, None, None, None, None
+        network, temperature = ctx.network, ctx.temperature
+        given = torch.zeros_like(norm) if grad_lp is None else grad_lp.contiguous()
+        pull = None if grad_nats is None else grad_nats.contiguous()
+        grad = torch.empty_like(hidden)
+        for at in range(0, len(targets), CHUNK):
+            own = slice(at, at + CHUNK)
+            part = hidden[own].detach().requires_grad_()
+            with torch.enable_grad():
+                logits = network.logits(part)
+            inner = logits.detach()  # turns into the gradient of the logits, in place
+            _turn(
+                *(inner, targets[own], temperature, norm[own], nats[own]),
+                *(given[own], None if pull is None else pull[own]),
+            )
+            logits.backward(inner)
+            grad[own] = part.grad
+        return grad, None, None, None, None
+
+
+def _read(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Of a chunk: log-probabilities, entropies, and logarithms of the sums of exponentials."""
+    kernels = kernels_for(logits)
+    if kernels is not None:
+        return kernels.token_logprobs(logits.contiguous(), targets, temperature)
+    found = []
+    for part, chosen in zip(logits.split(PIECE), targets.split(PIECE), strict=True):
+        scores = _wide(part).div_(temperature)
+        norm = scores.logsumexp(dim=1)
+        logs = scores.sub_(norm.unsqueeze(1))
+        lp = logs.gather(1, chosen.unsqueeze(1)).squeeze(1)
+        found.append((lp, -(logs.exp().mul_(logs).sum(dim=1)), norm))
+    lps, entropies, norms = zip(*found, strict=True)
+    return torch.cat(lps), torch.cat(entropies), torch.cat(norms)
+
+
+def _turn(
+    logits: Tensor,
+    targets: Tensor,
+    temperature: float,
+    norm: Tensor,
+    nats: Tensor,
+    given: Tensor,
+    pull: Tensor | None,
+) -> None:
+    """Turn the logits of a chunk into their gradient, in place.
+
+    With p the probabilities, `d lp / d score = [chosen] - p` and
+    `d entropy / d score = -p (log p + entropy)`.
+    """
+    kernels = kernels_for(logits)
+    if kernels is not None and logits.is_contiguous():
+        kernels.token_logprobs_backward(logits, targets, temperature, norm, nats, given, pull)
+        return
+    for start in range(0, len(logits), PIECE):
+        own = slice(start, start + PIECE)
+        here, g = logits[own], given[own].unsqueeze(1)
+        logs = _wide(here).div_(temperature).sub_(norm[own].unsqueeze(1))
+        if pull is None:
+            found = logs.exp_().mul_(-g)
+        else:
+            p, weight = logs.exp(), pull[own].unsqueeze(1)
+            found = logs.add_(nats[own].unsqueeze(1)).mul_(weight).add_(g).mul_(p).neg_()
+        here.copy_(found.scatter_add_(1, targets[own].unsqueeze(1), g).div_(temperature))
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """A copy in at least fp32."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)

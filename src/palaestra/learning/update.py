@@ -1,0 +1,78 @@
+"""What one optimiser step did, summed up over its micro-batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from palaestra.learning.critics.value import Regression
+from palaestra.learning.losses.tokens import MAX_LOG_RATIO, Tokens
+
+CLIPPED = 0.2  # figures count ratios outside 1 +- this, whatever the loss clips at
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one optimiser step did; means are over the batch's trained tokens."""
+
+    loss: float  # of the policy, an entropy term included
+    gradient_norm: float
+    entropy: float  # nats per token
+    kl: float  # k3 estimate of KL(proximal policy || learner), nats per token
+    gap: float  # mean |log-probability of the learner - of the sampler|
+    gap_max: float
+    clipped: float  # share of tokens whose ratio to the proximal policy lies outside 1 +- 0.2
+    clipped_low: float  # below
+    clipped_high: float  # above
+    ratio_max: float
+    value_loss: float  # mean over tokens with a target; 0 without a critic
+    explained_variance: float  # share of the targets' variance; 0 without a critic
+    tokens: int  # trained tokens
+    processed: int  # all tokens run through the network
+
+
+class Sums:
+    """Running sums over micro-batches."""
+
+    def __init__(self) -> None:
+        self.loss = self.entropy = self.kl = self.low = self.high = 0.0
+        self.gap = self.gap_max = self.ratio_max = 0.0
+        self.tokens = self.processed = 0
+
+    def add(self, loss: Tensor, tokens: Tokens, entropy: Tensor, processed: int) -> None:
+        """One more micro-batch: its loss, trained tokens, their entropies, and tokens run."""
+        lp = tokens.lp.detach()
+        moved = (lp - tokens.lp_old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+        ratio = moved.exp()
+        gap = (lp - tokens.lp_beh).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).abs()
+        self.loss += float(loss)
+        self.entropy += float(entropy.sum())
+        self.kl += float((ratio - 1 - moved).sum())
+        self.low += float((ratio < 1 - CLIPPED).sum())
+        self.high += float((ratio > 1 + CLIPPED).sum())
+        self.ratio_max = max(self.ratio_max, float(ratio.max()))
+        self.gap += float(gap.sum())
+        self.gap_max = max(self.gap_max, float(gap.max()))
+        self.tokens += len(lp)
+        self.processed += processed
+
+    def update(self, norm: float, regression: Regression | None) -> Update:
+        """All of them; `norm` is the gradient's, `regression` the critic's."""
+        n = max(self.tokens, 1)
+        return Update(
+            loss=self.loss,
+            gradient_norm=norm,
+            entropy=self.entropy / n,
+            kl=self.kl / n,
+            gap=self.gap / n,
+            gap_max=self.gap_max,
+            clipped=(self.low + self.high) / n,
+            clipped_low=self.low / n,
+            clipped_high=self.high / n,
+            ratio_max=self.ratio_max,
+            value_loss=regression.loss if regression else 0.0,
+            explained_variance=regression.explained_variance if regression else 0.0,
+            tokens=self.tokens,
+            processed=self.processed,
+        )

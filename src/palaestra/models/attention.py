@@ -1,0 +1,187 @@
+"""Attention of one engine step: any number of sequences, each with a few or many new tokens.
+
+Tokens lie flat, sequence after sequence. Their keys and values are written into the cache
+first; then each token attends to its sequence up to itself. Sequences with few new tokens
+(decoding) go through the compiled attention where there is one. All others are attended
+in groups of nearly equal length, on copies of their keys and values, padded to the longest
+of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from palaestra.models.cache import KeyValueCache
+from palaestra.models.native_attention import NativeAttention
+
+FEW = 4  # new tokens of a sequence up to which reading in place beats a matrix product
+PADDING = 1.5  # a group's longest sequence over its shortest, at most; short ones aside
+SHORT = 64  # tokens
+
+Part = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(q [n, heads, d], keys and values of a layer) -> [n, heads, d]."""
+
+
+def rank(start: int, count: int) -> tuple[int, int]:
+    """Sort key of a sequence with `count` new tokens after `start` known ones: few first."""
+    return count if count <= FEW else FEW + count.bit_length(), start + count
+
+
+class StepAttention:
+    """An `Attend` for the tokens of one step; everything that layers share is made once."""
+
+    def __init__(
+        self,
+        cache: KeyValueCache,
+        blocks: Sequence[Sequence[int]],
+        starts: Sequence[int],
+        counts: Sequence[int],
+        native: NativeAttention | None,
+    ) -> None:
+        """Prepare a step.
+
+        Args:
+            cache: holds the keys and values, also of the tokens to come.
+            blocks: of each sequence, enough for its new tokens; sequences sorted by `rank`.
+            starts: known tokens of each sequence.
+            counts: new tokens of each sequence.
+            native: for sequences with few new tokens; None goes without.
+        """
+        self.cache, device = cache, cache.keys[0].device
+        width = max(map(len, blocks))
+        padded = [[*row, *[row[0]] * (width - len(row))] for row in blocks]
+        table = torch.tensor(padded, dtype=torch.int32, device=device)
+        start = torch.tensor(starts, device=device)
+        count = torch.tensor(counts, device=device)
+        ends = count.cumsum(0)
+        row = torch.repeat_interleave(torch.arange(len(counts), device=device), count)
+        offset = torch.arange(len(row), device=device) - (ends - count)[row]
+        self.positions = start[row] + offset
+        self.last = ends - 1  # of each sequence, its last token's place
+        block = table[row, self.positions // cache.block]
+        heads = torch.arange(cache.kv_heads, device=device)
+        place = (block.unsqueeze(1) * cache.kv_heads + heads) * cache.block
+        self._written = (place + (self.positions % cache.block).unsqueeze(1)).flatten().long()
+        few = sum(n <= FEW for n in counts)
+        self._parts: list[tuple[int, int, Part]] = []  # from, to, how
+        if few and native is not None:
+            until = sum(counts[:few])
+            self._parts.append((0, until, _Native(native, table, row[:until], self.positions)))
+        else:
+            few = 0
+        at = sum(counts[:few])
+        for first, last in _groups(starts, counts, few):
+            tokens = sum(counts[first:last])
+            group = _Group(cache, table[first:last], starts[first:last], counts[first:last], native)
+            self._parts.append((at, at + tokens, group))
+            at += tokens
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys, values = self.cache.keys[layer], self.cache.values[layer]
+        d = q.shape[-1]
+        keys.view(-1, d).index_copy_(0, self._written, k.reshape(-1, d))
+        values.view(-1, d).index_copy_(0, self._written, v.reshape(-1, d))
+        mixed = [part(q[first:last], keys, values) for first, last, part in self._parts]
+        return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+
+
+class _Native:
+    """Tokens that each read their sequence's blocks in place."""
+
+    def __init__(
+        self, native: NativeAttention, table: Tensor, row: Tensor, positions: Tensor
+    ) -> None:
+        self._native, self._table, self._row = native, table, row.int()
+        self._lengths = positions[: len(row)].int() + 1
+
+    def __call__(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return self._native(q, keys, values, self._table, self._row, self._lengths)
+
+
+class _Group:
+    """Sequences attended together, each padded to as many new tokens and blocks as any has."""
+
+    def __init__(
+        self,
+        cache: KeyValueCache,
+        table: Tensor,
+        starts: Sequence[int],
+        counts: Sequence[int],
+        native: NativeAttention | None,
+    ) -> None:
+        device = table.device
+        self.rows, self.new, self.share = len(counts), max(counts), cache.share
+        self._native = native
+        self._starts = torch.tensor(starts, dtype=torch.int32, device=device)
+        reach = max(s + n for s, n in zip(starts, counts, strict=True))
+        self.reach = -(-reach // cache.block) * cache.block  # whole blocks
+        heads = torch.arange(cache.kv_heads, device=device).unsqueeze(1)
+        blocks = table[:, None, : self.reach // cache.block] * cache.kv_heads + heads
+        self._blocks = blocks.flatten()  # of [rows, kv_heads, blocks]
+        self._places: Tensor | None = None  # of the flat queries among the padded ones
+        if min(counts) < self.new:
+            count = torch.tensor(counts, device=device).unsqueeze(1)
+            new = torch.arange(self.new, device=device) < count
+            self._places = new.flatten().nonzero().squeeze(1)
+        self._mask = None if native is not None else self._unseen(cache.keys[0].dtype)
+
+    def _unseen(self, dtype: torch.dtype) -> Tensor:
+        """[rows, 1, share * new, reach]: 0 where a token sees another one, else minus infinity."""
+        device = self._starts.device
+        last = self._starts.unsqueeze(1) + torch.arange(self.new, device=device)
+        seen = torch.arange(self.reach, device=device) <= last.unsqueeze(2)
+        mask = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, -torch.inf)
+        return mask.repeat(1, self.share, 1).unsqueeze(1)
+
+    def __call__(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        heads, d = q.shape[1:]
+        rows, new, share = self.rows, self.new, self.share
+        if self._places is not None:
+            padded = q.new_zeros(rows * new, heads, d)
+            q = padded.index_copy_(0, self._places, q)
+        # the query heads that share a key head become further queries of it
+        q = q.view(rows, new, -1, share, d).permute(0, 2, 3, 1, 4)
+        q = q.reshape(-1, share * new, d)
+        k, v = (self._gathered(x, d) for x in (keys, values))
+        if q.is_cuda:
+            q, k, v = (x.unflatten(0, (rows, -1)) for x in (q, k, v))
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=self._mask)
+        else:  # plain products, as the learner computes them: same roundings
+            nothing = q.new_empty(())
+            scores = torch.baddbmm(nothing, q, k.mT, beta=0, alpha=d**-0.5)
+            out = torch.bmm(self._softmax(scores, heads), v)
+        out = out.view(rows, -1, share, new, d).permute(0, 3, 1, 2, 4).reshape(-1, heads, d)
+        return out if self._places is None else out.index_select(0, self._places)
+
+    def _softmax(self, scores: Tensor, heads: int) -> Tensor:
+        """Of [rows * kv_heads, share * new, reach], over what each new token sees."""
+        if self._native is not None:
+            self._native.softmax(scores.view(self.rows, heads, self.new, -1), self._starts)
+            return scores
+        assert self._mask is not None
+        seen = scores.view(self.rows, -1, *scores.shape[1:]).add_(self._mask)
+        return seen.softmax(dim=-1).view(scores.shape)
+
+    def _gathered(self, store: Tensor, d: int) -> Tensor:
+        """[rows * kv_heads, reach, d], a copy."""
+        block = store.shape[2] * d
+        return store.view(-1, block).index_select(0, self._blocks).view(-1, self.reach, d)
+
+
+def _groups(starts: Sequence[int], counts: Sequence[int], first: int) -> list[tuple[int, int]]:
+    """Runs of sequences, from number `first` on, that are nearly equal in both lengths."""
+    found: list[tuple[int, int]] = []
+    at = first
+    for i in range(first, len(counts)):
+        size, reach = rank(starts[i], counts[i])
+        least, shortest = rank(starts[at], counts[at])
+        if size != least or reach > PADDING * shortest + SHORT:
+            found.append((at, i))
+            at = i
+    if at < len(counts):
+        found.append((at, len(counts)))
+    return found

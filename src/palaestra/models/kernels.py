@@ -1,0 +1,148 @@
+"""The compiled functions of `kernels.c`, on tensors.
+
+Torch composes what lies between a network's matrix products of many small operations, each a
+pass through memory; here each is one. Where they cannot be had (another device, other numbers,
+no compiler), callers do the same with tensor operations.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from palaestra.models.native import compiled
+
+SOURCE = Path(__file__).with_name("kernels.c")
+# sums may be reordered; nothing is assumed about NaN and infinities
+FLAGS = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")
+
+_P, _L, _F = ctypes.c_void_p, ctypes.c_long, ctypes.c_float
+SIGNATURES = {
+    "rms_norm": [_P, _P, _P, _P, _L, _L, _F],
+    "rms_norm_backward": [_P, _P, _P, _P, _P, _P, _L, _L, _L],
+    "gated": [_P, _P, _L, _L],
+    "gated_backward": [_P, _P, _P, _L, _L],
+    "rotate": [_P, _L, _P, _P, _F, _P, _L, _L, _L, _L],
+    "causal_softmax": [_P, _L, _L, _L],
+    "token_logprobs": [_P, _P, _F, _P, _P, _P, _L, _L],
+    "token_logprobs_backward": [_P, _P, _F, _P, _P, _P, _P, _L, _L],
+    "widen_add": [_P, _P, _L],
+}
+
+
+def kernels_for(x: Tensor) -> Kernels | None:
+    """The functions for numbers like those of `x`, if there are any."""
+    if x.device.type != "cpu" or x.dtype not in (torch.bfloat16, torch.float32):
+        return None
+    return load(x.dtype)
+
+
+@cache
+def load(dtype: torch.dtype) -> Kernels | None:
+    """Compiled for numbers of this kind, once."""
+    narrow = ["-DBF16"] if dtype is torch.bfloat16 else []
+    library = compiled(SOURCE, [*FLAGS, *narrow])
+    return Kernels(library) if library is not None else None
+
+
+class Kernels:
+    """See `kernels.c`; tensors hold one kind of number, statistics are fp32."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._call = library
+        for name, arguments in SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = arguments, None
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """The normed rows of x [N, width], and what each was multiplied by, fp32 [N, 1]."""
+        x, weight = x.contiguous(), weight.contiguous()
+        out, scale = torch.empty_like(x), x.new_empty(len(x), 1, dtype=torch.float32)
+        self._call.rms_norm(*_at(x, weight, out, scale), *x.shape, eps)
+        return out, scale
+
+    def rms_norm_backward(
+        self, grad: Tensor, x: Tensor, weight: Tensor, scale: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients of x, and of the weight in fp32."""
+        grad, x, weight = grad.contiguous(), x.contiguous(), weight.contiguous()
+        found, parts = torch.empty_like(x), torch.get_num_threads()
+        sums = x.new_zeros(parts, x.shape[1], dtype=torch.float32)
+        pointers = _at(grad, x, weight, scale, found, sums)
+        self._call.rms_norm_backward(*pointers, *x.shape, parts)
+        return found, sums.sum(dim=0)
+
+    def gated(self, gate_up: Tensor) -> Tensor:
+        """silu(first half) x second half of [N, 2 inner]."""
+        gate_up = gate_up.contiguous()
+        out = gate_up.new_empty(len(gate_up), gate_up.shape[1] // 2)
+        self._call.gated(*_at(gate_up, out), *out.shape)
+        return out
+
+    def gated_backward(self, grad: Tensor, gate_up: Tensor) -> Tensor:
+        """Its gradient, [N, 2 inner]."""
+        grad, gate_up = grad.contiguous(), gate_up.contiguous()
+        found = torch.empty_like(gate_up)
+        self._call.gated_backward(*_at(grad, gate_up, found), *grad.shape)
+        return found
+
+    def rotate(self, x: Tensor, cos: Tensor, sin: Tensor, out: Tensor, *, back: bool) -> None:
+        """Turn x [N, heads, d] by angles [N, 1, d / 2], or back by them, into `out`.
+
+        Only the first dimension of x and of `out` may have gaps.
+        """
+        rows, heads, d = x.shape
+        cos, sin = cos.contiguous(), sin.contiguous()
+        (start, *angles), (end,) = _at(x, cos, sin), _at(out)
+        self._call.rotate(
+            *(start, x.stride(0), *angles, -1.0 if back else 1.0),
+            *(end, out.stride(0), rows, heads, d // 2),
+        )
+
+    def causal_softmax(self, scores: Tensor, count: int) -> None:
+        """In place, over the last dimension of dense scores [..., count, length].
+
+        The last of `count` rows sees all entries, each one before it an entry less.
+        """
+        length = scores.shape[-1]
+        self._call.causal_softmax(*_at(scores), scores.numel() // length, length, count)
+
+    def token_logprobs(
+        self, logits: Tensor, targets: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Of dense logits [M, V]: log-probabilities, entropies and normalisers, fp32 [M] each."""
+        lp, nats, norm = logits.new_empty(3, len(logits), dtype=torch.float32)
+        pointers = _at(lp, nats, norm)
+        self._call.token_logprobs(*_at(logits, targets), temperature, *pointers, *logits.shape)
+        return lp, nats, norm
+
+    def token_logprobs_backward(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        temperature: float,
+        norm: Tensor,
+        nats: Tensor,
+        grad: Tensor,
+        pull: Tensor | None,
+    ) -> None:
+        """Turn logits into their gradient.
+
+        `grad` is that of the log-probabilities [M], `pull` that of the entropies.
+        """
+        pointers = [*_at(norm, nats, grad), None if pull is None else pull.data_ptr()]
+        self._call.token_logprobs_backward(
+            *_at(logits, targets), temperature, *pointers, *logits.shape
+        )
+
+    def widen_add(self, total: Tensor, x: Tensor) -> None:
+        """Add dense x to fp32 sums of its shape."""
+        self._call.widen_add(*_at(total, x), x.numel())
+
+
+def _at(*tensors: Tensor) -> list[int]:
+    return [tensor.data_ptr() for tensor in tensors]

@@ -1,0 +1,63 @@
+"""Drawing tokens: one uniform number per token, and the inverse of the distribution function.
+
+The number is a hash of (seed, position), so a reply depends on its prompt, its seed and the
+weights alone. The distribution function over a vocabulary of tens of thousands of tokens is
+summed in two steps: over stretches of it, then within the one that the number falls into.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from palaestra.core.session import derive_seed
+
+STRETCH = 256  # tokens
+
+
+def uniform(seed: int, position: int) -> float:
+    """The number in [0, 1) that draws the token at a position of a reply."""
+    return derive_seed(seed, position) / 2**63
+
+
+def draw(logits: Tensor, temperature: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+    """One token per row.
+
+    Args:
+        logits: [R, vocabulary], at least fp32; overwritten.
+        temperature: [R]; 0 is greedy.
+        uniforms: [R], in [0, 1).
+
+    Returns:
+        tokens [R], and their log-probabilities [R] at the temperature (greedy: at 1).
+    """
+    greedy = temperature == 0
+    first = logits.argmax(dim=1) if bool(greedy.any()) else None
+    if bool((temperature != 1).any()):
+        logits.div_(temperature.masked_fill(greedy, 1.0).unsqueeze(1))
+    top = logits.amax(dim=1, keepdim=True)
+    mass = F.pad(logits.sub_(top).exp_(), (0, -logits.shape[1] % STRETCH))
+    mass = mass.view(len(mass), -1, STRETCH)
+    stretches = mass.sum(dim=2)
+    whole = stretches.sum(dim=1)
+    stretch, before = _inverse(stretches, uniforms * whole)
+    inside = mass[torch.arange(len(mass), device=mass.device), stretch]
+    place, _ = _inverse(inside, uniforms * whole - before)
+    drawn = stretch * STRETCH + place
+    tokens = drawn if first is None else torch.where(greedy, first, drawn)
+    chosen = mass.flatten(1).gather(1, tokens.unsqueeze(1)).squeeze(1)
+    return tokens, (chosen / whole).log()
+
+
+def _inverse(mass: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The first place whose cumulative mass exceeds the target, and the mass before it.
+
+    Such a place has mass of its own, whatever rounding does to the target.
+    """
+    total = mass.cumsum(dim=1)
+    end = total[:, -1]
+    within = torch.minimum(target.clamp(min=0), torch.nextafter(end, torch.zeros_like(end)))
+    place = torch.searchsorted(total, within.unsqueeze(1), right=True)
+    before = F.pad(total, (1, 0)).gather(1, place)
+    return place.squeeze(1), before.squeeze(1)

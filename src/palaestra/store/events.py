@@ -1,0 +1,166 @@
+"""The events of episodes: one table that only grows at its end.
+
+Hundreds of episodes are written at once. An index that keeps the events of each of them
+together would have a page of its own to change for nearly every event; so there is none.
+Each event names the one before it, and a small table the last one of each episode: an
+episode is read from its end to its start.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from palaestra.core.episode import Key
+from palaestra.core.session import Event
+from palaestra.store.codec import EventRow, decode_events, encode_event
+
+OF_KEY = ' WHERE phase = ? AND "group" = ? AND member = ?'
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS record (
+    id INTEGER PRIMARY KEY, phase TEXT NOT NULL, "group" INTEGER NOT NULL, member INTEGER NOT NULL,
+    last INTEGER, calls INTEGER NOT NULL, steps INTEGER NOT NULL, UNIQUE (phase, "group", member));
+CREATE TABLE IF NOT EXISTS event (
+    id INTEGER PRIMARY KEY, before INTEGER, kind TEXT NOT NULL, body TEXT NOT NULL,
+    prompt BLOB, completion BLOB, logprobs BLOB);
+"""
+
+_ADD_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)"
+_ADD_RECORD = "INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)"
+_MOVE_RECORD = "UPDATE record SET last = ?, calls = ?, steps = ? WHERE id = ?"
+_CHAIN = """WITH RECURSIVE chain (record, id) AS (
+    SELECT id, last FROM record{where}
+    UNION ALL
+    SELECT chain.record, event.before FROM chain CROSS JOIN event ON event.id = chain.id)"""
+_READ = f"""{_CHAIN}
+SELECT record.phase, record."group", record.member, event.id,
+    event.kind, event.body, event.prompt, event.completion, event.logprobs
+FROM chain CROSS JOIN event ON event.id = chain.id CROSS JOIN record ON record.id = chain.record"""
+_ERASE = f"{_CHAIN} DELETE FROM event WHERE id IN (SELECT id FROM chain)"
+
+
+@dataclass(slots=True, eq=False)
+class _Tail:
+    """Where the record of one episode ends."""
+
+    id: int
+    key: Key
+    stored: bool  # whether the table `record` has it
+    last: int | None = None  # number of the last event
+    calls: int = 0
+    steps: int = 0
+
+
+class EventLog:
+    """Takes events down in memory, in their order, until `write` is called in a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """The log in the database of `connection`, whose tables are those of SCHEMA."""
+        self._connection = connection
+        self._rows: list[tuple[Any, ...]] = []  # events to be written
+        self._tails: dict[Key, _Tail] = {}  # of episodes that are being written
+        self._moved: set[_Tail] = set()  # since the last write
+        self._closed: list[Key] = []  # likewise
+        self._used: dict[str, int] = {}  # table to its highest number
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self._rows)
+
+    def open(self, key: Key) -> bool:
+        """Whether events of that episode may not be written yet."""
+        return key in self._tails
+
+    def append(self, key: Key, event: Event) -> None:
+        """Take one event down.
+
+        Raises:
+            AgentFault, EnvironmentFault, InfrastructureFault: see `encode_event`.
+        """
+        row = encode_event(event)
+        tail = self._tails.get(key) or self._tail(key)
+        number = self._next("event")
+        self._rows.append((number, tail.last, *row))
+        tail.last = number
+        if row.kind == "call":
+            tail.calls += 1
+        else:
+            tail.steps += 1
+        self._moved.add(tail)
+
+    def counts(self, key: Key) -> tuple[int, int]:
+        """How many calls and steps of an episode have been taken down."""
+        tail = self._tails.get(key) or self._tail(key)
+        return tail.calls, tail.steps
+
+    def close(self, key: Key) -> None:
+        """No more events of that episode are expected."""
+        self._closed.append(key)
+
+    def write(self) -> None:
+        """Write what was taken down, within the caller's transaction; see `discard`."""
+        rows, self._rows = self._rows, []
+        moved, self._moved = self._moved, set()
+        closed, self._closed = self._closed, []
+        fresh = [tail for tail in moved if not tail.stored]
+        known = [(t.last, t.calls, t.steps, t.id) for t in moved if t.stored]
+        self._connection.executemany(_ADD_EVENT, rows)
+        self._connection.executemany(_MOVE_RECORD, known)
+        self._connection.executemany(
+            _ADD_RECORD, [(t.id, *parts(t.key), t.last, t.calls, t.steps) for t in fresh]
+        )
+        for tail in fresh:
+            tail.stored = True
+        for key in closed:
+            self._tails.pop(key, None)
+
+    def discard(self) -> None:
+        """Forget all that is in memory; call it when the transaction of `write` has failed."""
+        for held in (self._rows, self._tails, self._moved, self._closed, self._used):
+            held.clear()
+
+    def erase(self, key: Key) -> None:
+        """Delete the events of one episode, within the caller's transaction."""
+        self._connection.execute(_ERASE.format(where=OF_KEY), parts(key))
+        self._connection.execute(f"DELETE FROM record{OF_KEY}", parts(key))
+        self._tails.pop(key, None)
+
+    def read(self, where: str, values: Sequence[Any]) -> dict[Key, list[Event]]:
+        """The written events of the episodes that a condition on `record` chooses, in order."""
+        found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+        for row in self._connection.execute(_READ.format(where=where), values):
+            found.setdefault(row[:3], []).append(row[3:])
+        for rows in found.values():
+            rows.sort()  # by number
+        flat = [EventRow(*row[1:]) for rows in found.values() for row in rows]
+        events = iter(decode_events(flat))
+        return {Key(*key): list(islice(events, len(rows))) for key, rows in found.items()}
+
+    def _tail(self, key: Key) -> _Tail:
+        row = self._connection.execute(
+            f"SELECT id, last, calls, steps FROM record{OF_KEY}", parts(key)
+        ).fetchone()
+        if row is None:
+            tail = _Tail(self._next("record"), key, stored=False)
+        else:
+            tail = _Tail(row[0], key, True, *row[1:])
+        self._tails[key] = tail
+        return tail
+
+    def _next(self, table: str) -> int:
+        """The next number in a table; one process writes, so it need not be asked each time."""
+        if table not in self._used:
+            found = self._connection.execute(f"SELECT max(id) FROM {table}").fetchone()
+            self._used[table] = found[0] or 0
+        self._used[table] += 1
+        return self._used[table]
+
+
+def parts(key: Key) -> tuple[str, int, int]:
+    """A key as the tables hold it."""
+    return key.phase, key.group, key.member
