@@ -7,6 +7,7 @@ stopped (SIGSTOP), so that no thread of it spins while palaestra is measured.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -147,6 +148,12 @@ class Peer:
         Raises:
             PeerUnavailable: pip failed.
         """
+        self.folder.parent.mkdir(exist_ok=True)
+        with (self.folder.parent / f".{self.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two benchmarks may want the same peer
+            self._install()
+
+    def _install(self) -> None:
         unmet = self._unmet()
         if unmet is not None and not unmet:
             return
@@ -186,9 +193,10 @@ class Peer:
             env={**os.environ, "PIP_USER": "0", **self.environment},
         )
         if done.returncode != 0:
-            why = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            said = (done.stderr.strip() or done.stdout.strip() or "no reason").splitlines()
+            errors = [line for line in said if line.startswith("ERROR")]  # hints follow them
             raise PeerUnavailable(
-                f"the peer '{self.name}' could not be installed: {why[-1] if why else 'no reason'}"
+                f"the peer '{self.name}' could not be installed: {(errors or said)[-1]}"
             )
 
     def _start(self) -> None:
