@@ -51,6 +51,7 @@ MIB = 2**20
 PROCESS = 512 * MIB  # the interpreter, torch and palaestra
 WORK = 512 * MIB  # what one step of the engine needs beyond weights and cache
 CACHE = 64 * MIB  # keys and values of the tiny model
+# set after the first peaks were seen (4 to 5 KB a task): a bound to keep, not a prediction
 TASK = 8 * 1024  # bytes of a task that is queued, lived and kept as an episode
 
 BUDGETS = {
