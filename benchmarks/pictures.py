@@ -44,10 +44,11 @@ def goals(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         share = row["ratio"] / row["goal"]
         spread = [[share - row["low"] / row["goal"]], [row["high"] / row["goal"] - share]]
         colour = OURS if share >= 1 else MISSED
-        axes.barh(place, share, color=colour, height=0.6)
+        axes.barh(place, share - 1, left=1, color=colour, height=0.6)
         axes.errorbar(share, place, xerr=spread, color=INK, lw=1, capsize=2)
     axes.axvline(1, color=INK, lw=1)
     axes.set_yticks(range(len(shown)), [row["name"] for row in reversed(shown)])
+    axes.set_xscale("log")  # from half a goal to a thousand goals
     axes.set_xlabel("ratio as a share of its goal", fontsize=9)
     _plain(axes)
     _save(figure, path)
