@@ -103,6 +103,7 @@ def test_lora_and_top_layers_train_and_resume(weights: str, tmp_path: Path) -> N
         (["default", "--set", "model.context=100000"], "model.context"),
         (["default", "--set", "training.lora_rank=8"], "lora_rank"),
         (["quick", "--env", "minigrid/Empty-5x5"], "--no-imitation"),
+        (["quick", "--set", "training.memory=1e-4"], "(training.memory)"),
         (["--resume", "nowhere"], "nowhere"),
         (["nowhere.toml"], "nowhere.toml"),
     ],
@@ -115,6 +116,7 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(
     done = palaestra("train", *arguments, check=2)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+    assert "test base" not in done.stdout + done.stderr  # nothing was done before
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -14,7 +14,7 @@ from palaestra.core.errors import InputError
 from palaestra.learning.learner import Learner
 from palaestra.learning.losses.policy import pg
 from palaestra.learning.masters import Optimisation
-from palaestra.learning.memory import ENOUGH, Budget, memory_of, needs_of
+from palaestra.learning.memory import ENOUGH, MemoryBudget, memory_of, needs_of
 from palaestra.learning.packing import Trained
 from palaestra.learning.selection import adapters, everything, top_layers
 from palaestra.models.lora import add_lora
@@ -133,15 +133,15 @@ def test_a_pass_is_as_large_as_memory_allows_but_no_larger_than_pays():
     parameters = everything(network).parameters
     needs = needs_of(network, parameters)
     for tokens in (1, 100, ENOUGH):
-        assert Budget(network, parameters, memory=needs.of(tokens)).tokens == tokens
-    assert Budget(network, parameters, memory=needs.of(2 * ENOUGH)).tokens == ENOUGH
+        assert MemoryBudget(network, parameters, memory=needs.of(tokens)).tokens == tokens
+    assert MemoryBudget(network, parameters, memory=needs.of(2 * ENOUGH)).tokens == ENOUGH
 
 
 def test_by_default_learning_may_take_half_of_the_machine():
     network = network_of()
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert memory_of(torch.device("cpu")) <= physical
-    default = Budget(network, everything(network).parameters)
+    default = MemoryBudget(network, everything(network).parameters)
     assert default.memory == memory_of(torch.device("cpu")) // 2
 
 
@@ -162,12 +162,25 @@ def test_weights_need_not_be_loaded_to_plan():
     assert found[0] == found[1]
 
 
+def test_a_reference_policy_takes_the_bytes_of_a_copy_of_the_trained_weights():
+    network = network_of()
+    trained = everything(network).parameters
+    alone, beside = (needs_of(network, trained, reference=r) for r in (False, True))
+    assert beside.optimiser - alone.optimiser == sum(p.nbytes for p in trained.values())
+    memory = alone.of(1, recompute=True)
+    Learner(resident(network), everything(network), Optimisation(1e-3, memory)).close()
+    with pytest.raises(InputError, match=r"training\.memory"):
+        Learner(
+            resident(network), everything(network), Optimisation(1e-3, memory), keep_reference=True
+        )
+
+
 # ── what does not fit ────────────────────────────────────────────────────────
 
 
 def test_an_optimiser_that_does_not_fit_is_refused_at_once():
     network = network_of()
-    with pytest.raises(InputError, match=r"at least .* GB.*training\.memory"):
+    with pytest.raises(InputError, match=r"at least .* [GM]B.*training\.memory"):
         Learner(resident(network), everything(network), Optimisation(1e-3, 1000))
 
 

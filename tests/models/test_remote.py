@@ -18,7 +18,8 @@ import pytest
 from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError
 from palaestra.core.message import Message, system, user
 from palaestra.core.model import Finish, Generation, Prompt, Sampling
-from palaestra.models.remote import Patience, RemoteModel, parse_remote
+from palaestra.models.endpoint import Patience
+from palaestra.models.remote import RemoteModel, parse_remote
 
 HASTY = Patience(attempts=3, timeout=5.0, first_wait=0.01, longest_wait=2.0)
 GOOD = {

@@ -67,7 +67,7 @@ def _compute() -> list[Check]:
     import torch
 
     from palaestra.experiment.machine import describe, torch_threads
-    from palaestra.models.registry import multiplies_bf16
+    from palaestra.models.registry import device, multiplies_bf16
 
     machine = describe()
     threads = torch.get_num_threads()
@@ -75,7 +75,8 @@ def _compute() -> list[Check]:
     crowded = planned > machine.cores
     gigabytes = machine.memory_bytes / 1e9
     enough = machine.memory_bytes >= MEMORY_NEEDED
-    native = multiplies_bf16()
+    place = device("auto")
+    native = multiplies_bf16(place)
     rates = {name: _rate(name) for name in ("float32", "bfloat16")}
     return [
         Check(
@@ -90,7 +91,7 @@ def _compute() -> list[Check]:
             "" if enough else "Below 8 GB, train `quick`, or lower concurrency and "
             "training.memory.",
         ),
-        Check("torch", True, True, f"{machine.torch}, {threads} thread(s)"),
+        Check("torch", True, True, f"{machine.torch}, {threads} thread(s), model on {place.type}"),
         Check(
             "bf16", True, False,
             f"{'native' if native else 'not native: fp32 is used'}; measured "

@@ -120,7 +120,7 @@ def measure(recipe: Recipe) -> Size:
     """
     import torch
 
-    from palaestra.learning.memory import Budget
+    from palaestra.learning.memory import MemoryBudget
     from palaestra.learning.selection import adapters, everything, top_layers
     from palaestra.models.network import DecoderNetwork
 
@@ -137,7 +137,7 @@ def measure(recipe: Recipe) -> Size:
             chosen = top_layers(network, part.top_layers or 1)
         else:
             chosen = everything(network)
-    budget = Budget(network, chosen.parameters, chosen.frozen_layers, part.memory_bytes)
+    budget = MemoryBudget(network, chosen.parameters, chosen.frozen_layers, part.memory_bytes)
     parameters = sum(p.numel() for p in network.parameters())
     trained = sum(p.numel() for p in chosen.parameters.values())
     apart = budget.needs.of(budget.tokens) - budget.needs.optimiser
@@ -217,9 +217,10 @@ def _narrow(recipe: Recipe) -> bool:
     """Whether the policy computes in bf16."""
     import torch
 
-    from palaestra.models.registry import precision
+    from palaestra.models.registry import device, precision
 
-    return recipe.model.name != "tiny" and precision(recipe.model.precision) is torch.bfloat16
+    part = recipe.model
+    return part.name != "tiny" and precision(part.precision, device(part.device)) is torch.bfloat16
 
 
 def _table(data: dict[str, Any], name: str) -> list[str]:

@@ -8,6 +8,7 @@ from palaestra.agents.registry import agent_class
 from palaestra.core.environment import Capability
 from palaestra.core.errors import RecipeError
 from palaestra.environments.registry import make, tasks
+from palaestra.experiment.acting import check_actor
 from palaestra.experiment.method import check_method, chosen
 from palaestra.experiment.recipe import Curriculum, Recipe
 from palaestra.learning.component import Component, Kind, components, find
@@ -37,6 +38,7 @@ def check_recipe(recipe: Recipe) -> None:
         )
     if recipe.rl.steps:
         check_method(recipe)
+        check_actor(recipe.rl.actor)
         if recipe.rl.curriculum is not None:
             _check_curriculum(recipe.rl.curriculum)
     if recipe.agent.max_tokens >= recipe.model.context:

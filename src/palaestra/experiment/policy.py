@@ -13,7 +13,7 @@ from palaestra.learning.selection import Selection, adapters, everything, top_la
 from palaestra.models.chatml import END, ChatMLRenderer
 from palaestra.models.checkpoint_format import read_network, write_network
 from palaestra.models.engine import OnUpdate
-from palaestra.models.registry import precision
+from palaestra.models.registry import device, precision
 from palaestra.models.resident import ResidentModel
 from palaestra.models.tiny import tiny_network
 
@@ -32,14 +32,15 @@ def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
         origin: a checkpoint folder; for the tiny transformer, the folder with its tokenizer.
     """
     part = recipe.model
-    renderer = ChatMLRenderer.from_folder(origin)
+    renderer, place = ChatMLRenderer.from_folder(origin), device(part.device)
     if part.name == "tiny":
         sizes = (part.tiny or Tiny()).model_dump()
         network = tiny_network(
             renderer.tokenizer.get_vocab_size(), **sizes, context=part.context, seed=recipe.seed
         )
     else:
-        network = read_network(origin, precision(part.precision))
+        network = read_network(origin, precision(part.precision, place))
+    network = network.to(place)
     longest = network.config.max_position_embeddings
     if part.context > longest:
         raise InputError(
@@ -54,11 +55,17 @@ def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
         POLICY,
         network,
         renderer,
-        slots=recipe.concurrency + 2,
+        slots=slots_of(recipe),
         context=recipe.model.context,
+        schedule=recipe.model.schedule,
         on_update=OnUpdate(recipe.rl.on_update or "drain"),
         lockstep=recipe.deterministic,
     )
+
+
+def slots_of(recipe: Recipe) -> int:
+    """Replies that the policy has under way at once."""
+    return recipe.model.slots or recipe.concurrency + 2
 
 
 def selection(model: ResidentModel, recipe: Recipe) -> Selection:

@@ -44,6 +44,7 @@ class AgentPart(Section):
     name: str = Field("direct", description="an agent of `palaestra list agents`")
     temperature: float = Field(1.0, gt=0, description="sampling temperature, also in evaluation")
     max_tokens: int = Field(8, ge=1, description="sampled tokens per reply")
+    stop: tuple[str, ...] = Field((), description="a reply ends when it contains one of them")
 
 
 class Tiny(Section):
@@ -59,9 +60,20 @@ class ModelPart(Section):
 
     name: str = Field("smollm2-135m", description="a name of `palaestra list models`, or a folder")
     precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="auto: bf16 where the processor multiplies it natively"
+        "auto", description="auto: bf16 where the device multiplies it natively"
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="auto: a CUDA device where there is one"
     )
     context: int = Field(1024, ge=64, description="longest conversation in tokens")
+    slots: int | None = Field(
+        None, ge=1, description="replies under way at once; unset: of every session"
+    )
+    schedule: Literal["fcfs", "attained"] = Field(
+        "fcfs",
+        description="when more replies are asked for than fit: first come first served, or the "
+        "episode first that has had least of the engine so far",
+    )
     tiny: Tiny | None = Field(None, description="only with name = tiny")
 
     @model_validator(mode="after")
@@ -234,6 +246,11 @@ class Reinforcement(Section):
         description="asynchronous: replies under way when the weights move are completed first "
         "(drain; unset), or go on with keys and values recomputed or kept",
     )
+    actor: str | None = Field(
+        None,
+        description="who acts in rollouts: the learner's process (unset), process (one more on "
+        "this machine), or served:MODEL@URL (vLLM or palaestra's server, on the same files)",
+    )
     recompute: bool = Field(
         True, description="stale rollouts: lp_old from the learner's weights, not the sampler's"
     )
@@ -248,6 +265,11 @@ class Reinforcement(Section):
     )
     tasks: int = Field(16, ge=1, description="tasks per step")
     group: int = Field(4, ge=1, description="rollouts per task")
+    enough: int | None = Field(
+        None,
+        ge=1,
+        description="rollouts of a group after which the slower ones are cancelled; unset: none is",
+    )
     minibatches: int = Field(2, ge=1, description="optimiser steps per step")
     learning_rate: float = Field(2.5e-5, gt=0)
     warmup: int = Field(2, ge=1, description="steps over which the learning rate rises")
@@ -277,6 +299,8 @@ class Reinforcement(Section):
             raise ValueError("rl.asynchronous needs rl.staleness of 1 or more")
         if self.on_update and not self.asynchronous:
             raise ValueError("rl.on_update has no effect without rl.asynchronous")
+        if self.enough is not None and self.enough >= self.group:
+            raise ValueError("rl.enough has no effect unless it is less than rl.group")
         if self.asynchronous and (self.replay or self.entropulse):
             part = "rl.replay" if self.replay else "rl.entropulse"
             raise ValueError(f"{part} works step by step: unset it or rl.asynchronous")
@@ -312,8 +336,15 @@ class Recipe(Section):
     def _clocks_are_not_deterministic(self) -> Recipe:
         if self.deterministic and self.rl.minutes is not None:
             raise ValueError("deterministic = true cannot be kept with rl.minutes: unset one")
-        if self.deterministic and self.rl.asynchronous:
-            raise ValueError("deterministic = true cannot be kept with rl.asynchronous: unset one")
+        for name in ("asynchronous", "actor", "enough"):
+            if self.deterministic and getattr(self.rl, name):
+                raise ValueError(f"deterministic = true cannot be kept with rl.{name}: unset one")
+        return self
+
+    @model_validator(mode="after")
+    def _another_server_has_its_own_order(self) -> Recipe:
+        if (self.rl.actor or "").startswith("served:") and self.model.schedule != "fcfs":
+            raise ValueError("model.schedule does not reach the server of rl.actor: unset one")
         return self
 
 

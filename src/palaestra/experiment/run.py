@@ -32,6 +32,8 @@ async def execute(recipe: Recipe, run: RunFolder, reporter: Reporter) -> report.
     setting = Setting(recipe, run, reporter)
     setting.store.put("machine", machine.as_document())
     setting.policy = build_policy(recipe, origin(recipe, run, reporter))
+    if recipe.imitation.demonstrations or recipe.rl.steps:
+        setting.check_memory()
     async with AsyncExitStack() as held:
         if setting.pool is not None:
             await held.enter_async_context(setting.pool)

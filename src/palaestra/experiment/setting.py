@@ -25,6 +25,7 @@ from palaestra.learning.critics.separate import SeparateCritic
 from palaestra.learning.critics.value import Critic
 from palaestra.learning.learner import Learner
 from palaestra.learning.masters import Optimisation
+from palaestra.learning.memory import MemoryBudget
 from palaestra.models.resident import ResidentModel
 from palaestra.rollout.runner import Job, Rollout
 from palaestra.rollout.workers import WorkerPool
@@ -67,6 +68,7 @@ class Setting:
         finished: Callable[[Episode], None],
         *,
         greedy: bool = False,
+        needed: int | None = None,
     ) -> Rollout:
         part = self.recipe.agent
         return Rollout(
@@ -74,11 +76,14 @@ class Setting:
             worlds=self.world,
             models=models,
             budget=Budget(turns=turns, unparsed=self.recipe.environment.unparsed),
-            sampling=Sampling(0.0 if greedy else part.temperature, part.max_tokens),
+            sampling=Sampling(
+                0.0 if greedy else part.temperature, part.max_tokens, tuple(part.stop)
+            ),
             seed=self.recipe.seed,
             concurrency=self.recipe.concurrency,
             store=self.store,
             finished=finished,
+            needed=needed,
         )
 
     async def live(self, rollout: Rollout, jobs: Sequence[Job]) -> list[Episode]:
@@ -105,8 +110,22 @@ class Setting:
             Optimisation(learning_rate, part.memory_bytes, part.clip_norm),
             temperature=self.recipe.agent.temperature,
             critic=critic,
-            keep_reference=for_rl and Need.REFERENCE in self.method.needs,
+            keep_reference=for_rl and self._keeps_reference(),
         )
+
+    def check_memory(self) -> None:
+        """Raises InputError if training does not fit into memory however small its passes."""
+        chosen = selection(self.policy, self.recipe)
+        MemoryBudget(
+            self.policy.network,
+            chosen.parameters,
+            chosen.frozen_layers,
+            self.recipe.training.memory_bytes,
+            reference=self._keeps_reference(),
+        )
+
+    def _keeps_reference(self) -> bool:
+        return bool(self.recipe.rl.steps) and Need.REFERENCE in self.method.needs
 
     def critic(self) -> SeparateCritic | None:
         """The critic with a network of its own, where the recipe asks for one."""

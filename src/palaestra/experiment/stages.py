@@ -16,6 +16,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.model import Model
 from palaestra.core.task import Split, TaskSet
 from palaestra.environments.registry import make, tasks
+from palaestra.experiment.acting import Actor
 from palaestra.experiment.counters import EpisodeCounter, StepCounter
 from palaestra.experiment.machine import release_memory
 from palaestra.experiment.plan import past_of, plan_of
@@ -143,18 +144,20 @@ async def reinforcement(setting: Setting) -> None:
                 return not last
 
             plan = plan_of(setting)
-            await reinforce(
-                Study(learner, setting.method, plan.study, setting.recipe.seed, critic),
-                partial(_live, setting),
-                plan,
-                first=first,
-                past=past_of(setting, first),
-                history=[values for step, values in setting.store.metrics("rl") if step < first],
-                recall=setting.store.episode,
-                memory=state["memory"],
-                after=after,
-                flow=FlowState(**state["flow"]),
-            )
+            async with Actor(setting) as actor:
+                await reinforce(
+                    Study(learner, setting.method, plan.study, setting.recipe.seed, critic),
+                    partial(_live, setting, actor),
+                    plan,
+                    first=first,
+                    past=past_of(setting, first),
+                    history=[v for step, v in setting.store.metrics("rl") if step < first],
+                    recall=setting.store.episode,
+                    memory=state["memory"],
+                    after=after,
+                    flow=FlowState(**state["flow"]),
+                    publish=actor.publish if actor.elsewhere else None,
+                )
     learner.close()
     if not setting.is_done("rl"):
         rows = [values for _, values in setting.store.metrics("rl")]
@@ -168,10 +171,14 @@ async def reinforcement(setting: Setting) -> None:
 
 
 async def _live(
-    setting: Setting, jobs: Sequence[Job], *, turns: int | None, greedy: bool
+    setting: Setting, actor: Actor, jobs: Sequence[Job], *, turns: int | None, greedy: bool
 ) -> list[Episode]:
     rollout = setting.rollout(
-        {"agent": setting.policy}, turns or setting.turns, lambda episode: None, greedy=greedy
+        {"agent": actor.model},
+        turns or setting.turns,
+        lambda episode: None,
+        greedy=greedy,
+        needed=None if greedy else setting.recipe.rl.enough,
     )
     return await setting.live(rollout, jobs)
 

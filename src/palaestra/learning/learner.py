@@ -25,7 +25,7 @@ from palaestra.learning.critics.value import (
 from palaestra.learning.logprobs import token_logprobs
 from palaestra.learning.losses.tokens import TokenLoss, Tokens
 from palaestra.learning.masters import MasterOptimiser, Optimisation, Parts
-from palaestra.learning.memory import Budget, out_of_memory
+from palaestra.learning.memory import MemoryBudget, out_of_memory
 from palaestra.learning.packing import Micro, Trained, micro_batches, per_row
 from palaestra.learning.pieces import whole
 from palaestra.learning.selection import Selection
@@ -66,7 +66,13 @@ class Learner:
         """
         self.model, self.optimisation, self.temperature = model, optimisation, temperature
         self.parameters, self.frozen = selection.parameters, selection.frozen_layers
-        self.budget = Budget(model.network, self.parameters, self.frozen, optimisation.memory)
+        self.budget = MemoryBudget(
+            model.network,
+            self.parameters,
+            self.frozen,
+            optimisation.memory,
+            reference=keep_reference,
+        )
         self._optimiser = MasterOptimiser(self.parameters, optimisation)
         self._tried = False
         self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None
@@ -207,7 +213,7 @@ class Learner:
         Raises:
             InputError: the learner has no critic, or the rows have no targets.
         """
-        return self._with_critic().update(rows, self.budget.tokens)
+        return self._with_critic().update(rows, self.budget)
 
     def _with_critic(self) -> AttachedCritic:
         if self._critic is None:

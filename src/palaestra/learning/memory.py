@@ -4,6 +4,7 @@ Besides the weights, an optimiser step takes, in bytes, with T trained weights o
 each, W = max(b, 4), a vocabulary of V and a pass over N tokens:
 
     optimiser    (W if b < W) T + W T + 2 W T: masters, gradients, moments
+    reference    b T, where a copy of the trained weights is kept
     pass         2 b x the largest trained tensor: gradients not yet added to W's
                  CHUNK b V + PIECE 3 W V: logits
     activations  N x (kept + 2 kept / layers with a gradient)
@@ -40,7 +41,7 @@ REMEDIES = "give it more memory (training.memory) or train fewer weights (top la
 class Needs:
     """Bytes besides the weights."""
 
-    optimiser: int  # masters, gradients and moments
+    optimiser: int  # masters, gradients and moments; a copy kept as reference policy
     apart: int  # what a pass takes however small it is
     per_token: int  # of a pass
     per_token_recomputed: int  # of a pass that computes its blocks again
@@ -52,7 +53,11 @@ class Needs:
 
 
 def needs_of(
-    network: DecoderNetwork, parameters: Mapping[str, nn.Parameter], frozen: int = 0
+    network: DecoderNetwork,
+    parameters: Mapping[str, nn.Parameter],
+    frozen: int = 0,
+    *,
+    reference: bool = False,
 ) -> Needs:
     """What training takes; the weights themselves are not looked at and may be on "meta".
 
@@ -60,12 +65,13 @@ def needs_of(
         network: what is trained.
         parameters: those of its weights that are.
         frozen: so many lowest blocks need no gradient.
+        reference: whether a copy of the trained weights is kept.
     """
     optimiser = largest = 0
     for parameter in parameters.values():
         wide = max(parameter.itemsize, 4)
         copies = 4 if parameter.itemsize < wide else 3
-        optimiser += copies * wide * parameter.numel()
+        optimiser += copies * wide * parameter.numel() + reference * parameter.nbytes
         largest = max(largest, parameter.nbytes)
     narrow, wide = network.dtype.itemsize, network.wide_dtype.itemsize
     logits = network.config.vocab_size * (CHUNK * narrow + PIECE * 3 * wide)
@@ -81,7 +87,7 @@ def needs_of(
     )
 
 
-class Budget:
+class MemoryBudget:
     """How learning fits into so much memory."""
 
     def __init__(
@@ -90,26 +96,29 @@ class Budget:
         parameters: Mapping[str, nn.Parameter],
         frozen: int = 0,
         memory: int | None = None,
+        *,
+        reference: bool = False,
     ) -> None:
-        """Plan for one network; the first arguments are those of `needs_of`.
+        """Plan for one network; the other arguments are those of `needs_of`.
 
         Args:
             network: what is trained.
             parameters: those of its weights that are.
             frozen: so many lowest blocks need no gradient.
+            reference: whether a copy of the trained weights is kept.
             memory: bytes that learning may take besides the weights; None means half of the
                 machine's memory, or of the device's.
 
         Raises:
             InputError: not even a pass over one token fits.
         """
-        self.needs = needs_of(network, parameters, frozen)
+        self.needs = needs_of(network, parameters, frozen, reference=reference)
         self.memory = int(SHARE * memory_of(network.device)) if memory is None else memory
         least = self.needs.of(1, recompute=True)
         if least > self.memory:
             raise InputError(
-                f"Training these weights takes at least {_gigabytes(least)} besides them, and "
-                f"learning may take {_gigabytes(self.memory)}; {REMEDIES}."
+                f"Training these weights takes at least {_size(least)} besides them, and "
+                f"learning may take {_size(self.memory)}; {REMEDIES}."
             )
         most = (self.memory - self.needs.of(0)) // self.needs.per_token
         self.tokens = max(1, most if network.device.type == "cuda" else min(most, ENOUGH))
@@ -128,8 +137,8 @@ class Budget:
         """What to say of a row of that length that does not fit."""
         needed = self.needs.of(tokens, recompute=self.recomputes(tokens))
         return InputError(
-            f"To learn from a row of {tokens} tokens takes {_gigabytes(needed)}, more than there "
-            f"is (learning may take {_gigabytes(self.memory)}); {REMEDIES}, or make episodes "
+            f"To learn from a row of {tokens} tokens takes {_size(needed)}, more than there "
+            f"is (learning may take {_size(self.memory)}); {REMEDIES}, or make episodes "
             "shorter (environment.turns, agent.max_tokens)."
         )
 
@@ -173,5 +182,5 @@ def _kept(network: DecoderNetwork, frozen: int) -> int:
     return max(1, -(-sum(storage.nbytes() for storage in held.values()) // PROBE))
 
 
-def _gigabytes(count: int) -> str:
-    return f"{count / 1e9:.2f} GB"
+def _size(count: int) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 1e8 else f"{count / 1e6:.2f} MB"

@@ -1,7 +1,8 @@
 """Work in pieces: a generator that yields where it may pause, and returns its result.
 
 The learner works that way, so that acting and learning can take turns on one device within one
-thread: no locks, and the weights never move under a running batch.
+thread: no locks, and the weights never move under a running batch. Where another process acts,
+the learner has a thread to itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import functools
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -54,3 +56,13 @@ async def alternately(work: Generator[None, None, T], busy: Callable[[], bool]) 
         await asyncio.sleep(0)
         while busy() and time.monotonic() < until:
             await asyncio.sleep(0)
+
+
+async def beside(work: Generator[None, None, T]) -> T:
+    """Do the learner's work in a thread, while sessions that another process serves go on."""
+
+    def at_once() -> T:
+        return whole(lambda: work)()
+
+    with ThreadPoolExecutor(1) as thread:
+        return await asyncio.get_running_loop().run_in_executor(thread, at_once)

@@ -11,7 +11,7 @@ With `staleness` k, rollouts are trained on up to k steps after they were begun;
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Protocol
@@ -23,7 +23,7 @@ from palaestra.learning.curricula.practice import Past, Practice, attempts, repl
 from palaestra.learning.flow import Ahead, Flow, FlowState
 from palaestra.learning.learner import Update
 from palaestra.learning.phases import PhaseKind
-from palaestra.learning.pieces import alternately
+from palaestra.learning.pieces import alternately, beside
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.study import Study, StudyPlan
 from palaestra.rollout.runner import Job
@@ -78,6 +78,7 @@ async def reinforce(
     memory: Mapping[str, float],
     after: Callable[[StepResult], bool],
     flow: FlowState | None = None,
+    publish: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Run steps `first` to `plan.steps` (1-based); `after` a step says whether to go on.
 
@@ -92,6 +93,8 @@ async def reinforce(
         memory: what the credit rule remembers.
         after: called with each step's result.
         flow: where the flow of rollouts stood after the steps before.
+        publish: makes those who act elsewhere act with the weights as they are now; None: the
+            learner's own model acts.
 
     Raises:
         TooManyFaults: most of a step's episodes broke through no fault of the agent.
@@ -137,10 +140,13 @@ async def reinforce(
                 policy, seed = model.name, derive_seed("replay", study.seed, step)
                 studied = replayed(episodes, known, recall, plan.shaping, policy, seed=seed)
             known[step] = attempts(episodes)
-            updates, memory, more = await alternately(
-                study.learning(step, studied, plan.shaping, memory, greedy),
-                lambda: model.engine.pending > 0,
-            )
+            work = study.learning(step, studied, plan.shaping, memory, greedy)
+            if publish is None:
+                done = await alternately(work, lambda: model.engine.pending > 0)
+            else:
+                done = await beside(work)
+                await publish()
+            updates, memory, more = done
             metrics = figures(episodes, updates, plan.shaping) | more
             metrics["stale"] = _stalest(episodes, model.name, version)
             metrics["rollout_seconds"] = acted - started

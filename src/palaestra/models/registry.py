@@ -117,8 +117,9 @@ def load_resident(name: str, folder: Path, *, slots: int, context: int) -> Resid
     from palaestra.models.checkpoint_format import read_network
     from palaestra.models.resident import ResidentModel
 
-    dtype = torch.float32 if _stored_in_fp32(folder) else precision("auto")
-    network = read_network(folder, dtype)
+    place = device("auto")
+    dtype = torch.float32 if _stored_in_fp32(folder) else precision("auto", place)
+    network = read_network(folder, dtype).to(place)
     longest = min(context, network.config.max_position_embeddings)
     return ResidentModel(name, network, renderer_of(folder), slots=slots, context=longest)
 
@@ -139,20 +140,37 @@ def renderer_of(folder: Path) -> Renderer:
     return ChatMLRenderer.from_folder(folder)
 
 
-def precision(name: str) -> torch.dtype:
-    """The number format to compute in; `auto` asks the processor."""
+def device(name: str) -> torch.device:
+    """Where to compute; `auto` is a CUDA device where there is one.
+
+    Raises:
+        InputError: there is none.
+    """
+    import torch
+
+    found = torch.cuda.is_available()
+    if name == "cuda" and not found:
+        raise InputError(
+            "There is no CUDA device that torch can use; set model.device=cpu, or install torch "
+            "with CUDA."
+        )
+    return torch.device("cuda" if found and name != "cpu" else "cpu")
+
+
+def precision(name: str, device: torch.device) -> torch.dtype:
+    """The number format to compute in; `auto` asks the device."""
     import torch
 
     if name == "auto":
-        return torch.bfloat16 if multiplies_bf16() else torch.float32
+        return torch.bfloat16 if multiplies_bf16(device) else torch.float32
     return torch.bfloat16 if name == "bf16" else torch.float32
 
 
-def multiplies_bf16() -> bool:
-    """Whether this machine multiplies bf16 matrices natively."""
+def multiplies_bf16(device: torch.device) -> bool:
+    """Whether the device multiplies bf16 matrices natively."""
     import torch
 
-    if torch.cuda.is_available():
+    if device.type == "cuda":
         return torch.cuda.is_bf16_supported()
     flags = Path("/proc/cpuinfo")
     if not flags.is_file():

@@ -277,6 +277,21 @@ def test_a_separate_critic_learns_without_touching_the_policy(policy, critic):
     assert all(p.grad is None for p in network.parameters())
 
 
+def test_little_memory_changes_no_update_of_a_separate_critic():
+    rows = with_targets(sampled_rows(4))
+    network = tiny()
+    ample = SeparateCritic(network, Optimisation(1e-2))
+    longest = max(len(row.tokens) for row in rows)
+    little = ample.budget.needs.of(longest, recompute=True)
+    scarce = SeparateCritic(network, Optimisation(1e-2, little))
+    assert scarce.budget.recomputes(longest) and not ample.budget.recomputes(longest)
+    wanted, found = ample.update_values(rows), scarce.update_values(rows)
+    assert found.gradient_norm == pytest.approx(wanted.gradient_norm, rel=1e-5)
+    too_little = ample.budget.needs.of(longest - 1, recompute=True)
+    with pytest.raises(InputError, match=f"a row of {longest} tokens"):
+        SeparateCritic(network, Optimisation(1e-2, too_little)).update_values(rows)
+
+
 def test_a_restored_separate_critic_goes_on_bit_for_bit():
     batches = [with_targets(sampled_rows(4, seed=i)) for i in range(4)]
     through = separate()

@@ -16,7 +16,7 @@ from palaestra.learning.critics.value import (
     state_of,
 )
 from palaestra.learning.masters import MasterOptimiser, Optimisation, Parts
-from palaestra.learning.memory import Budget
+from palaestra.learning.memory import MemoryBudget
 from palaestra.learning.packing import Micro, Trained
 from palaestra.learning.selection import everything
 from palaestra.models.network import DecoderNetwork
@@ -31,7 +31,7 @@ class SeparateCritic:
         self.network.head = None  # it predicts no tokens
         self.head = ValueHead(self.network)
         parameters = {**everything(self.network).parameters, **self.head.named()}
-        self.budget = Budget(self.network, parameters, memory=optimisation.memory)
+        self.budget = MemoryBudget(self.network, parameters, memory=optimisation.memory)
         self._optimiser = MasterOptimiser(parameters, optimisation)
 
     def values(self, rows: Sequence[Trained]) -> list[list[float]]:
@@ -57,18 +57,20 @@ class SeparateCritic:
             learning_rate: from now on; None leaves it as it is.
 
         Raises:
-            InputError: there are no targets, or no old values where they are needed.
+            InputError: there are no targets, or no old values where they are needed; or a row
+                is too long for the memory that there is.
         """
 
         def values(micro: Micro) -> Tensor:
-            return self.head(state_of(self.network, micro.hidden()[micro.predictors]))
+            hidden = micro.hidden(recompute=self.budget.recomputes(len(micro.tokens)))
+            return self.head(state_of(self.network, hidden[micro.predictors]))
 
         return fit(
             self.network,
             values,
             self._optimiser,
             rows,
-            self.budget.tokens,
+            self.budget,
             clip=clip,
             learning_rate=learning_rate,
         )

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from palaestra.core.errors import InputError
 from palaestra.learning.credit.rule import explained_variance
 from palaestra.learning.masters import MasterOptimiser, Optimisation, Parts
+from palaestra.learning.memory import MemoryBudget
 from palaestra.learning.packing import Micro, Trained, micro_batches, per_row
 from palaestra.models.elementwise import rms_norm
 from palaestra.models.network import DecoderNetwork
@@ -147,7 +148,7 @@ def fit(
     values: Callable[[Micro], Tensor],
     optimiser: MasterOptimiser,
     rows: Sequence[Trained],
-    micro_tokens: int,
+    budget: MemoryBudget,
     *,
     clip: float | None = None,
     learning_rate: float | None = None,
@@ -155,14 +156,17 @@ def fit(
     """One optimiser step of value regression on the rows that have targets.
 
     Raises:
-        InputError: no row has a target.
+        InputError: no row has a target, or one is too long for the memory that there is.
     """
     regression = Regression(rows, clip)
     if not regression.count:
         raise InputError("A critic was given nothing to learn: no row has a value_target.")
     processed = 0
-    for group in micro_batches([row for row in rows if has_targets(row)], micro_tokens):
-        micro = Micro(group, network)
+    groups = micro_batches([row for row in rows if has_targets(row)], budget.tokens)
+    micros = [Micro(group, network) for group in groups]
+    for micro in micros:
+        budget.check(len(micro.tokens))
+    for micro in micros:
         regression.add(values(micro), micro).backward()
         processed += len(micro.tokens)
     norm = optimiser.step(learning_rate)
@@ -172,7 +176,7 @@ def fit(
 
 
 def row_values(
-    network: DecoderNetwork, head: ValueHead, rows: Sequence[Trained], micro_tokens: int
+    network: DecoderNetwork, head: ValueHead, rows: Sequence[Trained], most_tokens: int
 ) -> list[list[float]]:
     """The value before each trained token of each row."""
 
@@ -181,16 +185,16 @@ def row_values(
         return head(state_of(network, micro.hidden()[micro.predictors]))
 
     with torch.no_grad():
-        return per_row(rows, micro_tokens, values)
+        return per_row(rows, most_tokens, values)
 
 
 @torch.no_grad()
 def end_values(
-    network: DecoderNetwork, head: ValueHead, rows: Sequence[Trained], micro_tokens: int
+    network: DecoderNetwork, head: ValueHead, rows: Sequence[Trained], most_tokens: int
 ) -> list[float]:
     """The value after each row's last token: what a rollout cut off there is still worth."""
     found: dict[int, float] = {}
-    for group in micro_batches(rows, micro_tokens):
+    for group in micro_batches(rows, most_tokens):
         micro = Micro(group, network)
         values = head(state_of(network, micro.hidden()[micro.ends]))
         found.update(zip(map(id, group), values.tolist(), strict=True))
@@ -229,7 +233,7 @@ class AttachedCritic:
         regression = Regression(rows, self.settings.clip)
         return regression if regression.count else None
 
-    def update(self, rows: Sequence[Trained], micro_tokens: int) -> ValueUpdate:
+    def update(self, rows: Sequence[Trained], budget: MemoryBudget) -> ValueUpdate:
         """One optimiser step of the head alone, unclipped; nothing of the policy moves."""
 
         def values(micro: Micro) -> Tensor:
@@ -237,7 +241,7 @@ class AttachedCritic:
                 state = state_of(self.network, micro.hidden()[micro.predictors])
             return self.head(state)
 
-        return fit(self.network, values, self.optimiser, rows, micro_tokens)
+        return fit(self.network, values, self.optimiser, rows, budget)
 
     def restore(self, parts: Parts) -> None:
         """Put back the head of a checkpoint; without one in it, start anew."""

@@ -1,0 +1,204 @@
+"""An endpoint: a server that is asked over HTTP, with patience.
+
+What a server can do wrong is either waited out (busy, failing, hanging, unreachable: a bounded
+number of attempts, each bounded in time) or becomes one clear `InfrastructureFault`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError
+
+_TOO_LONG = re.compile(
+    r"context.?length|context.?window|context.?size|maximum context|prompt is too long", re.I
+)
+_BUSY = frozenset({408, 409, 425, 429})  # worth another attempt, as are 500 and above
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to bear with a server; all times in seconds."""
+
+    attempts: int = 6
+    timeout: float = 120.0  # of one attempt, from the request to the last byte of the answer
+    first_wait: float = 0.5  # before the second attempt; doubled each time, with jitter
+    longest_wait: float = 60.0  # a server that asks for a longer pause is given up
+
+
+class Endpoint:
+    """A server at a base URL."""
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        key: str | None = None,
+        patience: Patience = Patience(),
+        socket: Path | None = None,
+    ) -> None:
+        """An endpoint; nothing is sent yet.
+
+        Args:
+            name: what faults call it.
+            url: base URL of the API.
+            key: the environment variable that holds the API key; None sends no key.
+            patience: how long to bear with the server.
+            socket: the Unix socket to reach it by, where it listens on one.
+
+        Raises:
+            InputError: the environment variable is not set.
+        """
+        self.name, self._url = name, url.rstrip("/")
+        self._headers = _authorization(key)
+        self._patience, self._socket = patience, socket
+        self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None and self._loop is asyncio.get_running_loop():
+            await self._client.aclose()
+        self._client = None
+
+    async def post(self, path: str, request: Mapping[str, Any]) -> httpx.Response:
+        """The first good answer within the bounds of patience.
+
+        Raises:
+            ContextTooLong: the server says that the prompt is.
+            InfrastructureFault: there is none.
+        """
+        patience = self._patience
+        for attempt in range(1, patience.attempts + 1):
+            wait = min(patience.first_wait * 2 ** (attempt - 1), patience.longest_wait)
+            wait *= random.uniform(0.5, 1.0)
+            try:
+                async with asyncio.timeout(patience.timeout):
+                    response = await self._open_client().post(path, json=request)
+            except TimeoutError:
+                kind, problem = "timeout", f"did not answer within {patience.timeout:g} s"
+            except httpx.RequestError as error:
+                kind, problem = "connection", f"could not be reached ({_reason(error)})"
+            else:
+                if response.is_success:
+                    return response
+                if response.status_code not in _BUSY and response.status_code < 500:
+                    raise self._refusal(response)
+                kind, problem = "server", f"answered {_status(response)}"
+                asked = _retry_after(response)
+                if asked > patience.longest_wait:
+                    problem += f" and asked for a pause of {asked:.0f} s; try again later"
+                    raise self.fault(kind, problem)
+                wait += asked  # on top, so that many sessions do not come back at once
+            if attempt < patience.attempts:
+                await asyncio.sleep(wait)
+        raise self.fault(
+            kind, f"{problem}, {patience.attempts} times in a row; check that the server is well"
+        )
+
+    async def ask(self, path: str, request: Mapping[str, Any]) -> Any:
+        """The JSON of the first good answer; raises like `post`."""
+        response = await self.post(path, request)
+        try:
+            return response.json()
+        except ValueError:
+            raise self.fault(
+                "answer",
+                f"answered something that is not JSON ({_excerpt(response.text)}); "
+                "check that the URL is the base of an OpenAI-compatible API",
+            ) from None
+
+    def unusable(self, answer: Any, protocol: str) -> InfrastructureFault:
+        """What to raise for JSON that lacks what the protocol promises."""
+        return self.fault(
+            "answer",
+            f"answered without a usable choice ({_excerpt(json.dumps(answer))}); "
+            f"check that the server speaks {protocol}",
+        )
+
+    def _open_client(self) -> httpx.AsyncClient:
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:  # connections belong to one event loop
+            self._client = httpx.AsyncClient(
+                base_url=self._url,
+                headers=self._headers,
+                timeout=None,  # an attempt is bounded as a whole
+                transport=httpx.AsyncHTTPTransport(
+                    limits=httpx.Limits(max_connections=None),
+                    uds=None if self._socket is None else str(self._socket),
+                ),
+            )
+            self._loop = loop
+        return self._client
+
+    def _refusal(self, response: httpx.Response) -> ContextTooLong | InfrastructureFault:
+        """What an answer means that no further attempt would change."""
+        if response.status_code in (400, 413, 422) and _TOO_LONG.search(response.text):
+            return ContextTooLong(
+                f"The conversation does not fit the context of {self.name}: "
+                f"{_excerpt(response.text)}"
+            )
+        remedy = {
+            401: "check the API key: name its environment variable after '#' in the model's name",
+            403: "check that the API key may use this model",
+            404: "check the model's name and that the URL is the base of the API",
+        }.get(response.status_code, "check that the server accepts such requests")
+        return self.fault("refused", f"answered {_status(response)}; {remedy}")
+
+    def fault(self, kind: str, problem: str) -> InfrastructureFault:
+        """What to raise for a problem, told of this server."""
+        return InfrastructureFault(kind, f"{self.name} {problem}")
+
+
+def _authorization(variable: str | None) -> dict[str, str]:
+    if variable is None:
+        return {}
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise InputError(
+            f"The environment variable '{variable}', which should hold an API key, is not set; "
+            f"set it with: export {variable}=…"
+        )
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _retry_after(response: httpx.Response) -> float:
+    """How many seconds the server asks to wait: given as a number or as a date; 0 if not at all."""
+    value = response.headers.get("Retry-After", "")
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        until = parsedate_to_datetime(value)
+    except ValueError:
+        return 0.0
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())
+
+
+def _status(response: httpx.Response) -> str:
+    return f"{response.status_code} {response.reason_phrase} ({_excerpt(response.text)})"
+
+
+def _excerpt(text: str) -> str:
+    text = " ".join(text.split())
+    return f"'{text[:200]}…'" if len(text) > 200 else f"'{text}'"
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,169 @@
+"""A served policy: it acts behind a server, with copies of the weights that are learned here.
+
+Tokens go in and come out as ids, with their log-probabilities, so its replies can be learned
+from. After an update the server loads a checkpoint from a folder that it shares with us. The
+protocol is vLLM's: `/v1/completions` with `return_token_ids`, and `/collective_rpc` with
+`reload_weights` (start vLLM with VLLM_SERVER_DEV_MODE=1, and with `--logprobs-mode
+processed_logprobs` to sample at temperatures other than 1). `palaestra.models.server` speaks it
+for the resident engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from palaestra.core.errors import InputError
+from palaestra.core.model import Finish, Generation, Model, Prompt, Renderer
+from palaestra.models.endpoint import Endpoint, Patience
+
+PROTOCOL = "vLLM's completions protocol with return_token_ids"
+_NAME = re.compile(r"served:(?P<model>.+?)@(?P<url>https?://[^#]+)(?:#(?P<key>[A-Za-z_]\w*))?")
+
+
+class ServedModel(Model):
+    """A policy behind a server, of which we are the only user."""
+
+    renderer: Renderer
+
+    def __init__(
+        self,
+        name: str,
+        renderer: Renderer,
+        endpoint: Endpoint,
+        *,
+        model: str = "policy",
+        version: int = 0,
+        drain: bool = True,
+    ) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            name: under which its calls are recorded.
+            renderer: messages to tokens and back.
+            endpoint: the server, by its root (without `/v1`).
+            model: the model's name there.
+            version: of the weights that the server begins with.
+            drain: complete the replies under way before weights are loaded; else they go on
+                under the new ones, and the server must say which weights sampled which token.
+        """
+        self.name, self.renderer, self.version = name, renderer, version
+        self._endpoint, self._model, self._drain = endpoint, model, drain
+        self._salt = secrets.token_hex(4)  # no one's cached keys and values are ours
+        self._asking = 0
+        self._quiet = asyncio.Event()  # nobody is asking
+        self._open = asyncio.Event()  # anybody may ask
+        self._quiet.set()
+        self._open.set()
+
+    async def generate(self, prompt: Prompt) -> Generation:
+        await self._open.wait()
+        started, version = time.monotonic(), self.version
+        self._asking += 1
+        self._quiet.clear()
+        try:
+            answer = await self._endpoint.ask("/v1/completions", self._request(prompt))
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                self._quiet.set()
+        return self._generation(prompt, answer, version, time.monotonic() - started)
+
+    async def load(self, folder: Path, version: int) -> None:
+        """Act with the checkpoint in `folder` from now on.
+
+        Args:
+            folder: a Hugging Face checkpoint, as the server finds it too.
+            version: stamped on what those weights sample.
+
+        Raises:
+            InfrastructureFault: the server did not take it.
+        """
+        self._open.clear()
+        try:
+            if self._drain:
+                await self._quiet.wait()
+            weights: dict[str, Any] = {"weights_path": str(folder)}
+            if not self._drain:
+                weights["version"] = version
+            call = {"method": "reload_weights", "kwargs": weights}
+            await self._endpoint.post("/collective_rpc", call)
+            self.version = version
+        finally:
+            self._open.set()
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    def _request(self, prompt: Prompt) -> Mapping[str, Any]:
+        assert prompt.tokens is not None  # the session renders for models with a renderer
+        request: dict[str, Any] = {
+            "model": self._model,
+            "prompt": list(prompt.tokens),
+            "max_tokens": prompt.sampling.max_tokens,
+            "temperature": prompt.sampling.temperature,
+            "seed": prompt.seed & 0x7FFFFFFFFFFFFFFF,
+            "stop": list(prompt.sampling.stop),
+            "stop_token_ids": sorted(self.renderer.end_tokens),
+            "logprobs": 0,  # of the sampled token alone
+            "return_token_ids": True,
+            # keys and values of other weights are never reused
+            "cache_salt": f"{self._salt}-{self.version}",
+            # else a checkpoint's own defaults would change the distribution
+            "top_p": 1.0,
+            "top_k": -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+        }
+        if prompt.program is not None:
+            request["session_id"] = prompt.program
+        return request
+
+    def _generation(self, prompt: Prompt, answer: Any, version: int, seconds: float) -> Generation:
+        assert prompt.tokens is not None
+        try:
+            choice = answer["choices"][0]
+            tokens = tuple(map(int, choice["token_ids"]))
+            logprobs = tuple(map(float, choice["logprobs"]["token_logprobs"]))
+            finish = Finish.LENGTH if choice["finish_reason"] == "length" else Finish.STOP
+            versions = () if self._drain else tuple(map(int, choice["versions"]))
+            computed = int(choice.get("computed_tokens", len(prompt.tokens)))
+            sizes = {len(tokens), len(logprobs), *([len(versions)] * (not self._drain))}
+            if len(sizes) > 1 or not tokens:
+                raise ValueError("lists of different lengths, or empty")
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise self._endpoint.unusable(answer, PROTOCOL) from None
+        return Generation(
+            text=self.renderer.text(tokens),
+            tokens=tokens,
+            logprobs=logprobs,
+            finish=finish,
+            policy=self.name,
+            version=versions[0] if versions else version,
+            prompt_tokens=len(prompt.tokens),
+            computed_tokens=computed,
+            seconds=seconds,
+            versions=versions,
+        )
+
+
+def parse_served(name: str, patience: Patience = Patience()) -> tuple[str, Endpoint]:
+    """Model and endpoint of a name such as `served:policy@http://10.0.0.2:8000#API_KEY`.
+
+    Raises:
+        InputError: the name has another form, or the variable behind `#` is not set.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise InputError(
+            f"'{name}' names no server that could act; write served:MODEL@URL, for example "
+            "served:policy@http://localhost:8000, and #VARIABLE behind it where the environment "
+            "variable VARIABLE holds an API key."
+        )
+    url = match["url"].rstrip("/").removesuffix("/v1")
+    return match["model"], Endpoint(name, url, key=match["key"], patience=patience)
