@@ -23,7 +23,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from palaestra.experiment.recipe import Recipe, Tiny
+from palaestra.experiment.recipe import Recipe
+from palaestra.experiment.sections import Tiny
 
 if TYPE_CHECKING:
     from palaestra.models.network import NetworkConfig

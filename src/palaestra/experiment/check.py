@@ -10,7 +10,8 @@ from palaestra.core.errors import RecipeError
 from palaestra.environments.registry import make, tasks
 from palaestra.experiment.acting import check_actor
 from palaestra.experiment.method import check_method, chosen
-from palaestra.experiment.recipe import Curriculum, Recipe
+from palaestra.experiment.recipe import Recipe
+from palaestra.experiment.sections import Curriculum
 from palaestra.learning.component import Component, Kind, components, find
 from palaestra.models.weights import check_name
 

@@ -8,7 +8,8 @@ from typing import Any
 from palaestra.core.environment import Capability
 from palaestra.core.errors import CapabilityMissing, GroupTooSmall, RecipeError
 from palaestra.environments.registry import make
-from palaestra.experiment.recipe import Critic, Recipe, Reinforcement
+from palaestra.experiment.recipe import Recipe
+from palaestra.experiment.sections import Critic, Reinforcement
 from palaestra.learning.algorithms import Algorithm, Method, algorithm
 from palaestra.learning.component import Need
 

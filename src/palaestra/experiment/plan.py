@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from palaestra.environments.registry import tasks
-from palaestra.experiment.recipe import Entropy, Horizon, Reinforcement
+from palaestra.experiment.sections import Entropy, Horizon, Reinforcement
 from palaestra.experiment.setting import Setting, typical_turns
 from palaestra.learning.component import Kind, find
 from palaestra.learning.consolidation import ConsolidationPlan

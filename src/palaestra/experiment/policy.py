@@ -8,7 +8,8 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from palaestra.core.errors import InputError
-from palaestra.experiment.recipe import Recipe, Tiny
+from palaestra.experiment.recipe import Recipe
+from palaestra.experiment.sections import Tiny
 from palaestra.learning.selection import Selection, adapters, everything, top_layers
 from palaestra.models.chatml import END, ChatMLRenderer
 from palaestra.models.checkpoint_format import read_network, write_network

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.evaluation.transcript import plain
-from palaestra.experiment.recipe import Reinforcement
+from palaestra.experiment.sections import Reinforcement
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.trajectory import Trajectory
 from palaestra.models.expert import ExpertModel

@@ -1,0 +1,306 @@
+"""The tables of a recipe, each with its keys, their defaults and what they mean."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from palaestra.learning.losses.aggregation import Aggregation
+
+
+class Section(BaseModel):
+    """A table of a recipe: unknown keys are errors, values are immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class World(Section):
+    """Where the agent learns and where it is tested."""
+
+    id: str = Field(description="environment to learn in, e.g. babyai/GoToLocalS5N2")
+    turns: int | None = Field(None, ge=1, description="actions per episode; unset: the world's own")
+    unparsed: int | None = Field(
+        3, ge=1, description="actions in a row not understood that end an episode as a failure"
+    )
+    transfer: str | None = Field(None, description="environment only ever tested on; unset: none")
+    workers: int = Field(1, ge=0, description="worker processes; 0 runs worlds in this process")
+    timeout: float = Field(60, gt=0, description="seconds after which a world counts as hung")
+
+
+class AgentPart(Section):
+    """How the agent acts and samples."""
+
+    name: str = Field("direct", description="an agent of `palaestra list agents`")
+    temperature: float = Field(1.0, gt=0, description="sampling temperature, also in evaluation")
+    max_tokens: int = Field(8, ge=1, description="sampled tokens per reply")
+    stop: tuple[str, ...] = Field((), description="a reply ends when it contains one of them")
+
+
+class Tiny(Section):
+    """Sizes of the tiny transformer, trained from scratch."""
+
+    layers: int = Field(4, ge=1)
+    width: int = Field(128, ge=32)
+    heads: int = Field(4, ge=1)
+
+
+class ModelPart(Section):
+    """The policy."""
+
+    name: str = Field("smollm2-135m", description="a name of `palaestra list models`, or a folder")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="auto: bf16 where the device multiplies it natively"
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="auto: a CUDA device where there is one"
+    )
+    context: int = Field(1024, ge=64, description="longest conversation in tokens")
+    slots: int | None = Field(
+        None, ge=1, description="replies under way at once; unset: of every session"
+    )
+    schedule: Literal["fcfs", "attained"] = Field(
+        "fcfs",
+        description="when more replies are asked for than fit: first come first served, or the "
+        "episode first that has had least of the engine so far",
+    )
+    tiny: Tiny | None = Field(None, description="only with name = tiny")
+
+    @model_validator(mode="after")
+    def _tiny_sizes_need_tiny(self) -> ModelPart:
+        if self.tiny is not None and self.name != "tiny":
+            raise ValueError("model.tiny has no effect unless model.name is 'tiny'")
+        return self
+
+
+class Training(Section):
+    """What of the model is trained."""
+
+    weights: Literal["full", "top", "lora"] = Field("full")
+    top_layers: int | None = Field(None, ge=1, description="layers trained with weights = top")
+    lora_rank: int | None = Field(None, ge=1, description="rank with weights = lora")
+    memory: float | None = Field(
+        None, gt=0, description="GB that learning may take besides the weights; else half of all"
+    )
+    clip_norm: float = Field(1.0, gt=0, description="bound on the gradient's norm")
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """`memory` in bytes."""
+        return None if self.memory is None else int(self.memory * 1e9)
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> Training:
+        for key, value, owner in (
+            ("top_layers", self.top_layers, "top"),
+            ("lora_rank", self.lora_rank, "lora"),
+        ):
+            if (value is not None) != (self.weights == owner):
+                needs = "needs" if value is None else "is the only one that reads"
+                raise ValueError(f"training.weights = '{owner}' {needs} training.{key}")
+        return self
+
+
+class Imitation(Section):
+    """Studying demonstrations of the environment's own expert."""
+
+    demonstrations: int = Field(32, ge=0, description="0 skips the imitation")
+    speaker: Literal["expert", "policy", "random"] = Field(
+        "expert",
+        description="whose episodes: the environment's expert's, the policy's own, or chance's",
+    )
+    examples: str = Field(
+        "filtered-cloning", description="what to study in them, of `palaestra list curricula`"
+    )
+    examples_options: dict[str, Any] = Field({}, description="e.g. {share = 0.5}")
+    epochs: int = Field(2, ge=1)
+    batch: int = Field(8, ge=1, description="episodes per optimiser step")
+    learning_rate: float = Field(1e-4, gt=0)
+
+
+class Critic(Section):
+    """A value function, for the credit rules that need one."""
+
+    kind: Literal["head", "separate"] = Field(
+        "head", description="head: on the policy's own features; separate: a network of its own"
+    )
+    learning_rate: float = Field(1e-3, gt=0)
+    coefficient: float | None = Field(
+        None, gt=0, description="head: weight of its loss beside the policy's; unset: 0.5"
+    )
+    shared: bool = Field(False, description="let the head's gradient reach the policy's features")
+    warmup: int = Field(0, ge=0, description="first steps, in which only the critic learns")
+
+    @model_validator(mode="after")
+    def _separate_shares_nothing(self) -> Critic:
+        for name in ("shared", "coefficient"):
+            if self.kind == "separate" and getattr(self, name):
+                raise ValueError(f"rl.critic.{name} has no effect with rl.critic.kind = 'separate'")
+        return self
+
+
+class Entropy(Section):
+    """Keeping up exploration."""
+
+    bonus: float = Field(gt=0, description="weight of the entropy, per nat and token")
+    smoothing: float = Field(
+        0.0, ge=0, description="EPO: weight of the penalty for leaving the history's band; 0: none"
+    )
+    form: Literal["squared", "indicator"] | None = Field(
+        None, description="of EPO's penalty; unset: squared; indicator: as released, no gradient"
+    )
+
+    @model_validator(mode="after")
+    def _a_form_needs_smoothing(self) -> Entropy:
+        if self.form is not None and not self.smoothing:
+            raise ValueError("rl.entropy.form has no effect without rl.entropy.smoothing")
+        return self
+
+
+class Entropulse(Section):
+    """Steps of imitating the run's own successes, between phases of reinforcement."""
+
+    rl_steps: int = Field(ge=1, description="most steps of reinforcement per phase")
+    sft_steps: int = Field(ge=1, description="steps of imitation per phase")
+    cycles: int = Field(1, ge=1, description="how often imitation comes in between")
+    entropy: float | None = Field(None, gt=0, description="imitate as soon as it falls below this")
+    plateau: int | None = Field(None, ge=1, description="or when so many steps bring no success")
+    batch: int = Field(16, ge=1, description="successes per step of imitation")
+    learning_rate: float | None = Field(None, gt=0, description="unset: half of rl.learning_rate")
+
+
+class OverlongPart(Section):
+    """DAPO's soft punishment of rollouts that sample too many tokens."""
+
+    limit: int = Field(ge=1, description="sampled tokens of a rollout")
+    buffer: int = Field(ge=1, description="it sets in so many tokens before the limit")
+    factor: float = Field(1.0, gt=0, description="reward lost at the limit")
+
+    @model_validator(mode="after")
+    def _buffer_fits(self) -> OverlongPart:
+        if self.buffer > self.limit:
+            raise ValueError("rl.overlong.buffer cannot be more than rl.overlong.limit")
+        return self
+
+
+class Horizon(Section):
+    """ScalingInter-RL: more turns per episode as training goes on."""
+
+    turns: tuple[int, ...] = Field(min_length=1, description="turns per stage, e.g. [4, 8, 12]")
+    every: int = Field(ge=1, description="RL steps per stage")
+
+
+class Curriculum(Section):
+    """Choosing what to practise: among levels, or among a fixed number of tasks."""
+
+    rule: str = Field("learnability", description="a rule of `palaestra list curricula`")
+    options: dict[str, Any] = Field({}, description="e.g. {window = 64}")
+    levels: tuple[str, ...] = Field((), description="environments to choose among")
+    tasks: int | None = Field(None, ge=1, description="or so many tasks of environment.id")
+
+    @model_validator(mode="after")
+    def _levels_or_tasks(self) -> Curriculum:
+        if bool(self.levels) == (self.tasks is not None):
+            raise ValueError("rl.curriculum needs either levels or tasks to choose among")
+        return self
+
+
+class Reinforcement(Section):
+    """Learning from rollouts."""
+
+    algorithm: str = Field("loop", description="an algorithm of `palaestra list algorithms`")
+    credit: str | None = Field(None, description="its credit rule, e.g. rloo or rloo + 0.5*anchor")
+    loss: str | None = Field(None, description="its loss, e.g. ppo")
+    aggregation: Aggregation | None = Field(None, description="how its tokens add up")
+    filter: str | None = Field(None, description="its group filter, e.g. dapo")
+    correction: str | None = Field(None, description="its off-policy correction, e.g. tis")
+    whiten: Literal["batch", "task", "group", "trajectory"] | None = Field(
+        None, description="scope over which advantages are normalised afterwards"
+    )
+    credit_options: dict[str, Any] = Field({}, description="options of the credit rule")
+    loss_options: dict[str, Any] = Field({}, description="options of the loss, e.g. {beta = 0.01}")
+    filter_options: dict[str, Any] = Field({})
+    correction_options: dict[str, Any] = Field({})
+    critic: Critic | None = Field(
+        None, description="for credit rules that read values; unset: the defaults"
+    )
+    entropy: Entropy | None = Field(None, description="unset: nothing keeps exploration up")
+    staleness: int = Field(
+        0, ge=0, description="most steps between beginning a rollout and learning from it"
+    )
+    asynchronous: bool = Field(
+        False, description="rollouts go on while the learner works, instead of in turns with it"
+    )
+    on_update: Literal["drain", "recompute", "keep"] | None = Field(
+        None,
+        description="asynchronous: replies under way when the weights move are completed first "
+        "(drain; unset), or go on with keys and values recomputed or kept",
+    )
+    actor: str | None = Field(
+        None,
+        description="who acts in rollouts: the learner's process (unset), process (one more on "
+        "this machine), or served:MODEL@URL (vLLM or palaestra's server, on the same files)",
+    )
+    recompute: bool = Field(
+        True, description="stale rollouts: lp_old from the learner's weights, not the sampler's"
+    )
+    steps: int = Field(20, ge=0)
+    minutes: float | None = Field(
+        None, gt=0, description="stop before `steps` when RL has taken this long; unset: never"
+    )
+    tokens: int | None = Field(
+        None,
+        ge=1,
+        description="stop before `steps` when rollouts took as many tokens; unset: never",
+    )
+    tasks: int = Field(16, ge=1, description="tasks per step")
+    group: int = Field(4, ge=1, description="rollouts per task")
+    enough: int | None = Field(
+        None,
+        ge=1,
+        description="rollouts of a group after which the slower ones are cancelled; unset: none is",
+    )
+    minibatches: int = Field(2, ge=1, description="optimiser steps per step")
+    learning_rate: float = Field(2.5e-5, gt=0)
+    warmup: int = Field(2, ge=1, description="steps over which the learning rate rises")
+    turn_cost: float = Field(0.2, ge=0, le=1, description="share of the reward lost by slowness")
+    invalid_cost: float = Field(0.05, ge=0, description="reward lost per action not understood")
+    overlong: OverlongPart | None = Field(None, description="unset: length costs nothing")
+    world_reward: float = Field(
+        0.0, ge=0, description="weight of the environment's own rewards, turn by turn"
+    )
+    progress_reward: float = Field(
+        0.0, ge=0, description="reward per unit of progress, turn by turn, where it is declared"
+    )
+    horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
+    curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
+    entropulse: Entropulse | None = Field(None, description="unset: reinforcement throughout")
+    replay: bool = Field(
+        False, description="ARPO: a task's stored success stands in where its whole group fails"
+    )
+
+    @model_validator(mode="after")
+    def _options_belong_to_parts(self) -> Reinforcement:
+        if self.correction_options and self.correction is None:
+            raise ValueError("rl.correction_options has no effect without rl.correction")
+        if not self.recompute and not self.staleness:
+            raise ValueError("rl.recompute = false has no effect without rl.staleness")
+        if self.asynchronous and not self.staleness:
+            raise ValueError("rl.asynchronous needs rl.staleness of 1 or more")
+        if self.on_update and not self.asynchronous:
+            raise ValueError("rl.on_update has no effect without rl.asynchronous")
+        if self.enough is not None and self.enough >= self.group:
+            raise ValueError("rl.enough has no effect unless it is less than rl.group")
+        if self.asynchronous and (self.replay or self.entropulse):
+            part = "rl.replay" if self.replay else "rl.entropulse"
+            raise ValueError(f"{part} works step by step: unset it or rl.asynchronous")
+        if self.replay and (self.curriculum is None or self.curriculum.tasks is None):
+            raise ValueError("rl.replay needs tasks that are met again: set rl.curriculum.tasks")
+        return self
+
+
+class Evaluation(Section):
+    """Testing on held-out tasks."""
+
+    tasks: int = Field(256, ge=1)
+    transfer_tasks: int = Field(128, ge=1)
