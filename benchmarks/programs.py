@@ -4,10 +4,10 @@ Mean completion of short and long programs on the resident engine, with fewer sl
 
 Three of four programs are short: 2 calls, one after the other. The others make 32 calls, as a
 tree search does (4 rounds of 8 branches that share their past) or one after the other, as one
-long episode; each is a row. Programs arrive at random, somewhat faster than the engine works:
-arrivals are told by the number of tokens that it has run, so both schedules get the same ones
-whatever else the machine does. The ratio is the mean time from arrival to completion, first
-come over attained, in alternating rounds:
+long episode. Programs arrive at random, 1.25 or 2.5 times as fast as the engine works: each of
+these is a row. Arrivals are told by the number of tokens that it has run, so both schedules get
+the same ones whatever else the machine does. The ratio is the mean time from arrival to
+completion, first come over attained, in alternating rounds:
     python benchmarks/programs.py [--json]
 """
 
@@ -34,7 +34,7 @@ from palaestra.models.request import Request
 from palaestra.models.schedule import schedule_of
 
 SHORT, LONG, SHORT_CALLS, LONG_CALLS = 36, 12, 2, 32
-LOAD = 1.25  # tokens of arriving programs per token that the engine runs
+LOADS = 1.25, 2.5  # tokens of arriving programs per token that the engine runs
 NEW, SAMPLED, SLOTS, CONTEXT = 16, 8, 8, 1024
 GOAL = 2.0
 
@@ -54,7 +54,7 @@ class Program:
     seconds: float = 0.0  # from arrival to completion
 
 
-def programs(seed: int, branches: int) -> list[Program]:
+def programs(seed: int, branches: int, load: float) -> list[Program]:
     """The programs in the order of their arrival."""
     dice = random.Random(seed)
     kinds = [True] * LONG + [False] * SHORT
@@ -64,7 +64,7 @@ def programs(seed: int, branches: int) -> list[Program]:
     for number, long in enumerate(kinds):
         rounds, width = (LONG_CALLS // branches, branches) if long else (SHORT_CALLS, 1)
         found.append(Program(number, rounds, width, arrival=int(clock)))
-        clock += dice.expovariate(LOAD / work)
+        clock += dice.expovariate(load / work)
     return found
 
 
@@ -105,7 +105,9 @@ def lived(engine: Engine, arriving: Sequence[Program]) -> list[float]:
     return [program.seconds for program in arriving]
 
 
-def completions(network: DecoderNetwork, schedule: str, branches: int) -> Callable[[], float]:
+def completions(
+    network: DecoderNetwork, schedule: str, branches: int, load: float
+) -> Callable[[], float]:
     """Measures one round: programs completed per second of mean waiting (higher is better)."""
     engine = Engine(
         network, frozenset(), slots=SLOTS, context=CONTEXT, schedule=schedule_of(schedule)
@@ -113,22 +115,24 @@ def completions(network: DecoderNetwork, schedule: str, branches: int) -> Callab
     seeds = itertools.count(1)
 
     def once() -> float:
-        return 1 / statistics.fmean(lived(engine, programs(next(seeds), branches)))
+        return 1 / statistics.fmean(lived(engine, programs(next(seeds), branches, load)))
 
     return once
 
 
 def measure(options: argparse.Namespace) -> list[Result]:
-    """A row for long programs that search, and one for those that call in sequence."""
+    """A row for each kind of long program and each load."""
     network = workload.network()
     results = []
-    for branches, name in ((8, "searching 8 at a time"), (1, "one after the other")):
-        ours = completions(network, "attained", branches)
-        theirs = completions(network, "fcfs", branches)
+    kinds = ((8, "searching 8 at a time"), (1, "one after the other"))
+    for (branches, name), load in itertools.product(kinds, LOADS):
+        ours = completions(network, "attained", branches, load)
+        theirs = completions(network, "fcfs", branches, load)
         measured = alternate(ours, theirs, options.rounds)
         results.append(
             Result(
-                name=f"programs of 2 and of 32 calls, {name}: attained service against first come",
+                name=f"programs of 2 and of 32 calls, {name}, load {load:g}: "
+                "attained service against first come",
                 ratio=measured.ratio,
                 goal=GOAL,
                 low=measured.low,
