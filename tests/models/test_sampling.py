@@ -2,15 +2,23 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+from palaestra.models import sampling
 from palaestra.models.sampling import STRETCH, draw, uniform
 
 
 def logits_of(rows: int, vocabulary: int, seed: int = 0) -> torch.Tensor:
     return 2 * torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(params=["compiled", "tensor operations"], autouse=True)
+def way(request, monkeypatch):
+    """Both ways of drawing."""
+    if request.param == "tensor operations":
+        monkeypatch.setattr(sampling, "kernels_for", lambda logits: None)
 
 
 def drawn(logits, temperature=1.0, uniforms=None):
@@ -19,7 +27,7 @@ def drawn(logits, temperature=1.0, uniforms=None):
     return draw(logits.clone(), torch.full((rows,), temperature), given_uniforms)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.integers(1, 3 * STRETCH), st.floats(0, 1, width=32), st.integers(0, 9), st.floats(0.25, 4)
 )
@@ -68,3 +76,11 @@ def test_numbers_depend_on_seed_and_position():
     assert len(found) == 2500
     assert all(0 <= number < 1 for number in found)
     assert uniform(3, 4) == uniform(3, 4)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_model_whose_weights_have_diverged_draws_nothing(temperature):
+    logits = logits_of(2, 300)
+    logits[1, 7] = torch.nan
+    with pytest.raises(FloatingPointError, match="diverged"):
+        drawn(logits, temperature, [0.2, 0.9])

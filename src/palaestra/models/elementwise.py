@@ -21,12 +21,16 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Root mean square norm (Zhang and Sennrich 2019) of x [N, width], within at least fp32."""
     if x.is_cuda:
         return F.rms_norm(x, (x.shape[-1],), weight, eps)  # one kernel there
+    if not torch.is_grad_enabled():
+        return _normed(x, weight, eps)[0]
     out: Tensor = _RMSNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]
     return out
 
 
 def gated(gate_up: Tensor) -> Tensor:
     """SwiGLU's gate (Shazeer 2020): [N, 2 inner] to silu(first half) x second half."""
+    if not torch.is_grad_enabled():
+        return _opened(gate_up)
     out: Tensor = _Gated.apply(gate_up)  # type: ignore[no-untyped-call]
     return out
 
@@ -46,6 +50,8 @@ def rotated(
     Returns:
         [N, heads, d], [N, kv_heads, d] and [N, kv_heads, d].
     """
+    if not torch.is_grad_enabled():
+        return _turned(qkv, heads, kv_heads, cos, sin)
     q, k, v = _Rotated.apply(qkv, heads, kv_heads, cos, sin)  # type: ignore[no-untyped-call]
     return q, k, v
 
@@ -53,14 +59,7 @@ def rotated(
 class _RMSNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        kernels = kernels_for(x) if weight.dtype is x.dtype else None
-        if kernels is not None:
-            out, scale = kernels.rms_norm(x, weight, eps)
-        else:
-            wide = x.to(torch.promote_types(x.dtype, torch.float32), copy=True)
-            scale = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-            scale.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
-            out = wide.mul_(scale).mul_(weight.to(wide.dtype)).to(x.dtype)
+        out, scale = _normed(x, weight, eps)
         ctx.save_for_backward(x, weight, scale)
         return out
 
@@ -87,11 +86,7 @@ class _Gated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gate_up: Tensor) -> Tensor:
         ctx.save_for_backward(gate_up)
-        kernels = kernels_for(gate_up)
-        if kernels is not None:
-            return kernels.gated(gate_up)
-        gate, up = gate_up.chunk(2, dim=-1)
-        return F.silu(gate).mul_(up)
+        return _opened(gate_up)
 
     @staticmethod
     @once_differentiable
@@ -115,11 +110,8 @@ class _Rotated(torch.autograd.Function):
     def forward(
         ctx: Any, qkv: Tensor, heads: int, kv_heads: int, cos: Tensor, sin: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        own, theirs, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
-        q, k = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (own, theirs))
-        _turn(own, cos, sin, q, back=False)
-        _turn(theirs, cos, sin, k, back=False)
         ctx.save_for_backward(cos, sin)
+        q, k, v = _turned(qkv, heads, kv_heads, cos, sin)
         return q, k, v.clone()
 
     @staticmethod
@@ -134,6 +126,36 @@ class _Rotated(torch.autograd.Function):
         _turn(k, cos, sin, found[:, heads : heads + kv_heads], back=True)
         found[:, heads + kv_heads :] = v
         return found, None, None, None, None
+
+
+def _normed(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The normed rows, and what each was multiplied by."""
+    kernels = kernels_for(x) if weight.dtype is x.dtype else None
+    if kernels is not None:
+        return kernels.rms_norm(x, weight, eps)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32), copy=True)
+    scale = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+    scale.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+    return wide.mul_(scale).mul_(weight.to(wide.dtype)).to(x.dtype), scale
+
+
+def _opened(gate_up: Tensor) -> Tensor:
+    kernels = kernels_for(gate_up)
+    if kernels is not None:
+        return kernels.gated(gate_up)
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate).mul_(up)
+
+
+def _turned(
+    qkv: Tensor, heads: int, kv_heads: int, cos: Tensor, sin: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See `rotated`; the values are a view."""
+    own, theirs, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
+    q, k = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (own, theirs))
+    _turn(own, cos, sin, q, back=False)
+    _turn(theirs, cos, sin, k, back=False)
+    return q, k, v
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor, *, back: bool) -> None:

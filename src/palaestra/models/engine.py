@@ -289,12 +289,12 @@ class Engine:
         if not requests:
             return
         assert self._acting is not None
-        logits = self._acting.logits(hidden).to(self.network.wide_dtype)
+        logits = self._acting.logits(hidden)
+        temperature = [r.sampling.temperature for r in requests]
         chances = [uniform(r.seed, len(r.completion)) for r in requests]
+        wide = {"dtype": self.network.wide_dtype, "device": logits.device}
         tokens, logprobs = draw(
-            logits,
-            logits.new_tensor([r.sampling.temperature for r in requests]),
-            logits.new_tensor(chances),
+            logits, torch.tensor(temperature, **wide), torch.tensor(chances, **wide)
         )
         for request, token, lp in zip(requests, tokens.tolist(), logprobs.tolist(), strict=True):
             request.completion.append(token)

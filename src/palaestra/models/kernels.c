@@ -181,6 +181,55 @@ void token_logprobs(const element *logits, const int64_t *targets, float tempera
     }
 }
 
+/* One token per row of logits [rows, words]: the first whose cumulative probability exceeds the
+   row's number in [0, 1); and its log-probability. Temperature 0 takes the most probable token,
+   with its log-probability at 1. Probabilities are summed over stretches, then within one. */
+#define STRETCH 256
+
+void draw(const element *logits, const float *temperatures, const float *numbers, int64_t *tokens,
+          float *lp, long rows, long words) {
+    long stretches = (words + STRETCH - 1) / STRETCH;
+#pragma omp parallel for schedule(static)
+    for (long row = 0; row < rows; row++) {
+        const element *own = logits + row * words;
+        float inverse = temperatures[row] == 0 ? 1.0f : 1.0f / temperatures[row];
+        float top = wide(own[0]), sums[stretches];
+#pragma omp simd reduction(max : top)
+        for (long i = 0; i < words; i++) {
+            float value = wide(own[i]);
+            top = value > top ? value : top;
+        }
+        double whole = 0;
+        for (long part = 0; part < stretches; part++) {
+            long end = (part + 1) * STRETCH < words ? (part + 1) * STRETCH : words;
+            float sum = 0;
+            for (long i = part * STRETCH; i < end; i++)
+                sum += exponential((wide(own[i]) - top) * inverse);
+            whole += sums[part] = sum;
+        }
+        long token = 0;
+        if (temperatures[row] == 0) {
+            while (token < words - 1 && wide(own[token]) != top) token++;
+        } else {
+            double left = numbers[row] * whole;
+            long part = 0, last = stretches - 1;
+            while (last > 0 && sums[last] == 0) last--; /* rounding may leave more than there is */
+            while (part < last && left >= sums[part]) left -= sums[part++];
+            token = part * STRETCH;
+            long end = token + STRETCH < words ? token + STRETCH : words, found = token;
+            for (long i = token; i < end; i++) {
+                float mass = exponential((wide(own[i]) - top) * inverse);
+                if (mass > 0) found = i;
+                if (left < mass) break;
+                left -= mass;
+            }
+            token = found;
+        }
+        tokens[row] = token;
+        lp[row] = (wide(own[token]) - top) * inverse - logf((float)whole);
+    }
+}
+
 /* The logits become their gradient. `pull`, of the entropies, may be null. */
 void token_logprobs_backward(element *logits, const int64_t *targets, float temperature,
                              const float *norm, const float *nats, const float *grad,

@@ -2,7 +2,8 @@
 
 The number is a hash of (seed, position), so a reply depends on its prompt, its seed and the
 weights alone. The distribution function over a vocabulary of tens of thousands of tokens is
-summed in two steps: over stretches of it, then within the one that the number falls into.
+summed in two steps: over stretches of it, then within the one that the number falls into. Where
+there are compiled functions, one of them does it all.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from palaestra.core.session import derive_seed
+from palaestra.models.kernels import kernels_for
 
 STRETCH = 256  # tokens
 
@@ -25,13 +27,22 @@ def draw(logits: Tensor, temperature: Tensor, uniforms: Tensor) -> tuple[Tensor,
     """One token per row.
 
     Args:
-        logits: [R, vocabulary], at least fp32; overwritten.
-        temperature: [R]; 0 is greedy.
-        uniforms: [R], in [0, 1).
+        logits: [R, vocabulary]; may be overwritten.
+        temperature: [R], at least fp32; 0 is greedy.
+        uniforms: [R], in [0, 1), likewise.
 
     Returns:
         tokens [R], and their log-probabilities [R] at the temperature (greedy: at 1).
+
+    Raises:
+        FloatingPointError: there are NaN among the logits.
     """
+    kernels = kernels_for(logits)
+    if kernels is not None:
+        tokens, logprobs = kernels.draw(logits.contiguous(), temperature, uniforms)
+        _check(logprobs)
+        return tokens, logprobs
+    logits = logits.to(temperature.dtype)
     greedy = temperature == 0
     first = logits.argmax(dim=1) if bool(greedy.any()) else None
     if bool((temperature != 1).any()):
@@ -41,6 +52,7 @@ def draw(logits: Tensor, temperature: Tensor, uniforms: Tensor) -> tuple[Tensor,
     mass = mass.view(len(mass), -1, STRETCH)
     stretches = mass.sum(dim=2)
     whole = stretches.sum(dim=1)
+    _check(whole)
     stretch, before = _inverse(stretches, uniforms * whole)
     inside = mass[torch.arange(len(mass), device=mass.device), stretch]
     place, _ = _inverse(inside, uniforms * whole - before)
@@ -48,6 +60,11 @@ def draw(logits: Tensor, temperature: Tensor, uniforms: Tensor) -> tuple[Tensor,
     tokens = drawn if first is None else torch.where(greedy, first, drawn)
     chosen = mass.flatten(1).gather(1, tokens.unsqueeze(1)).squeeze(1)
     return tokens, (chosen / whole).log()
+
+
+def _check(numbers: Tensor) -> None:
+    if bool(numbers.isnan().any()):
+        raise FloatingPointError("the model's logits are not numbers: its weights have diverged")
 
 
 def _inverse(mass: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
