@@ -33,7 +33,7 @@ class Study:
     """What is compared, where, from where on, and for how many tokens."""
 
     recipe: str
-    worlds: Mapping[str, Keys]  # what makes the starting policy of each
+    worlds: Mapping[str, tuple[Keys, Keys]]  # of the starting policy of each, and of its variants
     common: Keys  # of starts and variants
     rl: Keys  # of all variants
     variants: Mapping[str, Keys]
@@ -57,9 +57,12 @@ CHANCE = [
     "imitation.learning_rate=3e-3",
 ]
 WORLDS = {
-    "probe/umbrella-8": EXPERT,  # delayed credit
-    "babyai/GoToObjS6": VIEW,  # partial information: only what lies ahead is seen
-    "probe/sea-4": CHANCE,  # exploration: every success is found by RL
+    # delayed credit; at the others' learning rate, every rule settles on one choice at once
+    "probe/umbrella-8": (EXPERT, ["rl.learning_rate=5e-4"]),
+    # partial information: only what lies ahead is seen
+    "babyai/GoToObjS6": (VIEW, ["rl.learning_rate=1e-3"]),
+    # exploration: every success is found by RL
+    "probe/sea-4": (CHANCE, ["rl.learning_rate=1e-3"]),
 }
 TINY = [
     "model.precision=fp32",
@@ -77,7 +80,6 @@ TINY_RL = [
     "rl.group=8",
     "rl.turn_cost=0",
     "rl.world_reward=0.5",
-    "rl.learning_rate=1e-3",
 ]
 PPO = ["rl.loss=ppo", "rl.aggregation=rollout-token-mean"]  # one loss under all credit rules
 CRITIC = ["rl.critic.shared=true"]
@@ -133,7 +135,7 @@ STUDIES = {
     "entropy": Study("quick", WORLDS, TINY, TINY_RL, ENTROPY, "tiny"),
     "smollm2": Study(
         "default",
-        {"babyai/GoToLocalS5N2": []},
+        {"babyai/GoToLocalS5N2": ([], [])},
         ["environment.transfer="],
         ["rl.minutes=", "rl.steps=1000", "rl.tokens=450000"],
         SMOLLM2,
@@ -169,7 +171,7 @@ def run(root: Path, name: str, seeds: int, worlds: Sequence[str]) -> None:
     def start(case: tuple[str, int]) -> None:
         world, seed = case
         tiny = ["model.tiny.layers=2", "model.tiny.width=64"] if study.start == "tiny" else []
-        keys = [f"environment.id={world}", *study.common, *tiny, *study.worlds[world]]
+        keys = [f"environment.id={world}", *study.common, *tiny, *study.worlds[world][0]]
         folder = home(root, study, world, seed) / "start"
         train(study.recipe, folder, [*keys, "rl.steps=0"], seed, threads)
 
@@ -178,7 +180,7 @@ def run(root: Path, name: str, seeds: int, worlds: Sequence[str]) -> None:
         folder = home(root, study, world, seed)
         begin = [f"model.name={folder / 'start' / 'final'}", "imitation.demonstrations=0"]
         keys = [f"environment.id={world}", *begin, *study.common, *study.rl]
-        keys += study.variants[variant]
+        keys += [*study.worlds[world][1], *study.variants[variant]]
         train(study.recipe, folder / name / variant.replace(" ", "_"), keys, seed, threads)
 
     with ThreadPoolExecutor(study.processes) as pool:
