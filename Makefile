@@ -2,6 +2,7 @@
 #
 #   make train ARGS="quick --set seed=2"    arguments for `palaestra train`
 #   make test ARGS="tests/core -x"          arguments for pytest
+#   make test JOBS=0                        in one process, as a debugger wants it
 #   make train PYTHON=python3.12            the Python to use
 #   make train PIP_ARGS="…"                 further options for `pip install`
 #
@@ -16,6 +17,7 @@
 .PHONY: help train test test-slow check check-peers bench clean
 
 export PYTHON PIP_ARGS
+JOBS = 2
 
 help:
 	@echo "make train      set up, then train and evaluate an agent (ARGS: see palaestra train --help)"
@@ -32,7 +34,7 @@ train:
 
 test:
 	@scripts/setup.sh dev
-	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+	.venv/bin/python -m pytest -m "not slow" -n $(JOBS) --dist loadscope $(ARGS)
 
 test-slow:
 	@scripts/setup.sh dev
@@ -44,7 +46,7 @@ check:
 	.venv/bin/ruff check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+	.venv/bin/python -m pytest -m "not slow" -n $(JOBS) --dist loadscope $(ARGS)
 
 check-peers:
 	@scripts/check_peers.sh $(ARGS)
