@@ -20,8 +20,10 @@ from palaestra.experiment.machine import torch_threads
 from palaestra.experiment.policy import export, slots_of
 from palaestra.experiment.setting import Setting
 from palaestra.models.endpoint import Endpoint
+from palaestra.models.engine import OnUpdate
 from palaestra.models.served import ServedModel, parse_served
 from palaestra.models.serving_process import ServingProcess, check_packages
+from palaestra.rollout.processes import peak_bytes
 
 PROCESS = "process"
 FOLDER = "acting"  # of the run folder, where the checkpoints for the server lie
@@ -62,42 +64,52 @@ class Actor:
         Raises:
             InfrastructureFault: it cannot be reached, or does not take them.
         """
-        setting = self._setting
-        name, policy = setting.recipe.rl.actor, setting.policy
-        if name is None:
-            return self
+        if self._setting.recipe.rl.actor is not None:
+            try:
+                await self._begin(self._setting.recipe.rl.actor)
+            except BaseException:
+                await self._held.aclose()
+                raise
+        return self
+
+    async def _begin(self, name: str) -> None:
+        setting, policy = self._setting, self._setting.policy
         shutil.rmtree(self._root, ignore_errors=True)
         folder = await self._write()
         if name == PROCESS:
-            theirs = max(1, torch_threads() // 2)
-            ours = max(1, torch_threads() - theirs)
-            self._held.callback(torch.set_num_threads, torch.get_num_threads())
-            torch.set_num_threads(ours)
-            options = {
-                "slots": slots_of(setting.recipe),
-                "context": setting.recipe.model.context,
-                "precision": "bf16" if policy.network.dtype == torch.bfloat16 else "fp32",
-                "device": policy.network.device.type,
-                "schedule": setting.recipe.model.schedule,
-                "on-update": policy.engine.on_update.value,
-            }
-            said = [f"--{key}={value}" for key, value in options.items()]
-            self._process = await self._held.enter_async_context(
-                ServingProcess(folder, said, threads=theirs)
-            )
-            model, endpoint = (
-                policy.name,
-                Endpoint("the actor", "http://actor", socket=self._process.socket),
-            )
+            self._process = await self._start(folder)
+            model, socket = policy.name, self._process.socket
+            endpoint = Endpoint("the process that acts", "http://actor", socket=socket)
         else:
             model, endpoint = parse_served(name)
-        drain = policy.engine.on_update.value == "drain"
         self._served = ServedModel(
-            policy.name, policy.renderer, endpoint, model=model, version=policy.version, drain=drain
+            policy.name,
+            policy.renderer,
+            endpoint,
+            model=model,
+            version=policy.version,
+            drain=policy.engine.on_update is OnUpdate.DRAIN,
         )
         self._held.push_async_callback(self._served.close)
         await self._served.load(folder, policy.version)
-        return self
+        setting.reporter.say(f"{endpoint.name} acts from here on")
+
+    async def _start(self, folder: Path) -> ServingProcess:
+        """Another process with half of the cores; this one keeps the others."""
+        recipe, policy = self._setting.recipe, self._setting.policy
+        theirs = max(1, torch_threads() // 2)
+        self._held.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(max(1, torch_threads() - theirs))
+        options = {
+            "slots": slots_of(recipe),
+            "context": recipe.model.context,
+            "precision": "bf16" if policy.network.dtype == torch.bfloat16 else "fp32",
+            "device": policy.network.device.type,
+            "schedule": recipe.model.schedule,
+            "on-update": policy.engine.on_update.value,
+        }
+        said = [f"--{key}={value}" for key, value in options.items()]
+        return await self._held.enter_async_context(ServingProcess(folder, said, threads=theirs))
 
     async def __aexit__(
         self,
@@ -105,6 +117,7 @@ class Actor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._count_memory()
         await self._held.aclose()
         shutil.rmtree(self._root, ignore_errors=True)
         self._served = None
@@ -117,9 +130,15 @@ class Actor:
         await self._served.load(folder, self._setting.policy.version)
         if self._process is not None:
             self._process.folder = folder
+        self._count_memory()
         for old in self._root.iterdir():
             if old != folder:
                 shutil.rmtree(old)
+
+    def _count_memory(self) -> None:
+        if self._process is not None and self._process.pid is not None:
+            peak = peak_bytes(self._process.pid)
+            self._setting.actor_bytes = max(self._setting.actor_bytes, peak)
 
     async def _write(self) -> Path:
         """The policy as it is now, as a checkpoint that a server can load."""

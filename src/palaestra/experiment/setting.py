@@ -51,6 +51,7 @@ class Setting:
             if recipe.environment.workers
             else None
         )
+        self.actor_bytes = 0  # peak memory of a process that acts for this one
         self.policy: ResidentModel  # set once the weights are loaded
         self._counted = time.monotonic()
 
@@ -189,7 +190,7 @@ class Setting:
         self._counted = now
         workers = self.pool.max_rss_bytes() if self.pool is not None else 0
         totals["peak_memory_bytes"] = max(
-            totals["peak_memory_bytes"], peak_memory_bytes() + workers
+            totals["peak_memory_bytes"], peak_memory_bytes() + workers + self.actor_bytes
         )
         self.store.put("totals", totals)
 

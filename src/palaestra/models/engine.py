@@ -290,11 +290,13 @@ class Engine:
             return
         assert self._acting is not None
         logits = self._acting.logits(hidden)
+        wide, device = self.network.wide_dtype, logits.device
         temperature = [r.sampling.temperature for r in requests]
         chances = [uniform(r.seed, len(r.completion)) for r in requests]
-        wide = {"dtype": self.network.wide_dtype, "device": logits.device}
         tokens, logprobs = draw(
-            logits, torch.tensor(temperature, **wide), torch.tensor(chances, **wide)
+            logits,
+            torch.tensor(temperature, dtype=wide, device=device),
+            torch.tensor(chances, dtype=wide, device=device),
         )
         for request, token, lp in zip(requests, tokens.tolist(), logprobs.tolist(), strict=True):
             request.completion.append(token)

@@ -51,6 +51,7 @@ class ServingProcess:
         self._home = tempfile.TemporaryDirectory(prefix="palaestra-")  # only its owner may enter
         self.socket = Path(self._home.name) / "server"
         self._process: Process | None = None
+        self._words: asyncio.Task[str]  # the end of what it writes to stderr
         self._watch: asyncio.Task[None] | None = None
         self.births = 0
 
@@ -80,6 +81,7 @@ class ServingProcess:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
+            await self._words
         self._home.cleanup()
 
     @property
