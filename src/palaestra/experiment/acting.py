@@ -10,7 +10,6 @@ import asyncio
 import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import torch
@@ -111,12 +110,7 @@ class Actor:
         said = [f"--{key}={value}" for key, value in options.items()]
         return await self._held.enter_async_context(ServingProcess(folder, said, threads=theirs))
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._count_memory()
         await self._held.aclose()
         shutil.rmtree(self._root, ignore_errors=True)

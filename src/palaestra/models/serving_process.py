@@ -11,7 +11,6 @@ import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from palaestra.core.errors import InfrastructureFault, InputError
@@ -64,17 +63,12 @@ class ServingProcess:
         try:
             await self._start()
         except BaseException:
-            await self.__aexit__(None, None, None)
+            await self.__aexit__()
             raise
         self._watch = asyncio.create_task(self._restart())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
