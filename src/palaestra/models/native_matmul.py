@@ -1,7 +1,8 @@
 """Matrix products with packed bf16 weights: the compiled functions of `matmul.c`, on tensors.
 
 torch's bf16 products reach half of a processor's rate when few tokens meet a large matrix, as in
-decoding. Sums are taken in the same order, so results are the same.
+decoding. Sums are taken in the order of torch's own, which is found by trial, so that what the
+engine samples has the learner's log-probabilities to the bit.
 """
 
 from __future__ import annotations
@@ -10,11 +11,16 @@ import ctypes
 from functools import cache
 from pathlib import Path
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from palaestra.models.native import compiled
 
 SOURCE = Path(__file__).with_name("matmul.c")
+
+STRETCHES = (256, 512, 128, 64, 1024, 32)  # pairs that are summed up in one go, by guess
+TRIAL = 64, 640  # rows and outputs of the product by which a guess is tried
 
 _P, _L = ctypes.c_void_p, ctypes.c_long
 
@@ -27,7 +33,8 @@ class NativeMatmul:
         self._columns = library.columns()
         self._pack, self._multiply = library.pack, library.multiply
         self._pack.argtypes, self._pack.restype = [_P, _P, _L, _L], None
-        self._multiply.argtypes, self._multiply.restype = [_P, _P, _P, _L, _L, _L], None
+        self._multiply.argtypes, self._multiply.restype = [_P, _P, _P, _L, _L, _L, _L], None
+        self._chunks: dict[int, int | None] = {}  # by inputs; None: no guess was right
 
     def pack(self, weight: Tensor) -> Tensor:
         """A matrix [outputs, inputs] of bf16, inputs even, in the order that `multiply` reads."""
@@ -40,9 +47,32 @@ class NativeMatmul:
 
     def multiply(self, x: Tensor, packed: Tensor, outputs: int) -> Tensor:
         """x [N, inputs] times the transpose of the packed matrix: [N, outputs]."""
+        inputs = x.shape[1]
+        return self._product(x, packed, outputs, self._chunk(inputs) or inputs // 2)
+
+    def in_torchs_order(self, inputs: int) -> bool:
+        """Whether products with so many inputs are those of torch to the bit."""
+        return self._chunk(inputs) is not None
+
+    def _chunk(self, inputs: int) -> int | None:
+        """How many pairs torch adds up in one go, as far as the guesses go."""
+        if inputs not in self._chunks:
+            g = torch.Generator().manual_seed(0)
+            x, weight = (torch.randn(n, inputs, generator=g).bfloat16() for n in TRIAL)
+            wanted, packed = F.linear(x, weight), self.pack(weight)
+            found = (
+                chunk
+                for chunk in (inputs // 2, *STRETCHES)
+                if torch.equal(self._product(x, packed, len(weight), chunk), wanted)
+            )
+            self._chunks[inputs] = next(found, None)
+        return self._chunks[inputs]
+
+    def _product(self, x: Tensor, packed: Tensor, outputs: int, chunk: int) -> Tensor:
         x = x.contiguous()
         out = x.new_empty(len(x), outputs)
-        self._multiply(x.data_ptr(), packed.data_ptr(), out.data_ptr(), *x.shape, outputs)
+        sizes = (*x.shape, outputs, chunk)
+        self._multiply(x.data_ptr(), packed.data_ptr(), out.data_ptr(), *sizes)
         return out
 
 
