@@ -52,7 +52,8 @@ def test_step_by_step_it_has_the_learners_probabilities_and_cancels_the_slowest_
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
-        (["rl.actor=elsewhere"], "served:MODEL@URL"),
+        (["rl.actor=proces"], "Did you mean 'process'"),
+        (["rl.actor=served:policy"], "served:MODEL@URL"),
         (["rl.actor=served:m@http://x", "model.schedule=attained"], "model.schedule"),
         (["rl.actor=process", "deterministic=true", "rl.asynchronous=false"], "rl.actor"),
         ([f"rl.enough={GROUP}"], "rl.enough"),

@@ -14,6 +14,7 @@ from typing import Self
 
 import torch
 
+from palaestra.core.errors import UnknownName
 from palaestra.core.model import Model
 from palaestra.experiment.machine import torch_threads
 from palaestra.experiment.policy import export, slots_of
@@ -33,6 +34,8 @@ def check_actor(name: str | None) -> None:
     if name == PROCESS:
         check_packages()
     elif name is not None:
+        if not name.startswith("served:"):
+            raise UnknownName("actor", name, (PROCESS, "served:MODEL@URL"))
         parse_served(name)
 
 
@@ -78,7 +81,7 @@ class Actor:
         if name == PROCESS:
             self._process = await self._start(folder)
             model, socket = policy.name, self._process.socket
-            endpoint = Endpoint("the process that acts", "http://actor", socket=socket)
+            endpoint = Endpoint("another process", "http://actor", socket=socket)
         else:
             model, endpoint = parse_served(name)
         self._served = ServedModel(
@@ -91,7 +94,7 @@ class Actor:
         )
         self._held.push_async_callback(self._served.close)
         await self._served.load(folder, policy.version)
-        setting.reporter.say(f"{endpoint.name} acts from here on")
+        setting.reporter.say(f"{endpoint.name} makes the rollouts from here on")
 
     async def _start(self, folder: Path) -> ServingProcess:
         """Another process with half of the cores; this one keeps the others."""

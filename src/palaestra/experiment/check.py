@@ -13,6 +13,7 @@ from palaestra.experiment.method import check_method, chosen
 from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.sections import Curriculum
 from palaestra.learning.component import Component, Kind, components, find
+from palaestra.models.registry import device
 from palaestra.models.weights import check_name
 
 
@@ -26,6 +27,8 @@ def check_recipe(recipe: Recipe) -> None:
     chosen(recipe.rl)
     if recipe.model.name != "tiny":
         check_name(recipe.model.name)
+    if recipe.model.device == "cuda":
+        device("cuda")
     world = make(recipe.environment.id)
     capabilities = world.capabilities
     world.close()
