@@ -2,12 +2,13 @@
 
 Mean completion of short and long programs on the resident engine, with fewer slots than calls.
 
-Three of four programs are short: 2 calls, one after the other. The others make 32 calls, as a
-tree search does (4 rounds of 8 branches that share their past) or one after the other, as one
-long episode. Programs arrive at random, 1.25 or 2.5 times as fast as the engine works: each of
-these is a row. Arrivals are told by the number of tokens that it has run, so both schedules get
-the same ones whatever else the machine does. The ratio is the mean time from arrival to
-completion, first come over attained, in alternating rounds:
+Short programs make 2 calls, one after the other. Long ones are, in three mixes: a search (4 rounds
+of 8 branches that share their past; one program in four), one long episode (32 calls one after the
+other; one in four), or a map over 64 pieces, twice (one in ten). Programs arrive at random, at 0.9
+or 1.25 times the rate that the slots can serve: each mix and load is a row. Arrivals are told by
+the number of the engine's steps, so both schedules get the same ones whatever else the machine
+does. The ratio is the mean time from arrival to completion, first come over attained, in
+alternating rounds:
     python benchmarks/programs.py [--json]
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import random
 import statistics
@@ -33,10 +35,32 @@ from palaestra.models.network import DecoderNetwork
 from palaestra.models.request import Request
 from palaestra.models.schedule import schedule_of
 
-SHORT, LONG, SHORT_CALLS, LONG_CALLS = 36, 12, 2, 32
-LOADS = 1.25, 2.5  # tokens of arriving programs per token that the engine runs
+PROGRAMS = 60
+LOADS = 0.9, 1.25  # calls that arrive per call that the slots can serve
 NEW, SAMPLED, SLOTS, CONTEXT = 16, 8, 8, 1024
+SHORT = 2, 1  # rounds of calls, calls a round
 GOAL = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Short programs and one kind of long ones."""
+
+    name: str
+    long: tuple[int, int]  # rounds, calls a round
+    share: float  # of long ones among all
+
+    @property
+    def calls(self) -> float:
+        """Of a program, in the mean."""
+        return self.share * math.prod(self.long) + (1 - self.share) * math.prod(SHORT)
+
+
+MIXES = (
+    Mix("searches of 4 rounds of 8", (4, 8), 0.25),
+    Mix("episodes of 32", (32, 1), 0.25),
+    Mix("maps of 2 rounds of 64", (2, 64), 0.1),
+)
 
 
 @dataclass(slots=True)
@@ -46,7 +70,7 @@ class Program:
     number: int
     rounds: int
     branches: int
-    arrival: int  # in tokens run by the engine
+    arrival: int  # after so many steps of the engine
     history: list[int] = field(default_factory=list)
     done: int = 0  # rounds
     calls: list[Request] = field(default_factory=list)  # of the present round
@@ -54,17 +78,17 @@ class Program:
     seconds: float = 0.0  # from arrival to completion
 
 
-def programs(seed: int, branches: int, load: float) -> list[Program]:
+def programs(seed: int, mix: Mix, load: float) -> list[Program]:
     """The programs in the order of their arrival."""
     dice = random.Random(seed)
-    kinds = [True] * LONG + [False] * SHORT
+    long = round(PROGRAMS * mix.share)
+    kinds = [mix.long] * long + [SHORT] * (PROGRAMS - long)
     dice.shuffle(kinds)
-    work = (NEW + SAMPLED) * (LONG * LONG_CALLS + SHORT * SHORT_CALLS) / len(kinds)
+    served = SLOTS / SAMPLED  # calls a step
     found, clock = [], 0.0
-    for number, long in enumerate(kinds):
-        rounds, width = (LONG_CALLS // branches, branches) if long else (SHORT_CALLS, 1)
+    for number, (rounds, width) in enumerate(kinds):
         found.append(Program(number, rounds, width, arrival=int(clock)))
-        clock += dice.expovariate(load / work)
+        clock += dice.expovariate(load * served / mix.calls)
     return found
 
 
@@ -83,14 +107,15 @@ def ask(engine: Engine, program: Program) -> None:
 def lived(engine: Engine, arriving: Sequence[Program]) -> list[float]:
     """Run all programs; returns the seconds that each one took."""
     engine.clear()
-    start, ahead, active = engine.computed_tokens, list(arriving), list[Program]()
+    steps, ahead, active = 0, list(arriving), list[Program]()
     while ahead or active:
-        while ahead and (not active or engine.computed_tokens - start >= ahead[0].arrival):
+        while ahead and steps >= ahead[0].arrival:
             program = ahead.pop(0)
             program.started = time.perf_counter()
             ask(engine, program)
             active.append(program)
-        engine.step()
+        engine.step()  # without a request, time passes only
+        steps += 1
         for program in list(active):
             if any(call.finish is None for call in program.calls):
                 continue
@@ -106,7 +131,7 @@ def lived(engine: Engine, arriving: Sequence[Program]) -> list[float]:
 
 
 def completions(
-    network: DecoderNetwork, schedule: str, branches: int, load: float
+    network: DecoderNetwork, schedule: str, mix: Mix, load: float
 ) -> Callable[[], float]:
     """Measures one round: programs completed per second of mean waiting (higher is better)."""
     engine = Engine(
@@ -115,23 +140,22 @@ def completions(
     seeds = itertools.count(1)
 
     def once() -> float:
-        return 1 / statistics.fmean(lived(engine, programs(next(seeds), branches, load)))
+        return 1 / statistics.fmean(lived(engine, programs(next(seeds), mix, load)))
 
     return once
 
 
 def measure(options: argparse.Namespace) -> list[Result]:
-    """A row for each kind of long program and each load."""
+    """A row for each mix and each load."""
     network = workload.network()
     results = []
-    kinds = ((8, "searching 8 at a time"), (1, "one after the other"))
-    for (branches, name), load in itertools.product(kinds, LOADS):
-        ours = completions(network, "attained", branches, load)
-        theirs = completions(network, "fcfs", branches, load)
+    for mix, load in itertools.product(MIXES, LOADS):
+        ours = completions(network, "attained", mix, load)
+        theirs = completions(network, "fcfs", mix, load)
         measured = alternate(ours, theirs, options.rounds)
         results.append(
             Result(
-                name=f"programs of 2 and of 32 calls, {name}, load {load:g}: "
+                name=f"programs of 2 calls and {mix.name}, load {load:g}: "
                 "attained service against first come",
                 ratio=measured.ratio,
                 goal=GOAL,
