@@ -12,6 +12,7 @@ nothing that the agent must not see.
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,15 +22,7 @@ from typing import Any, ClassVar, NoReturn
 from palaestra.core.errors import CapabilityMissing, UnknownName
 from palaestra.core.message import ToolCall
 from palaestra.core.task import Task, TaskSet
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """An action with named, typed arguments, described as models expect it."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]  # a JSON schema of type "object"
+from palaestra.core.tool import Tool, random_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +50,7 @@ class Transition:
     truncated: bool = False  # the environment's own step limit was reached
     success: bool = False  # the task is solved; implies terminated
     valid: bool = True  # false: the action was not understood, and changed nothing
+    rewards: Mapping[str, float] = field(default_factory=dict)  # of each of several players
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -88,6 +82,10 @@ class Environment(ABC):
 
     tools: tuple[Tool, ...] = ()
     """Tools that this world offers; empty where actions are words."""
+
+    players: tuple[str, ...] = ("agent",)
+    """Who acts here. With several, an observation is for whoever acts next, and `reward` is of
+    the one who has just acted; `rewards` has those of all."""
 
     def __init__(self, name: str = "") -> None:
         """A world of that name within its family; the task comes with `reset`."""
@@ -149,6 +147,23 @@ class Environment(ABC):
         self._undeclared(Capability.ORACLE)
 
     def admissible(self) -> Sequence[str]:
+        self._undeclared(Capability.ADMISSIBLE)
+
+    def turn_of(self) -> str:
+        """The player who acts next."""
+        return self.players[0]
+
+    def sample_action(self, dice: random.Random) -> Action:
+        """An action that is understood here, drawn by chance: what a random agent does.
+
+        By default one of the admissible ones, else a call of a tool with arguments that fit its
+        schema. A world with neither overrides this.
+        """
+        if Capability.ADMISSIBLE in self.capabilities and (words := self.admissible()):
+            return Action(dice.choice(list(words)))
+        if self.tools:
+            call = random_call(self.tools, dice)
+            return Action(str(call), call)
         self._undeclared(Capability.ADMISSIBLE)
 
     def signals(self) -> Signals:

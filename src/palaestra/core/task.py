@@ -7,12 +7,12 @@ splits, whatever the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from palaestra.core.errors import UnknownName
+from palaestra.core.errors import InputError, UnknownName
 
 
 class Split(StrEnum):
@@ -49,18 +49,49 @@ class TaskSet:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     size: int | None = None
 
+    def count(self, split: Split) -> int | None:
+        """How many tasks a split has; None: as many as one asks for."""
+        return self.size
+
     def task(self, split: Split, index: int) -> Task:
-        """Task number `index` of `split`; a finite set starts over after its last task."""
-        if self.size is not None:
-            index %= self.size
+        """Task number `index` of `split`; a finite set starts over after its last task.
+
+        Raises:
+            InputError: the split has no tasks.
+        """
+        count = self.count(split)
+        if count == 0:
+            having = [other for other in Split if self.count(other) != 0]
+            raise InputError(
+                f"The environment '{self.environment}' has no {split} tasks; "
+                f"it has {' and '.join(having) or 'none at all'}."
+            )
+        if count is not None:
+            index %= count
         offset = list(Split).index(split)
         return Task(
             id=f"{split}/{index}",
             environment=self.environment,
             seed=3 * index + offset,
             split=split,
-            parameters=self.parameters,
+            parameters=self._parameters(split, index),
         )
 
     def take(self, split: Split, count: int, start: int = 0) -> list[Task]:
         return [self.task(split, start + i) for i in range(count)]
+
+    def _parameters(self, split: Split, index: int) -> Mapping[str, Any]:
+        return self.parameters
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTasks(TaskSet):
+    """Tasks that somebody published: each split is a list of parameters, in their order."""
+
+    rows: Mapping[Split, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+    def count(self, split: Split) -> int:
+        return len(self.rows.get(split, ()))
+
+    def _parameters(self, split: Split, index: int) -> Mapping[str, Any]:
+        return {**self.parameters, **self.rows[split][index]}

@@ -23,12 +23,12 @@ from palaestra.core.environment import (
     Environment,
     Observation,
     Signals,
-    Tool,
     Transition,
     World,
 )
 from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.core.task import Task
+from palaestra.core.tool import Tool
 
 T = TypeVar("T")
 

@@ -1,0 +1,211 @@
+"""Tools: actions with named, typed arguments, and how their calls are written and checked.
+
+A call is written as models write it in text: `name(argument="value", other=3)`, as a JSON object
+`{"name": …, "arguments": {…}}`, or as that object within `<tool_call>` tags.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palaestra.core.message import ToolCall
+
+WORDS = ("a", "1", "none", "test")  # strings of random calls
+TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list, tuple),
+    "object": (dict,),
+    "null": (type(None),),
+}
+MANY = 3  # an array of a random call has fewer entries
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """An action with named, typed arguments, described as models expect it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]  # a JSON schema of type "object"
+
+    @property
+    def signature(self) -> str:
+        """One line for a prompt: `name(argument: type, optional: type = …): description`."""
+        required = self.parameters.get("required", ())
+        parts = [
+            f"{name}: {_type_name(schema)}" + ("" if name in required else " = …")
+            for name, schema in self.parameters.get("properties", {}).items()
+        ]
+        return f"{self.name}({', '.join(parts)}): {self.description}"
+
+
+class NotACall(ValueError):
+    """Why a text is no call of any tool here, in words for who wrote it."""
+
+
+def parse_call(text: str, tools: Sequence[Tool]) -> ToolCall:
+    """The call that a text makes; everything but one call is refused.
+
+    Raises:
+        NotACall: there is none, the tool is unknown, or the arguments do not fit its schema.
+    """
+    call = _as_json(text) or _as_python(text, tools)
+    if call is None:
+        raise NotACall("Call one tool, such as: " + (tools[0].signature if tools else "none here"))
+    return checked(call, tools)
+
+
+def checked(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
+    """The call itself, if its tool exists and its arguments fit the schema.
+
+    Raises:
+        NotACall: see above.
+    """
+    tool = next((tool for tool in tools if tool.name == call.name), None)
+    if tool is None:
+        known = ", ".join(tool.name for tool in tools)
+        raise NotACall(f"There is no tool '{call.name}'. Tools: {known}.")
+    properties = tool.parameters.get("properties", {})
+    for name in tool.parameters.get("required", ()):
+        if name not in call.arguments:
+            raise NotACall(f"{tool.name} needs the argument '{name}'. {tool.signature}")
+    for name, value in call.arguments.items():
+        if name not in properties:
+            raise NotACall(f"{tool.name} has no argument '{name}'. {tool.signature}")
+        if not fits(value, properties[name]):
+            wanted = _type_name(properties[name])
+            raise NotACall(f"{tool.name}: '{name}' must be {wanted}, not {json.dumps(value)}.")
+    return call
+
+
+def fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a value is of the schema's type and among its choices, all the way down."""
+    if "enum" in schema and value not in schema["enum"]:
+        return False
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options:
+        return any(fits(value, option) for option in options)
+    wanted = schema.get("type")
+    if wanted is None:
+        return True
+    names = wanted if isinstance(wanted, list) else [wanted]
+    if not any(_is_a(value, name) for name in names):
+        return False
+    if isinstance(value, (list, tuple)) and "items" in schema:
+        return all(fits(item, schema["items"]) for item in value)
+    if isinstance(value, dict) and "properties" in schema:
+        inner = schema["properties"]
+        present = all(name in value for name in schema.get("required", ()))
+        return present and all(fits(v, inner[k]) for k, v in value.items() if k in inner)
+    return True
+
+
+def random_call(tools: Sequence[Tool], dice: random.Random) -> ToolCall:
+    """A call of one of the tools whose arguments fit its schema; optional ones by chance."""
+    tool = dice.choice(list(tools))
+    required = tool.parameters.get("required", ())
+    arguments = {
+        name: _random_value(schema, dice)
+        for name, schema in tool.parameters.get("properties", {}).items()
+        if name in required or dice.random() < 0.5
+    }
+    return ToolCall(tool.name, arguments)
+
+
+def _random_value(schema: Mapping[str, Any], dice: random.Random) -> Any:
+    if "enum" in schema:
+        return dice.choice(list(schema["enum"]))
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options:
+        return _random_value(dice.choice(list(options)), dice)
+    wanted = schema.get("type", "string")
+    match dice.choice(wanted) if isinstance(wanted, list) else wanted:
+        case "integer":
+            return dice.randint(int(schema.get("minimum", 0)), int(schema.get("maximum", 9)))
+        case "number":
+            return float(dice.randint(0, 9))
+        case "boolean":
+            return dice.random() < 0.5
+        case "array":
+            items = schema.get("items", {})
+            return [_random_value(items, dice) for _ in range(dice.randrange(MANY))]
+        case "object":
+            inner = schema.get("properties", {})
+            return {name: _random_value(part, dice) for name, part in inner.items()}
+        case "null":
+            return None
+        case _:
+            return dice.choice(WORDS)
+
+
+def _is_a(value: Any, name: str) -> bool:
+    if isinstance(value, bool) and name in ("integer", "number"):
+        return False
+    return isinstance(value, TYPES.get(name, (object,)))
+
+
+def _type_name(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " | ".join(json.dumps(choice) for choice in schema["enum"])
+    wanted = schema.get("type", "any")
+    return " | ".join(wanted) if isinstance(wanted, list) else str(wanted)
+
+
+def _as_json(text: str) -> ToolCall | None:
+    start = text.find("{")
+    if start < 0:
+        return None
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text[start:])
+    except ValueError:
+        return None
+    name, arguments = found.get("name"), found.get("arguments", found.get("parameters", {}))
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        return None
+    return ToolCall(name, arguments)
+
+
+def _as_python(text: str, tools: Sequence[Tool]) -> ToolCall | None:
+    """`name(…)` with literal arguments, by name or in the order of the tool's schema."""
+    names = sorted((re.escape(tool.name) for tool in tools), key=len, reverse=True)
+    written = re.search(rf"(?<![\w.])(?:{'|'.join(names) or '(?!)'})\s*\(", text)
+    if written is None:
+        general = re.search(r"[A-Za-z_][\w.]*\s*\(", text)
+        if general is None:
+            return None
+        return ToolCall(general.group().rstrip("( \t\n"), {})  # refused by name
+    try:
+        call = _first_call(text[written.start() :])
+        tool = next(tool for tool in tools if tool.name == ast.unparse(call.func))
+        order = list(tool.parameters.get("properties", {}))
+        if len(call.args) > len(order):
+            return None
+        arguments = dict(zip(order, map(ast.literal_eval, call.args), strict=False))
+        for word in call.keywords:
+            if word.arg is None:
+                return None
+            arguments[word.arg] = ast.literal_eval(word.value)
+    except (ValueError, SyntaxError, StopIteration, RecursionError, MemoryError):
+        return None
+    return ToolCall(tool.name, arguments)
+
+
+def _first_call(text: str) -> ast.Call:
+    """The shortest beginning of the text, up to a closing bracket, that is a call."""
+    for close in (match.end() for match in re.finditer(r"\)", text)):
+        try:
+            found = ast.parse(text[:close], mode="eval").body
+        except SyntaxError:
+            continue
+        if isinstance(found, ast.Call):
+            return found
+    raise ValueError("no call")
