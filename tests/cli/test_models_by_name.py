@@ -7,6 +7,7 @@ import pytest
 
 from palaestra.agents.react import ReActAgent, action_of
 from palaestra.cli.dry_run import measure
+from palaestra.core.environment import stated_actions
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.message import user
 from palaestra.core.model import Prompt, Sampling
@@ -14,7 +15,7 @@ from palaestra.environments.registry import make
 from palaestra.experiment.policy import save_tokenizer
 from palaestra.experiment.recipe import load
 from palaestra.models.checkpoint_format import write_network
-from palaestra.models.random_choice import RandomModel, stated_actions
+from palaestra.models.random_choice import RandomModel
 from palaestra.models.registry import check_model, load_model, models
 from palaestra.models.tiny import learn_vocabulary, tiny_network
 from palaestra.models.weights import check_name

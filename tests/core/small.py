@@ -66,6 +66,9 @@ class Stairs(World):
     async def admissible(self) -> list[str]:
         return ["up", "fall"]
 
+    async def sample(self, seed: int) -> Action:
+        return Action("up")
+
     async def close(self) -> None:
         pass
 

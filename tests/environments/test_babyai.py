@@ -10,8 +10,9 @@ from palaestra.core.environment import Action, Capability
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Split
 from palaestra.environments import registry
+from palaestra.environments.conformance import CLAUSES
+from palaestra.environments.examination import Subject
 from palaestra.environments.grid.babyai import BabyAI, MiniGrid, parse
-from tests.environments.conformance import CLAUSES, Subject
 
 WORDS = ("left", "right", "forward", "forward", "forward", "pickup", "drop", "toggle")
 IDS = (
@@ -32,7 +33,7 @@ IDS = (
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 @pytest.mark.parametrize("id", IDS)
 def test_the_contract_holds(id: str, clause: Callable[[Subject], None]) -> None:
-    clause(Subject(lambda: registry.make(id), registry.tasks(id), WORDS))
+    clause(Subject.of(id))
 
 
 def world(id: str, index: int = 0) -> MiniGrid:

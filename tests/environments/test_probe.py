@@ -11,8 +11,9 @@ import pytest
 from palaestra.core.environment import Action
 from palaestra.core.task import Split
 from palaestra.environments import registry
+from palaestra.environments.conformance import CLAUSES
+from palaestra.environments.examination import Subject
 from palaestra.environments.text.probe import CHANCE, WORDS, Probe
-from tests.environments.conformance import CLAUSES, Subject
 
 IDS = ("probe/umbrella-4", "probe/memory-4", "probe/sea-3")
 
@@ -20,8 +21,7 @@ IDS = ("probe/umbrella-4", "probe/memory-4", "probe/sea-3")
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 @pytest.mark.parametrize("id", IDS)
 def test_the_contract_holds(id: str, clause: Callable[[Subject], None]) -> None:
-    words = WORDS[id.partition("/")[2].partition("-")[0]]
-    clause(Subject(lambda: registry.make(id), registry.tasks(id), words))
+    clause(Subject.of(id))
 
 
 def lived(id: str, index: int, words: list[str]) -> list[tuple[str, float, bool]]:

@@ -21,9 +21,10 @@ from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments import registry
 
 pytest.importorskip("textworld", reason="needs a C compiler to install; see scripts/setup.sh")
+from palaestra.environments.conformance import CLAUSES
+from palaestra.environments.examination import Subject
 from palaestra.environments.text.textworld import LONGEST, TextWorld, parse
 from palaestra.environments.text.textworld_games import LEVELS, story_file
-from tests.environments.conformance import CLAUSES, Subject
 
 WORDS = (
     *("go north", "go south", "go east", "go west", "north"),
@@ -77,7 +78,7 @@ def wander(world: TextWorld, seed: int, steps: int) -> list[Transition]:
 @pytest.mark.parametrize("name", ["treasure-easy", "cooking-easy"])
 def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> None:
     id = f"textworld/{name}"
-    clause(Subject(lambda: registry.make(id), TaskSet(id, size=2), WORDS, steps=15))
+    clause(Subject(lambda: registry.make(id), TaskSet(id, size=2), steps=15))
 
 
 @pytest.mark.slow
@@ -85,7 +86,7 @@ def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> Non
 @pytest.mark.parametrize("name", LEVELS)
 def test_the_contract_holds_on_every_level(name: str, clause: Callable[[Subject], None]) -> None:
     id = f"textworld/{name}"
-    clause(Subject(lambda: registry.make(id), registry.tasks(id), WORDS))
+    clause(Subject.of(id))
 
 
 @pytest.mark.parametrize("name", LEVELS)

@@ -98,6 +98,9 @@ class Corridor(World):
     async def admissible(self) -> list[str]:
         return ["walk", "rest"]
 
+    async def sample(self, seed: int) -> Action:
+        return Action("rest")
+
     async def close(self) -> None:
         pass
 

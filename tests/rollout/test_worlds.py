@@ -120,6 +120,7 @@ PLAIN = st.recursive(
         st.booleans(),
         st.booleans(),
         st.dictionaries(st.text(max_size=3), PLAIN, max_size=3),
+        st.dictionaries(st.text(max_size=3), st.floats(-9, 9), max_size=2),
     )
 )
 def test_a_valid_transition_comes_through_unchanged(transition: Transition) -> None:

@@ -117,6 +117,7 @@ transitions = st.builds(
     success=st.booleans(),
     valid=st.booleans(),
     info=json_objects,
+    rewards=st.dictionaries(text, floats, max_size=2),
 )
 signals = st.builds(Signals, st.none() | text, st.none() | floats)
 steps = st.lists(

@@ -120,7 +120,6 @@ def _check(options: argparse.Namespace) -> Split:
     """Find every mistake in the options before anything starts."""
     from palaestra.agents.registry import agent_class
     from palaestra.environments.registry import make
-    from palaestra.models.random_choice import stated_actions
     from palaestra.models.registry import check_model
 
     if options.max_tokens is None:
@@ -140,11 +139,11 @@ def _check(options: argparse.Namespace) -> Split:
     agent_class(options.agent)
     check_model(options.model)
     world = make(options.env)
-    can, stated = world.capabilities, stated_actions(world.instructions)
+    can, chance = world.capabilities, world.names_actions
     world.close()
     if options.model == "expert" and Capability.ORACLE not in can:
         raise InputError(f"'{options.env}' has no expert; choose another model.")
-    if options.model == "random" and Capability.ADMISSIBLE not in can and not stated:
+    if options.model == "random" and not chance:
         raise InputError(f"'{options.env}' does not name its actions; choose another model.")
     return split
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "show": "show a run, or an episode turn by turn",
     "compare": "compare credit rules on recorded episodes, without training",
     "export": "write recorded episodes to a Parquet file",
+    "check-env": "hold an environment to its contract, clause by clause",
     "doctor": "check this machine and say what to do",
 }
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"palaestra {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
-        module = importlib.import_module(f"palaestra.cli.{name}_command")
+        module = importlib.import_module(f"palaestra.cli.{name.replace('-', '_')}_command")
         sub = commands.add_parser(
             name,
             help=summary,

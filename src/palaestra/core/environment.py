@@ -13,6 +13,7 @@ nothing that the agent must not see.
 from __future__ import annotations
 
 import random
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,8 +51,8 @@ class Transition:
     truncated: bool = False  # the environment's own step limit was reached
     success: bool = False  # the task is solved; implies terminated
     valid: bool = True  # false: the action was not understood, and changed nothing
-    rewards: Mapping[str, float] = field(default_factory=dict)  # of each of several players
     info: Mapping[str, Any] = field(default_factory=dict)
+    rewards: Mapping[str, float] = field(default_factory=dict)  # of each of several players
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,9 @@ class Environment(ABC):
 
     programs: ClassVar[tuple[str, ...]] = ()
     """Programs outside Python that this world needs on the PATH, e.g. ("java",)."""
+
+    free_text: ClassVar[bool] = False
+    """Any words are an action here, as in a conversation or an answer: nothing is garbage."""
 
     tools: tuple[Tool, ...] = ()
     """Tools that this world offers; empty where actions are words."""
@@ -153,17 +157,29 @@ class Environment(ABC):
         """The player who acts next."""
         return self.players[0]
 
+    @property
+    def names_actions(self) -> bool:
+        """Whether `sample_action` has anything to draw from."""
+        own = type(self).sample_action is not Environment.sample_action
+        named = Capability.ADMISSIBLE in self.capabilities or bool(self.tools)
+        return own or named or bool(stated_actions(self.instructions))
+
     def sample_action(self, dice: random.Random) -> Action:
         """An action that is understood here, drawn by chance: what a random agent does.
 
         By default one of the admissible ones, else a call of a tool with arguments that fit its
-        schema. A world with neither overrides this.
+        schema, else a word that the instructions list. A world with none of them overrides this.
+
+        Raises:
+            CapabilityMissing: there is nothing to draw from.
         """
         if Capability.ADMISSIBLE in self.capabilities and (words := self.admissible()):
             return Action(dice.choice(list(words)))
         if self.tools:
             call = random_call(self.tools, dice)
             return Action(str(call), call)
+        if stated := stated_actions(self.instructions):
+            return Action(dice.choice(stated))
         self._undeclared(Capability.ADMISSIBLE)
 
     def signals(self) -> Signals:
@@ -179,6 +195,15 @@ class Environment(ABC):
             f"{type(self).__name__} does not declare '{capability}'; "
             f"it has: {', '.join(sorted(self.capabilities)) or 'none'}."
         )
+
+
+def stated_actions(instructions: str) -> list[str]:
+    """The words of the last list "…: a, b, c." in the instructions; empty without one."""
+    lists = [found for found in re.findall(r":\s+([^:.\n]+)", instructions) if "," in found]
+    if not lists:
+        return []
+    words = (re.sub(r"^(and|or)\s+", "", part.strip()) for part in lists[-1].split(","))
+    return [word for word in words if word]
 
 
 class World(ABC):
@@ -204,6 +229,9 @@ class World(ABC):
 
     @abstractmethod
     async def admissible(self) -> list[str]: ...
+
+    @abstractmethod
+    async def sample(self, seed: int) -> Action: ...
 
     @abstractmethod
     async def close(self) -> None: ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,7 +17,9 @@ class ToolCall:
     arguments: Mapping[str, Any]
 
     def __str__(self) -> str:
-        return f"{self.name}({json.dumps(dict(self.arguments), sort_keys=True)})"
+        """As Python writes it, and `parse_call` reads it: `name(argument='value', other=3)`."""
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{self.name}({arguments})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ def models() -> dict[str, About]:
         ),
         "expert": About("the environment's own reference solution", "the environment"),
         "random": About("chooses uniformly among the environment's actions", "palaestra"),
+        "null": About("says nothing, ever: what it solves was solved before", "palaestra"),
         "openai:MODEL@URL": About(
             "a model behind an OpenAI-compatible server; #VARIABLE names its API key", "a server"
         ),
@@ -53,7 +54,7 @@ def check_model(name: str) -> None:
         UnknownName: no such name, and no folder either.
         InputError: the folder, or the remote address, cannot be used.
     """
-    if name in ("expert", "random"):
+    if name in ("expert", "random", "null"):
         return
     if name.startswith(REMOTE):
         from palaestra.models.remote import parse_remote
@@ -95,6 +96,10 @@ def load_model(
         from palaestra.models.random_choice import RandomModel
 
         return RandomModel(agent)
+    if name == "null":
+        from palaestra.models.scripted import ScriptedModel
+
+        return ScriptedModel(lambda _: "", name="null")
     if name.startswith(REMOTE):
         from palaestra.models.remote import parse_remote
 

@@ -47,6 +47,7 @@ class Verb(StrEnum):
     STEP = "step"  # answered by `worlds.STEPPED`
     ORACLE = "oracle"  # answered by `worlds.ACTIONS`
     ADMISSIBLE = "admissible"  # answered by `worlds.WORDS`
+    SAMPLE = "sample"  # answered by `worlds.ACTION`
     CLOSE = "close"  # answered by `worlds.NOTHING`
 
 
@@ -59,6 +60,7 @@ class Request:
     environment: str = ""  # of MAKE: the environment's id
     task: Task | None = None  # of RESET
     action: Action | None = None  # of STEP
+    seed: int = 0  # of SAMPLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ def _answer(keepers: dict[int, Keeper], request: Request) -> bytes:
             return keepers[request.world].oracle().data
         case Request(verb=Verb.ADMISSIBLE):
             return keepers[request.world].admissible().data
+        case Request(verb=Verb.SAMPLE):
+            return keepers[request.world].sample(request.seed).data
         case Request(verb=Verb.CLOSE):
             closed = keepers.pop(request.world, None)
             if closed is not None:

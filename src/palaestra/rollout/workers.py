@@ -151,6 +151,9 @@ class HostedWorld(World):
     async def admissible(self) -> list[str]:
         return await self._call(Request(self._number, Verb.ADMISSIBLE), worlds.WORDS)
 
+    async def sample(self, seed: int) -> Action:
+        return await self._call(Request(self._number, Verb.SAMPLE, seed=seed), worlds.ACTION)
+
     async def close(self) -> None:
         """Free the environment; never raises, for its episode is over."""
         await asyncio.shield(self.discard())

@@ -9,6 +9,7 @@ JSON even in this process, so a world behaves the same wherever it lives.
 from __future__ import annotations
 
 import logging
+import random
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -106,6 +107,10 @@ class Keeper:
     def admissible(self) -> Answer[list[str]]:
         return self._ask("step", "admissible", lambda: list(self.environment.admissible()), WORDS)
 
+    def sample(self, seed: int) -> Answer[Action]:
+        dice = random.Random(seed)
+        return self._ask("step", "sample", lambda: self.environment.sample_action(dice), ACTION)
+
     def close(self) -> None:
         """Close the environment; what goes wrong is logged, for the episode is over."""
         try:
@@ -158,6 +163,9 @@ class LocalWorld(World):
 
     async def admissible(self) -> list[str]:
         return self._keeper.admissible().value
+
+    async def sample(self, seed: int) -> Action:
+        return self._keeper.sample(seed).value
 
     async def close(self) -> None:
         if not self._closed:

@@ -23,13 +23,14 @@ from typing import Any, ClassVar
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pygame's and gymnasium's notices, none about us
     import gymnasium
-    import minigrid  # noqa: F401 - importing it registers the levels
+    import minigrid
     from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, STATE_TO_IDX
     from minigrid.envs.babyai.core.verifier import SeqInstr
     from minigrid.utils.baby_ai_bot import BabyAIBot
 
 from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
 from palaestra.core.task import Task, TaskSet
+from palaestra.environments.snapshots import opened, sealed
 
 WORDS = ("left", "right", "forward", "pickup", "drop", "toggle", "done")
 ALIASES = {
@@ -56,7 +57,7 @@ class MiniGrid(Environment):
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
         known = _registered(self.prefix)
-        self._solved = False
+        self._solved = self._over = False
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._env: Any = gymnasium.make(known[name], disable_env_checker=True).unwrapped
@@ -76,17 +77,20 @@ class MiniGrid(Environment):
     def reset(self, task: Task) -> Observation:
         with contextlib.redirect_stdout(io.StringIO()):  # rejected samples are printed
             view, _ = self._env.reset(seed=task.seed)
-        self._solved = False
+        self._solved = self._over = False
         return Observation(f"Mission: {self._env.mission}\n{self._tell(view)}")
 
     def step(self, action: Action) -> Transition:
         word = parse(action.text)
+        if self._over:
+            return Transition(Observation("It is over."), valid=False)
         if word is None:
             said = f"You can only reply with {', '.join(WORDS[:-1])}."
             return Transition(Observation(said), valid=False)
         view, reward, terminated, truncated, _ = self._env.step(WORDS.index(word))
         reward = float(reward)
         self._solved = bool(terminated) and reward > 0
+        self._over = bool(terminated or truncated)
         return Transition(
             Observation(self._tell(view)),
             reward=reward,
@@ -112,10 +116,18 @@ class MiniGrid(Environment):
         return list(WORDS[:-1])
 
     def snapshot(self) -> bytes:
-        return pickle.dumps((self._env, self._solved))
+        return sealed(
+            self._id, minigrid.__version__, pickle.dumps((self._env, self._solved, self._over))
+        )
 
     def restore(self, snapshot: bytes) -> None:
-        self._env, self._solved = pickle.loads(snapshot)
+        """Only snapshots of one's own: they are pickles, which can run any code."""
+        body = opened(snapshot, self._id, minigrid.__version__)
+        self._env, self._solved, self._over = pickle.loads(body)
+
+    @property
+    def _id(self) -> str:
+        return self.prefix + self.name
 
     @property
     def typical_turns(self) -> int:

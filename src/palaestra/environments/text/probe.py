@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
 from palaestra.core.task import Task, TaskSet
+from palaestra.environments.snapshots import opened, sealed
 
 SIZES = {"umbrella": (4, 8, 16, 32), "memory": (4, 8, 16, 32), "sea": (3, 4, 5, 6, 8)}
 WORDS = {
@@ -27,6 +28,7 @@ WORDS = {
     "memory": ("red", "blue"),
     "sea": ("ping", "pong"),
 }
+VERSION = "1"  # of these worlds and of what their snapshots hold
 CHANCE = 0.2  # what a day's luck is worth in the umbrella world
 
 
@@ -102,10 +104,10 @@ class Probe(Environment):
 
     def snapshot(self) -> bytes:
         state = (self._seed, self._turn, self._depth, self._chosen, self._over, self._solved)
-        return json.dumps(state).encode()
+        return sealed(f"probe/{self.name}", VERSION, json.dumps(state).encode())
 
     def restore(self, snapshot: bytes) -> None:
-        state = json.loads(snapshot)
+        state = json.loads(opened(snapshot, f"probe/{self.name}", VERSION))
         self._seed, self._turn, self._depth, self._chosen, self._over, self._solved = state
 
     def progress(self) -> float:

@@ -24,9 +24,12 @@ import re
 from dataclasses import asdict
 from typing import Any
 
+import textworld
+
 from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split, Task, TaskSet
+from palaestra.environments.snapshots import opened, sealed
 from palaestra.environments.text.textworld_games import LEVELS, story_file
 from palaestra.environments.text.textworld_machine import Machine
 
@@ -133,18 +136,13 @@ class TextWorld(Environment):
         """The task and the commands so far: the games throw no dice."""
         self._running()
         assert self._task is not None
-        return json.dumps(
-            {"name": self.name, "task": asdict(self._task), "commands": self._commands}
-        ).encode()
+        body = json.dumps({"task": asdict(self._task), "commands": self._commands}).encode()
+        return sealed(f"textworld/{self.name}", textworld.__version__, body)
 
     def restore(self, snapshot: bytes) -> None:
         """Play the commands of `snapshot` again; raises InputError if it is another level's."""
-        saved: dict[str, Any] = json.loads(snapshot)
-        if saved["name"] != self.name:
-            raise InputError(
-                f"A snapshot of 'textworld/{saved['name']}' cannot be restored in "
-                f"'textworld/{self.name}'; make that environment instead."
-            )
+        body = opened(snapshot, f"textworld/{self.name}", textworld.__version__)
+        saved: dict[str, Any] = json.loads(body)
         task = saved["task"]
         self.reset(Task(**{**task, "split": Split(task["split"])}))
         for command in saved["commands"]:
