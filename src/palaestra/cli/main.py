@@ -22,6 +22,7 @@ COMMANDS = {
     "show": "show a run, or an episode turn by turn",
     "compare": "compare credit rules on recorded episodes, without training",
     "export": "write recorded episodes to a Parquet file",
+    "new": "write a package with an environment of your own, its tests and its entry point",
     "check-env": "hold an environment to its contract, clause by clause",
     "doctor": "check this machine and say what to do",
 }

@@ -1,0 +1,60 @@
+"""`palaestra new`: start a package of one's own."""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+import re
+from pathlib import Path
+
+from palaestra.core.errors import InputError, UnknownName
+
+EXAMPLE = "palaestra new environment packing"
+KINDS = ("environment",)
+TEMPLATES = Path(__file__).parent.parent / "templates"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("name", metavar="NAME", help="of the package: lower case, as in Python")
+    parser.add_argument("--to", metavar="FOLDER", help="where to write it (default: ./NAME)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from palaestra.environments.registry import families
+
+    if options.kind not in KINDS:
+        raise UnknownName("kind of package", options.kind, KINDS)
+    name = options.name
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise InputError(
+            f"'{name}' cannot name a package; use lower-case letters, digits and underscores, "
+            "beginning with a letter."
+        )
+    if name in families():
+        raise InputError(f"There is an environment family '{name}' already; choose another name.")
+    folder = Path(options.to or name)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"'{folder}' exists and is not an empty folder; give another with --to.")
+    written = _write(TEMPLATES / options.kind, folder, name)
+    print(f"Written to {folder}:")
+    for path in written:
+        print(f"  {path}")
+    print(
+        f"\nNext:\n  pip install -e {folder}\n  palaestra check-env {name}/easy\n"
+        f"  palaestra play --env {name}/easy\n  pytest {folder}"
+    )
+    return 0
+
+
+def _write(template: Path, folder: Path, name: str) -> list[Path]:
+    """Copy the template with the package's name in the place of NAME; its paths in order."""
+    title = "".join(part.capitalize() for part in name.split("_"))
+    written = []
+    for source in sorted(template.rglob("*.txt")):
+        relative = str(source.relative_to(template)).removesuffix(".txt").replace("NAME", name)
+        target = folder / relative
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(source.read_text().replace("NAME", name).replace("TITLE", title))
+        written.append(Path(relative))
+    return written
