@@ -97,7 +97,18 @@ def test_every_kind_can_be_listed(
     assert bool(rows) == (kind != "runs")
     assert main(["list", kind]) == 0
     shown = capsys.readouterr().out
-    assert all(row["name"][:20] in shown for row in rows)
+    names = {row["family"] if kind == "environments" else row["name"] for row in rows}
+    assert all(name[:20] in shown for name in names)
+
+
+def test_the_ids_of_a_family_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "environments", "probe"]) == 0
+    shown = capsys.readouterr().out
+    assert "probe/umbrella-4" in shown and "babyai" not in shown
+    assert main(["list", "environments", "prob"]) == 2
+    assert "Did you mean 'probe'?" in capsys.readouterr().err
+    assert main(["list", "agents", "probe"]) == 2
+    assert "only environments have families" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["algorithms", "credit", "losses", "curricula"])
@@ -117,6 +128,9 @@ def test_environments_are_listed_by_the_ids_that_make_them(palaestra: Palaestra)
     rows = json.loads(palaestra("list", "environments", "--json").stdout)
     row = next(row for row in rows if row["name"] == LEVEL)
     assert (row["family"], row["extra"], row["installed"]) == ("babyai", "babyai", True)
+    assert row["players"] == ["agent"] and "oracle" in row["capabilities"]
+    assert row["tasks"] == {"train": None, "validation": None, "test": None}
+    assert row["licence"] == "Apache-2.0"
 
 
 def test_the_expert_solves_what_chance_does_not_and_the_episodes_are_kept(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
-from palaestra.core.errors import MissingPackage, UnknownName
+from palaestra.core.errors import InputError, UnknownName
 
 EXAMPLE = "palaestra list environments"
 Row = dict[str, Any]
@@ -15,15 +16,23 @@ Row = dict[str, Any]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument(
+        "of", metavar="FAMILY", nargs="?", help="with environments: the ids of one family"
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON array")
 
 
 def run(options: argparse.Namespace) -> int:
     if options.kind not in KINDS:
         raise UnknownName("kind of thing to list", options.kind, KINDS)
-    rows = KINDS[options.kind]()
+    if options.of and options.kind != "environments":
+        raise InputError(f"'{options.of}' chooses nothing: only environments have families.")
+    rows = _environments(options.of) if options.of else KINDS[options.kind]()
     if options.json:
         print(json.dumps(rows))
+    elif options.kind == "environments" and not options.of:
+        _render(_families())
+        print("palaestra list environments FAMILY shows the ids of one.")
     elif not rows:
         print(f"There are no {options.kind}.")
     else:
@@ -31,26 +40,40 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _environments() -> list[Row]:
-    from palaestra.environments.registry import environment_class, families
+def _environments(family: str | None = None) -> list[Row]:
+    from palaestra.environments.listing import entries
 
-    rows: list[Row] = []
-    for name, family in sorted(families().items()):
-        about = {
-            "source": family.source,
-            "family": name,
-            "extra": family.extra,
-            "installed": True,
-            "summary": family.summary,
-        }
-        try:
-            worlds = environment_class(name)[0].names()
-        except MissingPackage:
-            rows.append({"name": name, **about, "installed": False})
-            continue
-        ids = [f"{name}/{world}" for world in worlds] or [name]
-        rows += [{"name": id, **about} for id in ids]
-    return rows
+    return [{"name": entry.id, **asdict(entry)} for entry in entries(family)]
+
+
+def _families() -> list[Row]:
+    """One row per family: what fits on a screen."""
+    rows: dict[str, Row] = {}
+    for entry in _environments():
+        row = rows.setdefault(
+            entry["family"],
+            {
+                "family": entry["family"],
+                "ids": 0,
+                "installed": entry["installed"],
+                "players": "1",
+                "can": set(),
+                "tasks": _counts(entry["tasks"]),
+                "licence": entry["licence"],
+                "summary": entry["summary"],
+                "source": entry["source"],
+            },
+        )
+        row["ids"] += entry["installed"]
+        row["can"] |= set(entry["capabilities"])
+        if len(entry["players"]) > 1:
+            row["players"] = "1+"
+    return [{**row, "can": sorted(row["can"])} for row in rows.values()]
+
+
+def _counts(tasks: dict[str, int | None]) -> str:
+    """Of train, validation and test; "∞" where there are as many as one asks for."""
+    return "/".join("∞" if count is None else str(count) for count in tasks.values())
 
 
 def _models() -> list[Row]:
@@ -162,7 +185,9 @@ def _render(rows: list[Row]) -> None:
 
     console = Console()
     # what the name already says is left to --json: an id's family, a run's path
-    said = {"family", "options", "status"} | ({"source"} if "created" in rows[0] else set())
+    said = {"options", "status"} | ({"source"} if "created" in rows[0] else set())
+    if "id" in rows[0]:  # of one family
+        said |= {"id", "family", "extra", "source", "licence", "summary", "installed", "missing"}
     columns = [column for column in rows[0] if column not in said]
     table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold")
     table.columns[0].no_wrap = True
@@ -175,4 +200,6 @@ def _render(rows: list[Row]) -> None:
 def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return ", ".join(value) if isinstance(value, list) else str(value)
+    if isinstance(value, dict):
+        return _counts(value)
+    return ", ".join(value) if isinstance(value, (list, tuple)) else str(value)

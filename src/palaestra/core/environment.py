@@ -108,6 +108,16 @@ class Environment(ABC):
         if known and name not in known:
             raise UnknownName(f"{cls.__name__} environment", name, known)
 
+    @classmethod
+    def capabilities_of(cls, name: str) -> frozenset[Capability]:
+        """What the world of that name declares, without making it."""
+        return cls.capabilities
+
+    @classmethod
+    def players_of(cls, name: str) -> tuple[str, ...]:
+        """Who acts in the world of that name, without making it."""
+        return cls.players
+
     @property
     @abstractmethod
     def instructions(self) -> str:

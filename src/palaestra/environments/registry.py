@@ -28,8 +28,9 @@ class Family:
 
     target: str  # "module:Class"
     extra: str  # what to install: palaestra[extra]
-    source: str  # where the worlds come from
+    source: str  # the package, and the paper to cite
     summary: str
+    licence: str = ""  # of the package and of what it brings along
 
 
 FAMILIES: dict[str, Family] = {
@@ -38,24 +39,28 @@ FAMILIES: dict[str, Family] = {
         "babyai",
         "minigrid (Chevalier-Boisvert et al. 2019, 2023)",
         "instructions in a grid world, told in words",
+        "Apache-2.0",
     ),
     "minigrid": Family(
         "palaestra.environments.grid.babyai:MiniGrid",
         "babyai",
         "minigrid (Chevalier-Boisvert et al. 2023)",
         "the MiniGrid levels, told in words",
+        "Apache-2.0",
     ),
     "probe": Family(
         "palaestra.environments.text.probe:Probe",
         "",
         "after bsuite (Osband et al. 2020)",
         "delayed credit, memory and exploration, each by itself",
+        "Apache-2.0",
     ),
     "textworld": Family(
         "palaestra.environments.text.textworld:TextWorld",
         "textworld",
         "textworld (Côté et al. 2018)",
         "generated text adventures",
+        "MIT",
     ),
 }
 
@@ -65,7 +70,8 @@ def families() -> dict[str, Family]:
     found = dict(FAMILIES)
     for point in entry_points(group="palaestra.environments"):
         source = point.dist.name if point.dist else "plug-in"
-        found[point.name] = Family(point.value, source, source, "plug-in")
+        licence = point.dist.metadata.get("License-Expression", "") if point.dist else ""
+        found[point.name] = Family(point.value, source, source, "plug-in", licence)
     return found
 
 
