@@ -107,7 +107,7 @@ def test_agents_are_found_by_name_or_by_module() -> None:
     "name", ["reakt", "no.such.module:Agent", "tests.core.small:Nobody", "tests.core.small:Stairs"]
 )
 def test_an_unknown_agent_is_an_error_with_the_nearest_name(name: str) -> None:
-    with pytest.raises(UnknownName, match="Known: direct, react"):
+    with pytest.raises(UnknownName, match="Known: direct, players, react"):
         agent_class(name)
     if name == "reakt":
         with pytest.raises(UnknownName, match="Did you mean 'react'"):

@@ -10,6 +10,7 @@ from palaestra.core.errors import UnknownName
 
 AGENTS: dict[str, str] = {
     "direct": "palaestra.agents.direct:DirectAgent",
+    "players": "palaestra.agents.players:PlayersAgent",
     "react": "palaestra.agents.react:ReActAgent",
 }
 

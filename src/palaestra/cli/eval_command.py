@@ -37,6 +37,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--model", required=True, metavar="NAME",
         help="a name of `palaestra list models`, a run's folder, a checkpoint, openai:MODEL@URL",
     )  # fmt: skip
+    parser.add_argument(
+        "--role", action="append", default=[], metavar="NAME=MODEL",
+        help="another model for one role or player, such as user=openai:MODEL@URL (repeatable)",
+    )  # fmt: skip
     parser.add_argument("-n", type=int, default=64, metavar="N", help="tasks (default: 64)")
     parser.add_argument("--split", default="test", help="train, validation or test (the default)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the sampling")
@@ -71,11 +75,15 @@ def run(options: argparse.Namespace) -> int:
     reporter = Reporter()
     agent = agent_class(options.agent)()
     slots = min(CONCURRENCY, options.n * options.repeats) + 2
-    model = load_model(options.model, agent, slots=slots, context=CONTEXT, progress=reporter.say)
+    names = {"agent": options.model, **_roles(options)}
+    models = {
+        role: load_model(name, agent, slots=slots, context=CONTEXT, progress=reporter.say)
+        for role, name in names.items()
+    }
     with RunFolder.create(folder, _settings(options)) as kept:
         reporter.say(f"[bold]{folder}[/bold]: {_title(options)}")
         try:
-            work = _evaluate(options, split, agent, model, kept, reporter)
+            work = _evaluate(options, split, agent, models, kept, reporter)
             episodes, seconds = run_until_interrupted(work)
         except Stopped:
             print(f"\nStopped; finished episodes are kept in {folder}.", file=sys.stderr)
@@ -138,9 +146,21 @@ def _check(options: argparse.Namespace) -> Split:
     split = parse_split(options.split)
     agent_class(options.agent)
     check_model(options.model)
+    for name in _roles(options).values():
+        check_model(name)
     world = make(options.env)
-    can, chance = world.capabilities, world.names_actions
+    can, chance, players = world.capabilities, world.names_actions, world.players
     world.close()
+    if len(players) > 1 and not agent_class(options.agent).several:
+        raise InputError(
+            f"'{options.env}' has the players {', '.join(players)}, and the agent "
+            f"'{options.agent}' plays one; use --agent players."
+        )
+    strangers = [role for role in _roles(options) if role not in players]
+    if strangers:
+        raise InputError(
+            f"--role {strangers[0]}=… plays nobody: '{options.env}' has {', '.join(players)}."
+        )
     if options.model == "expert" and Capability.ORACLE not in can:
         raise InputError(f"'{options.env}' has no expert; choose another model.")
     if options.model == "random" and not chance:
@@ -152,7 +172,7 @@ async def _evaluate(
     options: argparse.Namespace,
     split: Split,
     agent: Agent,
-    model: Model,
+    models: dict[str, Model],
     kept: RunFolder,
     reporter: Reporter,
 ) -> tuple[list[Episode], float]:
@@ -171,7 +191,7 @@ async def _evaluate(
                 rollout = Rollout(
                     agent=agent,
                     worlds=pool.world,
-                    models={"agent": model},
+                    models=models,
                     budget=Budget(turns=options.turns),
                     sampling=Sampling(options.temperature, options.max_tokens),
                     seed=options.seed,
@@ -185,8 +205,20 @@ async def _evaluate(
                     broken = [e.outcome for e in lived if not e.outcome.scored]
                     reporter.say(f"most episodes broke; the last: {broken[-1].detail}")
     finally:
-        await model.close()
+        for model in models.values():
+            await model.close()
     return lived, time.monotonic() - started
+
+
+def _roles(options: argparse.Namespace) -> dict[str, str]:
+    """Role to model, of those that have one of their own."""
+    found = {}
+    for given in options.role:
+        role, equals, name = given.partition("=")
+        if not (role and equals and name):
+            raise InputError(f"--role {given} names no model; write --role NAME=MODEL.")
+        found[role] = name
+    return found
 
 
 def _jobs(drawn: list[Task], split: Split, repeats: int) -> list[Job]:
@@ -218,6 +250,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "summary": _title(options),
         "environment": options.env,
         "turn_limit": options.turns,
+        "roles": _roles(options),
         **chosen,
     }
 

@@ -45,6 +45,8 @@ def _play(world: Environment) -> None:
     """Until the task ends, or the person leaves."""
     reward, turns = 0.0, 0
     while True:
+        if len(world.players) > 1:
+            print(f"It is the turn of {world.turn_of()}.")
         line = _read()
         if line is None or line == ":quit":
             print(f"You left after {turns} action(s), with a reward of {reward:g}.")

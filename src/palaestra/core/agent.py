@@ -19,6 +19,8 @@ class Agent(ABC):
     """
 
     name: ClassVar[str]
+    several: ClassVar[bool] = False
+    """Whether it plays for each of several players, with a conversation for each."""
 
     @abstractmethod
     async def run(self, session: Session) -> None:

@@ -61,6 +61,7 @@ class Signals:
 
     state_key: str | None = None  # equal keys, equal states
     progress: float | None = None  # share of the task done, in [0, 1]
+    turn: str | None = None  # who acts next; None where there is one player
 
 
 class Capability(StrEnum):
@@ -198,6 +199,7 @@ class Environment(ABC):
         return Signals(
             state_key=self.state_key() if Capability.STATE_KEY in has else None,
             progress=self.progress() if Capability.PROGRESS in has else None,
+            turn=self.turn_of() if len(self.players) > 1 else None,
         )
 
     def _undeclared(self, capability: Capability) -> NoReturn:
@@ -227,6 +229,7 @@ class World(ABC):
     instructions: str
     tools: tuple[Tool, ...]
     capabilities: frozenset[Capability]
+    players: tuple[str, ...] = ("agent",)
 
     @abstractmethod
     async def reset(self, task: Task) -> tuple[Observation, Signals]: ...

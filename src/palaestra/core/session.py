@@ -26,6 +26,7 @@ from palaestra.core.errors import (
     ContextTooLong,
     EnvironmentFault,
     InfrastructureFault,
+    InputError,
     PalaestraError,
 )
 from palaestra.core.graph import Call, MessageGraph
@@ -104,6 +105,16 @@ class Session:
         return self.world.instructions
 
     @property
+    def players(self) -> tuple[str, ...]:
+        """Who acts in this world; one name where nobody else does."""
+        return self.world.players
+
+    @property
+    def turn(self) -> str:
+        """The player who acts next."""
+        return self._signals.turn or self.world.players[0]
+
+    @property
     def over(self) -> bool:
         return self.outcome is not None
 
@@ -121,11 +132,14 @@ class Session:
     ) -> Generation:
         """Ask the model of `role`, and record the call.
 
+        A player without a model of its own is played by that of the role "agent".
+
         Raises:
+            InputError: there is no model for the role.
             SessionOver: the episode has ended, or a budget just ran out.
         """
         self._check_open()
-        model = self.models[role]
+        model = self._model(role)
         parent, known, asked = self.graph.place(messages, model.name, role)
         new = tuple(messages[known:])
         delta, tokens = self._prompt_tokens(model, parent, new)
@@ -226,6 +240,7 @@ class Session:
         clock = asyncio.timeout(self.budget.seconds)
         try:
             async with clock:
+                self._check_players()
                 self.observation, self._signals = await self.world.reset(self.task)
                 await self.agent.run(self)
             return Outcome.failure()  # the agent gave up
@@ -261,6 +276,21 @@ class Session:
         )
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _model(self, role: str) -> Model:
+        if role not in self.models and role in self.world.players:
+            role = "agent"
+        if role not in self.models:
+            known = ", ".join(self.models)
+            raise InputError(f"No model plays the role '{role}'; there are models for: {known}.")
+        return self.models[role]
+
+    def _check_players(self) -> None:
+        if len(self.world.players) > 1 and not self.agent.several:
+            raise InputError(
+                f"'{self.task.environment}' has the players {', '.join(self.world.players)}, and "
+                f"the agent '{self.agent.name}' plays one; use the agent 'players'."
+            )
 
     def _check_open(self) -> None:
         if self.outcome is None:

@@ -87,6 +87,7 @@ class Shaping:
             task=episode.task.environment,
             success=episode.outcome.solved,
             truncated=episode.outcome.status is Status.TRUNCATED,
+            outcomes=_by_player(episode),
         )
 
     def _turn(
@@ -117,6 +118,15 @@ class Shaping:
             )
             reward += self.progress * ((after or 0.0) - step.before.progress)
         return reward
+
+
+def _by_player(episode: Episode) -> dict[str, float]:
+    """The return of each of several players; empty where there is one."""
+    found: dict[str, float] = {}
+    for step in episode.steps:
+        for player, reward in step.transition.rewards.items():
+            found[player] = found.get(player, 0.0) + reward
+    return found
 
 
 def _segments(episode: Episode) -> dict[int, int]:

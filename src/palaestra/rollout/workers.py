@@ -130,6 +130,7 @@ class HostedWorld(World):
         self.instructions = description.instructions
         self.tools = description.tools
         self.capabilities = description.capabilities
+        self.players = description.players
         self._deterministic = description.deterministic
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:

@@ -45,6 +45,7 @@ class Description:
     tools: tuple[Tool, ...]
     capabilities: frozenset[Capability]
     deterministic: bool
+    players: tuple[str, ...] = ("agent",)
 
 
 DESCRIPTION = TypeAdapter(Description)
@@ -85,6 +86,7 @@ class Keeper:
                 tuple(environment.tools),
                 environment.capabilities,
                 environment.deterministic,
+                tuple(environment.players),
             )
 
         return self._ask("reset", "description", look, DESCRIPTION)
@@ -151,6 +153,7 @@ class LocalWorld(World):
         self.instructions = description.instructions
         self.tools = description.tools
         self.capabilities = description.capabilities
+        self.players = description.players
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:
         return self._keeper.reset(_copy(TASK, task)).value
