@@ -20,6 +20,7 @@ from palaestra.core.errors import (
     UnknownName,
 )
 from palaestra.core.task import TaskSet
+from palaestra.environments import wrappers
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +71,20 @@ def families() -> dict[str, Family]:
     found = dict(FAMILIES)
     for point in entry_points(group="palaestra.environments"):
         source = point.dist.name if point.dist else "plug-in"
-        licence = point.dist.metadata.get("License-Expression", "") if point.dist else ""
+        licence = str(point.dist.metadata.json.get("license_expression", "")) if point.dist else ""
         found[point.name] = Family(point.value, source, source, "plug-in", licence)
     return found
 
 
 def environment_class(id: str) -> tuple[type[Environment], str]:
-    """The adapter class and the name within its family.
+    """The adapter class and the name within its family; a query behind the id is left out.
 
     Raises:
         UnknownName: no such family, or the id has no name.
         MissingPackage: the family's package is not installed.
         MissingSystemPart: a program that the worlds need is not installed.
     """
-    head, _, name = id.partition("/")
+    head, _, name = wrappers.split(id)[0].partition("/")
     if ":" in head:
         return _load(head, id, "its package"), name
     known = families()
@@ -94,9 +95,12 @@ def environment_class(id: str) -> tuple[type[Environment], str]:
 
 
 def make(id: str) -> Environment:
-    """A new environment of that id; raises like `environment_class`, or if the name is unknown."""
+    """A new environment of that id, its knobs set (see `wrappers.py`).
+
+    Raises like `environment_class`, or if the name is unknown, or a knob cannot be set.
+    """
     cls, name = environment_class(id)
-    return cls(name)
+    return wrappers.wrapped(cls(name), wrappers.split(id)[1])
 
 
 def tasks(id: str) -> TaskSet:

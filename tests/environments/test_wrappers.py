@@ -1,0 +1,147 @@
+"""Wrapped worlds hold the contract in every combination, and do what the knobs say."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palaestra.core.environment import Action, Environment
+from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.task import Split
+from palaestra.environments import registry
+from palaestra.environments.conformance import CLAUSES
+from palaestra.environments.examination import Subject
+from palaestra.environments.wrappers import AGAIN, KNOBS, split
+
+VALUES = {
+    "errors": "0.3",
+    "stale": "0.4",
+    "partial": "0.5",
+    "observation": "diff",
+    "reward": "progress",
+    "latency": "0.0001",
+    "turns": "9",
+}
+
+
+def world(id: str, index: int = 0) -> tuple[Environment, str]:
+    made = registry.make(id)
+    return made, made.reset(registry.tasks(id).task(Split.TRAIN, index)).text
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+@pytest.mark.parametrize("knob", [*VALUES, "reward2"])
+def test_each_knob_keeps_the_contract(knob: str, clause: Callable[[Subject], None]) -> None:
+    query = "reward=intrinsic" if knob == "reward2" else f"{knob}={VALUES[knob]}"
+    clause(Subject.of(f"probe/memory-4?{query}", steps=8))
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sets(st.sampled_from(sorted(VALUES)), min_size=2))
+def test_any_combination_keeps_the_contract(knobs: set[str]) -> None:
+    query = "&".join(f"{knob}={VALUES[knob]}" for knob in sorted(knobs))
+    for clause in CLAUSES:
+        clause(Subject.of(f"babyai/GoToLocalS5N2?{query}", steps=6, per_split=1))
+
+
+def test_diff_says_what_is_new_and_what_is_gone() -> None:
+    plain, first = world("babyai/GoToLocalS5N2")
+    changed, same = world("babyai/GoToLocalS5N2?observation=diff")
+    assert same == first
+    before = first.replace("\n", ", ").split(", ")
+    after = plain.step(Action("left")).observation.text.split(", ")
+    told = changed.step(Action("left")).observation.text.split("\n")
+    assert {line[2:] for line in told if line[0] == "+"} == set(after) - set(before)
+    assert {line[2:] for line in told if line[0] == "-"} == set(before) - set(after)
+
+
+def test_progress_rewards_sum_to_the_progress_made() -> None:
+    made, _ = world("textworld/coin-easy?reward=progress")
+    start = made.progress()
+    rewards = [made.step(action).reward for action in made.oracle()]
+    assert sum(rewards) == pytest.approx(1.0 - start)
+
+
+def test_intrinsic_rewards_shrink_where_one_was_before() -> None:
+    made, _ = world("minigrid/Empty-5x5?reward=intrinsic")
+    turned = [made.step(Action("left")).reward for _ in range(5)]
+    assert turned == pytest.approx([1, 1, 1, 2**-0.5, 2**-0.5])
+
+
+def test_errors_happen_as_often_as_asked_and_change_nothing() -> None:
+    made, _ = world("minigrid/Empty-5x5?errors=0.25")
+    errors = 0
+    for index in range(40):
+        made.reset(registry.tasks("minigrid/Empty-5x5").task(Split.TRAIN, index))
+        for _ in range(10):
+            plain = made.state_key().partition("/")[0]
+            if made.step(Action("left")).observation.text == AGAIN:
+                errors += 1
+                assert made.state_key().partition("/")[0] == plain
+    assert 70 < errors < 130
+
+
+def test_the_turn_limit_truncates_and_does_not_terminate() -> None:
+    made, _ = world("minigrid/Empty-5x5?turns=3")
+    ends = [made.step(Action("left")) for _ in range(3)]
+    assert [end.truncated for end in ends] == [False, False, True]
+    assert not any(end.terminated for end in ends)
+
+
+def test_latency_is_waited_for() -> None:
+    made, _ = world("probe/sea-3?latency=0.02")
+    began = time.perf_counter()
+    made.step(Action("ping"))
+    assert time.perf_counter() - began >= 0.02
+
+
+def test_a_stale_observation_is_the_one_before() -> None:
+    plain, _ = world("probe/sea-8")
+    stale, _ = world("probe/sea-8?stale=1")
+    texts = [plain.step(Action("ping")).observation.text for _ in range(3)]
+    old = [stale.step(Action("ping")).observation.text for _ in range(3)]
+    assert old[1:] == texts[:-1]
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("errors=2", "'errors=2' in 'probe/sea-3?errors=2' cannot be; give a share from 0 to 1"),
+        ("errors=", "cannot be"),
+        ("turns=0", "give a number of actions"),
+        ("observation=short", "give diff"),
+        ("errors=0.1&errors=0.2", "sets 'errors' twice"),
+    ],
+)
+def test_a_wrong_value_is_told_in_one_sentence(query: str, words: str) -> None:
+    with pytest.raises(InputError, match=words.replace("?", r"\?")):
+        registry.make(f"probe/sea-3?{query}")
+
+
+def test_an_unknown_knob_is_told_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'errors'"):
+        registry.tasks("probe/sea-3?error=0.1")
+
+
+def test_a_knob_that_needs_what_a_world_lacks_is_refused() -> None:
+    with pytest.raises(InputError, match="reward=progress needs 'progress'"):
+        registry.make("minigrid/Empty-5x5?reward=progress")
+
+
+def test_the_order_of_writing_does_not_matter() -> None:
+    lived = []
+    for pair in itertools.permutations(["errors=0.3", "observation=diff"]):
+        made, first = world("minigrid/Empty-5x5?" + "&".join(pair))
+        lived.append([first, *(made.step(Action("left")).observation.text for _ in range(6))])
+    assert lived[0] == lived[1]
+
+
+def test_a_query_is_read() -> None:
+    assert split("a/b") == ("a/b", {})
+    assert split("a/b?turns=3&reward=sparse") == ("a/b", {"turns": "3", "reward": "sparse"})
+    assert set(KNOBS) == set(VALUES)
