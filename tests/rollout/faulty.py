@@ -186,6 +186,22 @@ class Intruding(Counting):
         return super().step(action)
 
 
+class Ballooning(Counting):
+    """Takes more and more memory in its second step; `leak`: some in each, and keeps it."""
+
+    kept: ClassVar[list[bytearray]] = []
+
+    def step(self, action: Action) -> Transition:
+        if self.name == "leak":
+            self.kept.append(bytearray(os.urandom(2**20)) * 24)
+        elif self.made == 1:
+            taken = []
+            while True:
+                taken.append(bytearray(os.urandom(2**20)) * 8)
+                time.sleep(0.002)
+        return super().step(action)
+
+
 class Slow(Counting):
     """Takes a third of a second for each step."""
 

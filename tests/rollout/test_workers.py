@@ -26,6 +26,7 @@ from palaestra.core.errors import (
     UnknownName,
 )
 from palaestra.core.task import Task
+from palaestra.rollout import host
 from palaestra.rollout.worker import ALLOWANCE, REQUEST, Request, Verb, framed
 from palaestra.rollout.workers import WorkerPool
 from palaestra.rollout.worlds import LocalWorld
@@ -58,10 +59,13 @@ async def fault(episode: Awaitable[Any]) -> EnvironmentFault:
 
 
 def pooled(
-    use: Callable[[WorkerPool], Coroutine[Any, Any, T]], count: int = 1, timeout: float = 30.0
+    use: Callable[[WorkerPool], Coroutine[Any, Any, T]],
+    count: int = 1,
+    memory: int | None = None,
+    timeout: float = 30.0,
 ) -> T:
     async def run() -> T:
-        async with WorkerPool(count, timeout) as pool:
+        async with WorkerPool(count, timeout, memory) as pool:
             return await use(pool)
 
     return asyncio.run(run())
@@ -286,6 +290,37 @@ def test_a_hang_is_told_with_the_place_where_it_hangs() -> None:
         return await fault(episode(await pool.world(f"{FAULTY}:Hanging/step"), 1))
 
     assert "faulty.py" in pooled(use, timeout=2.0).detail
+
+
+LITTLE = 400 * 2**20  # bytes; a worker with nothing in it takes a tenth
+
+
+def test_a_call_that_takes_too_much_memory_is_a_fault_of_its_world() -> None:
+    async def use(pool: WorkerPool) -> tuple[EnvironmentFault, list[Any]]:
+        told = await fault(episode(await pool.world(f"{FAULTY}:Ballooning/once"), 1))
+        return told, await episode(await pool.world(COUNTING), 5)
+
+    told, healthy = pooled(use, memory=LITTLE)
+    assert told.kind == "memory" and "0.39 GiB are allowed" in told.detail
+    assert healthy == expected(5)
+
+
+def test_a_worker_that_leaks_is_replaced_and_its_worlds_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host, "LOOKS", 0.0)
+
+    async def use(pool: WorkerPool) -> tuple[list[Any], list[Any], int]:
+        healthy = await pool.world(COUNTING)
+        leaking = [
+            await episode(await pool.world(f"{FAULTY}:Ballooning/leak"), n) for n in range(3)
+        ]
+        return leaking, await episode(healthy, 5), pool.restarts
+
+    leaking, healthy, restarts = pooled(use, memory=LITTLE)
+    assert leaking == [expected(n) for n in range(3)]
+    assert healthy == expected(5)
+    assert restarts >= 1
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class TooManyFaults(PalaestraError):
 class EnvironmentFault(PalaestraError):
     """The world broke (crash, hang, rubbish): an outcome of the episode, never a score.
 
-    `kind` is one of `crash`, `hang`, `rubbish`, `reset`, `step`.
+    `kind` is one of `crash`, `hang`, `memory`, `rubbish`, `reset`, `step`.
     """
 
     def __init__(self, kind: str, detail: str) -> None:

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from palaestra.core.errors import EnvironmentFault, InfrastructureFault
 from palaestra.rollout import worker
 from palaestra.rollout.line import Line
-from palaestra.rollout.processes import peak_bytes, processor_seconds
+from palaestra.rollout.processes import peak_bytes, processor_seconds, resident_bytes
 from palaestra.rollout.worlds import MAX_BYTES, shortened
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ LAST_WORDS = 4096  # bytes of a worker's stderr that are kept for messages
 
 GLANCE = 0.05  # seconds between looks at a call under way
 PATIENCE = 5  # glances after which a call that waits (for a program, the network …) is slow
+LOOKS = 1.0  # seconds between looks at the memory of a worker that answers quickly
 LONG = 100  # likewise, for one that computes: another process would take its processor
 
 
@@ -40,10 +41,11 @@ class Host:
     Everything but `turn`, `later`, `close` and `peak_bytes` is for those whose turn it is.
     """
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, memory: int) -> None:
         self.load = 0  # how many open worlds live here
         self.births = 0  # how many processes have been started here
-        self._timeout = timeout
+        self._timeout, self._memory = timeout, memory
+        self._looked = 0.0  # when the memory was last looked at
         self.line = Line()
         self._process: Process | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -133,7 +135,8 @@ class Host:
         """Send one request and return the answer; a broken worker is ended.
 
         Raises:
-            EnvironmentFault: the environment crashed, hung, spoke rubbish or raised.
+            EnvironmentFault: the environment crashed, hung, spoke rubbish, raised, or took more
+                memory than it may.
             InputError: raised by the environment, as it was.
         """
         process, what = self._process, f"{label}: {request.verb}"
@@ -143,6 +146,11 @@ class Host:
         receipt = self._keep(_receive(process))
         try:
             await self._watch(receipt, process)
+            taken = 0 if receipt.done() else resident_bytes(process.pid)
+            if taken > self._memory:
+                await self._bury()
+                detail = f"{what} took {_gib(taken)} of memory; {_gib(self._memory)} are allowed"
+                raise EnvironmentFault("memory", detail)
             if not receipt.done():
                 # Its stack goes to stderr. And it is heard once more, in case it was
                 # this process that had no time to listen.
@@ -153,7 +161,9 @@ class Host:
                 await self._bury()
                 detail = f"{what} gave no answer within {self._timeout:g} s{self._said()}"
                 raise EnvironmentFault("hang", detail)
-            return _opened(receipt.result(), shape)
+            answer = receipt.result()
+            await self._look(process)
+            return _opened(answer, shape)
         except (OSError, EOFError) as error:
             end = await self._bury()
             detail = f"{what} ended its process ({end}){self._said()}"
@@ -166,7 +176,9 @@ class Host:
             receipt.cancel()
 
     async def _watch(self, receipt: asyncio.Task[bytes], process: Process) -> None:
-        """Wait for an answer, at most as long as a call may take; tell the line if it is slow.
+        """Wait for an answer, as long as a call may take; tell the line if it is slow.
+
+        Ends early where the call takes too much memory.
 
         Glances are counted, not seconds: while this process is busy, none is slow.
         """
@@ -177,12 +189,25 @@ class Host:
             if receipt.done():
                 return
             glances += 1
+            if resident_bytes(process.pid) > self._memory:
+                return
             if glances % PATIENCE == 1:
                 since, used = time.monotonic(), processor_seconds(process.pid)
             elif glances % PATIENCE == 0:
                 computed = processor_seconds(process.pid) - used
                 if glances >= LONG or computed < 0.5 * (time.monotonic() - since):
                     self.line.tell_slow()
+
+    async def _look(self, process: Process) -> None:
+        """Replace a worker that has grown too large over many calls: whose fault is not known.
+
+        Its worlds are brought back by replay, as after a crash of one of them.
+        """
+        if time.monotonic() - self._looked < LOOKS:
+            return
+        self._looked = time.monotonic()
+        if resident_bytes(process.pid, family=True) > self._memory:
+            await self._bury()
 
     async def close(self) -> None:
         """End the process: kindly, so that environments can clean up, then by force."""
@@ -266,6 +291,10 @@ def _opened(body: bytes, shape: TypeAdapter[T]) -> T:
     if kind != worker.ANSWER:
         raise ValueError(f"a reply of unknown kind {kind!r}")
     return shape.validate_json(data, strict=True)
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.2f} GiB"
 
 
 def _ended(process: Process) -> bool:

@@ -21,6 +21,16 @@ def peak_bytes(pid: int) -> int:
         return 0
 
 
+def resident_bytes(pid: int, *, family: bool = False) -> int:
+    """Resident memory of a process, and with `family` of those that it started; 0 if not told."""
+    try:
+        process = psutil.Process(pid)
+        members = (process, *(process.children(recursive=True) if family else ()))
+        return sum(int(one.memory_info().rss) for one in members)
+    except psutil.Error:
+        return 0
+
+
 def processor_seconds(pid: int) -> float:
     """Processor time of a process and of those that it started; 0 where it is not told."""
     try:

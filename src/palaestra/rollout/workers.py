@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+import psutil
 from pydantic import TypeAdapter
 
 from palaestra.core.environment import Action, Observation, Signals, Transition, World
@@ -36,13 +37,18 @@ MORE = 16  # workers that a pool may add for worlds whose own worker is busy wit
 class WorkerPool:
     """`count` worker processes that host environments; use it with `async with`.
 
-    `timeout` is how long one call of an environment may take, in seconds.
+    `timeout` is how long one call of an environment may take, in seconds; `memory` how many
+    bytes a worker may take with all that it hosts and starts (half of the machine's by default).
+    A call during which it takes more is a fault of its world; one that has grown over many
+    calls is replaced.
     """
 
-    def __init__(self, count: int, timeout: float = 60.0) -> None:
+    def __init__(self, count: int, timeout: float = 60.0, memory: int | None = None) -> None:
         if count < 1:
             raise InputError(f"A worker pool needs at least one worker, not {count}.")
-        self._hosts = [Host(timeout) for _ in range(count)]
+        memory = memory or psutil.virtual_memory().total // 2
+        self._hosts = [Host(timeout, memory) for _ in range(count)]
+        self._memory = memory
         self._timeout, self._most = timeout, count + MORE
         self._open = True
         self._numbers = itertools.count(1)
@@ -88,7 +94,7 @@ class WorkerPool:
         """The least loaded worker that is not busy with a slow call; None: there can be none."""
         quick = [host for host in self._hosts if not host.line.slow]
         if not quick and self._open and len(self._hosts) < self._most:
-            quick = [Host(self._timeout)]
+            quick = [Host(self._timeout, self._memory)]
             self._hosts += quick
         return min(quick, key=lambda host: host.load, default=None)
 
