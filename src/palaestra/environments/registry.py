@@ -32,7 +32,16 @@ class Family:
     source: str  # the package, and the paper to cite
     summary: str
     licence: str = ""  # of the package and of what it brings along
+    install: str = ""  # the command, where the extra alone is not enough
 
+    @property
+    def command(self) -> str:
+        """What installs the family's package."""
+        return self.install or f"pip install 'palaestra[{self.extra}]'"
+
+
+NETHACK = "pip install --no-deps nle==1.3.0 minihack==1.0.2"
+"""Both name an old gymnasium as their only one; newer ones work."""
 
 FAMILIES: dict[str, Family] = {
     "babyai": Family(
@@ -48,6 +57,22 @@ FAMILIES: dict[str, Family] = {
         "minigrid (Chevalier-Boisvert et al. 2023)",
         "the MiniGrid levels, told in words",
         "Apache-2.0",
+    ),
+    "minihack": Family(
+        "palaestra.environments.grid.minihack:MiniHack",
+        "minihack",
+        "minihack (Samvelyan et al. 2021)",
+        "small levels of NetHack, each for one skill",
+        "Apache-2.0; NetHack General Public License",
+        NETHACK,
+    ),
+    "nethack": Family(
+        "palaestra.environments.grid.nethack:NetHack",
+        "nethack",
+        "nle (Küttler et al. 2020)",
+        "NetHack, told in words",
+        "NetHack General Public License",
+        NETHACK,
     ),
     "probe": Family(
         "palaestra.environments.text.probe:Probe",
@@ -86,12 +111,12 @@ def environment_class(id: str) -> tuple[type[Environment], str]:
     """
     head, _, name = wrappers.split(id)[0].partition("/")
     if ":" in head:
-        return _load(head, id, "its package"), name
+        return _load(head, id, "pip install its package"), name
     known = families()
     if head not in known:
         raise UnknownName("environment family", head, known)
     family = known[head]
-    return _load(family.target, id, f"palaestra[{family.extra}]"), name
+    return _load(family.target, id, family.command), name
 
 
 def make(id: str) -> Environment:
@@ -110,14 +135,14 @@ def tasks(id: str) -> TaskSet:
     return cls.tasks(id)
 
 
-def _load(target: str, id: str, package: str) -> type[Environment]:
+def _load(target: str, id: str, command: str) -> type[Environment]:
     module, _, attribute = target.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
         raise MissingPackage(
             f"The environment '{id}' needs the Python package '{error.name}', which is not "
-            f"installed; install it with: pip install '{package}'."
+            f"installed; install it with: {command}."
         ) from error
     except AttributeError:
         raise InputError(
