@@ -40,8 +40,8 @@ class Family:
         return self.install or f"pip install 'palaestra[{self.extra}]'"
 
 
-NETHACK = "pip install --no-deps nle==1.3.0 minihack==1.0.2"
-"""Both name an old gymnasium as their only one; newer ones work."""
+ALONE = "pip install --no-deps -r requirements/{}.txt (a file of palaestra's repository)"
+"""For packages whose own requirements are wider or older than what they need."""
 
 FAMILIES: dict[str, Family] = {
     "babyai": Family(
@@ -64,7 +64,7 @@ FAMILIES: dict[str, Family] = {
         "minihack (Samvelyan et al. 2021)",
         "small levels of NetHack, each for one skill",
         "Apache-2.0; NetHack General Public License",
-        NETHACK,
+        ALONE.format("nethack"),
     ),
     "nethack": Family(
         "palaestra.environments.grid.nethack:NetHack",
@@ -72,7 +72,7 @@ FAMILIES: dict[str, Family] = {
         "nle (Küttler et al. 2020)",
         "NetHack, told in words",
         "NetHack General Public License",
-        NETHACK,
+        ALONE.format("nethack"),
     ),
     "probe": Family(
         "palaestra.environments.text.probe:Probe",
@@ -80,6 +80,14 @@ FAMILIES: dict[str, Family] = {
         "after bsuite (Osband et al. 2020)",
         "delayed credit, memory and exploration, each by itself",
         "Apache-2.0",
+    ),
+    "tau2": Family(
+        "palaestra.environments.apps.tau2:Tau2",
+        "tau2",
+        "inspect-evals (τ²-bench: Yao et al. 2024, Barres et al. 2025)",
+        "service desks: an agent, a user and a database that both act on",
+        "MIT",
+        ALONE.format("tau2"),
     ),
     "textworld": Family(
         "palaestra.environments.text.textworld:TextWorld",
