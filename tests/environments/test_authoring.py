@@ -112,6 +112,9 @@ def test_a_call_beside_the_words_counts_instead_of_them() -> None:
         ("many(numbers=[1, 'a'])", "'numbers' must be array"),
         ("add(by=1+)", "Call one tool"),
         ("add(**{'by': 1})", "Call one tool"),
+        ('{"a":' * 100_000, "Call one tool"),
+        ("add(by={1, 2})", "Call one tool"),
+        ("add(by=1, note='\\ud800')", "Call one tool"),
     ],
 )
 def test_what_is_no_call_is_answered_in_words(said: str, answer: str) -> None:

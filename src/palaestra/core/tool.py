@@ -59,7 +59,7 @@ def parse_call(text: str, tools: Sequence[Tool]) -> ToolCall:
         NotACall: there is none, the tool is unknown, or the arguments do not fit its schema.
     """
     call = _as_json(text) or _as_python(text, tools)
-    if call is None:
+    if call is None or not _written_in_json(call):
         raise NotACall("Call one tool, such as: " + (tools[0].signature if tools else "none here"))
     return checked(call, tools)
 
@@ -147,6 +147,15 @@ def _random_value(schema: Mapping[str, Any], dice: random.Random) -> Any:
             return dice.choice(WORDS)
 
 
+def _written_in_json(call: ToolCall) -> bool:
+    """Whether the arguments are what JSON can carry: no sets, no lone surrogates, no infinity."""
+    try:
+        json.dumps(dict(call.arguments), allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
 def _is_a(value: Any, name: str) -> bool:
     if isinstance(value, bool) and name in ("integer", "number"):
         return False
@@ -166,7 +175,7 @@ def _as_json(text: str) -> ToolCall | None:
         return None
     try:
         found, _ = json.JSONDecoder().raw_decode(text[start:])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     name, arguments = found.get("name"), found.get("arguments", found.get("parameters", {}))
     if not isinstance(name, str) or not isinstance(arguments, dict):

@@ -44,12 +44,56 @@ ALONE = "pip install --no-deps -r requirements/{}.txt (a file of palaestra's rep
 """For packages whose own requirements are wider or older than what they need."""
 
 FAMILIES: dict[str, Family] = {
+    "agentdojo": Family(
+        "palaestra.environments.apps.agentdojo_env:AgentDojo",
+        "agentdojo",
+        "agentdojo (Debenedetti et al. 2024)",
+        "an assistant with tools, among them poisoned data: utility and security",
+        "MIT",
+        ALONE.format("agentdojo"),
+    ),
+    "arcade": Family(
+        "palaestra.environments.arcade.atari:Atari",
+        "arcade",
+        "ale-py (Bellemare et al. 2013, Machado et al. 2018)",
+        "104 Atari games, told from the machine's memory",
+        "GPL-2.0 (ale-py); the games belong to their makers",
+    ),
     "babyai": Family(
         "palaestra.environments.grid.babyai:BabyAI",
         "babyai",
         "minigrid (Chevalier-Boisvert et al. 2019, 2023)",
         "instructions in a grid world, told in words",
         "Apache-2.0",
+    ),
+    "bfcl": Family(
+        "palaestra.environments.apps.bfcl:Bfcl",
+        "bfcl",
+        "bfcl-eval (Patil et al. 2025)",
+        "users who ask for one thing after another, and stateful tools that do them",
+        "Apache-2.0",
+        ALONE.format("bfcl"),
+    ),
+    "crafter": Family(
+        "palaestra.environments.grid.crafter:Crafter",
+        "crafter",
+        "crafter (Hafner 2021)",
+        "an open world of gathering, building and survival",
+        "MIT",
+    ),
+    "gymnasium": Family(
+        "palaestra.environments.generic.gymnasium_env:Gymnasium",
+        "gymnasium",
+        "gymnasium (Towers et al. 2024)",
+        "any id of Gymnasium, told in words and numbers",
+        "MIT",
+    ),
+    "mcp": Family(
+        "palaestra.environments.apps.mcp_env:McpEnvironment",
+        "mcp",
+        "mcp (Anthropic 2024)",
+        "any server of the Model Context Protocol, by a description of its tasks",
+        "MIT",
     ),
     "minigrid": Family(
         "palaestra.environments.grid.babyai:MiniGrid",
@@ -74,11 +118,39 @@ FAMILIES: dict[str, Family] = {
         "NetHack General Public License",
         ALONE.format("nethack"),
     ),
+    "openspiel": Family(
+        "palaestra.environments.games.openspiel:OpenSpiel",
+        "openspiel",
+        "open_spiel (Lanctot et al. 2019)",
+        "board, card and dice games, against others or oneself",
+        "Apache-2.0",
+    ),
+    "pettingzoo": Family(
+        "palaestra.environments.games.pettingzoo_env:PettingZoo",
+        "pettingzoo",
+        "pettingzoo (Terry et al. 2021)",
+        "games of several players by turns",
+        "MIT",
+    ),
     "probe": Family(
         "palaestra.environments.text.probe:Probe",
         "",
         "after bsuite (Osband et al. 2020)",
         "delayed credit, memory and exploration, each by itself",
+        "Apache-2.0",
+    ),
+    "reasoning": Family(
+        "palaestra.environments.reasoning.reasoning_gym:ReasoningGym",
+        "reasoning",
+        "reasoning-gym (Stojanovski et al. 2025)",
+        "104 kinds of generated puzzles with verifiers, in one go or with feedback",
+        "Apache-2.0",
+    ),
+    "scienceworld": Family(
+        "palaestra.environments.text.scienceworld:ScienceWorld",
+        "scienceworld",
+        "scienceworld (Wang et al. 2022)",
+        "experiments of a science class, in words",
         "Apache-2.0",
     ),
     "tau2": Family(
@@ -89,12 +161,26 @@ FAMILIES: dict[str, Family] = {
         "MIT",
         ALONE.format("tau2"),
     ),
+    "textarena": Family(
+        "palaestra.environments.games.textarena_env:TextArena",
+        "textarena",
+        "textarena (Guertler et al. 2025)",
+        "word and board games for language models",
+        "MIT",
+    ),
     "textworld": Family(
         "palaestra.environments.text.textworld:TextWorld",
         "textworld",
         "textworld (Côté et al. 2018)",
         "generated text adventures",
         "MIT",
+    ),
+    "textworld-express": Family(
+        "palaestra.environments.text.textworld_express:TextWorldExpress",
+        "textworld-express",
+        "textworld-express (Jansen and Côté 2022)",
+        "eight fast text games",
+        "Apache-2.0",
     ),
 }
 

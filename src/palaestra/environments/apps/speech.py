@@ -1,0 +1,40 @@
+"""Hearing agents that may call a tool or have the last word, which has no call in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from palaestra.core.message import ToolCall
+from palaestra.core.tool import NotACall, Tool, parse_call
+
+LIKE_A_CALL = re.compile(r"\s*[A-Za-z_][\w.-]*\(.*\)\s*", re.DOTALL)  # and nothing else
+
+
+def heard(text: str, tools: Sequence[Tool]) -> ToolCall | None:
+    """The call that a text makes; None where it makes none, and so is the last word.
+
+    "I paid the bill (50 EUR)" is words; `pay(50)` is a call, if of no tool that there is.
+
+    Raises:
+        NotACall: it tries to call a tool, and cannot be followed; says why.
+    """
+    if not _tries(text, tools):
+        return None
+    try:
+        call = parse_call(text, tools)
+        arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+        arguments.encode()
+    except (TypeError, UnicodeEncodeError, RecursionError):
+        raise NotACall("The arguments must be plain values, as in JSON.") from None
+    return ToolCall(call.name, json.loads(arguments))
+
+
+def _tries(text: str, tools: Sequence[Tool]) -> bool:
+    if "<tool_call>" in text or LIKE_A_CALL.fullmatch(text):
+        return True
+    if '"name"' in text and ('"arguments"' in text or '"parameters"' in text):
+        return True
+    names = "|".join(re.escape(tool.name) for tool in tools) or "(?!)"
+    return re.search(rf"(?<![\w.])(?:{names})\s*\(", text) is not None

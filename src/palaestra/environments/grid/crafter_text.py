@@ -1,0 +1,153 @@
+"""What a player of Crafter is told: what it sees, what things need, what it could do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from crafter import constants, objects
+
+from palaestra.environments.grid.crafter_map import MOVES, Cell, cell_of, plus
+from palaestra.environments.grid.crafter_world import Repeatable
+
+SIDES = {move.removeprefix("move_"): way for way, move in MOVES.items()}
+VITAL = ("health", "food", "drink", "energy")
+NAMES = {"plant-ripe": "ripe plant"} | {f"arrow-{side}": f"arrow flying {side}" for side in SIDES}
+DARK = 0.5  # daylight below which the package draws darkness
+
+
+def describe(env: Repeatable) -> str:
+    """What the picture shows, in words."""
+    player = env.player
+    around = [f"{side} {_there(env, way)}" for side, way in SIDES.items()]
+    facing = next(side for side, way in SIDES.items() if way == tuple(player.facing))
+    has = player.inventory
+    carried = [f"{count} {spoken(item)}" for item, count in has.items() if item not in VITAL]
+    carried = [words for words in carried if not words.startswith("0 ")]
+    state = "" if env.world.daylight >= DARK else " It is dark."
+    state += " You are asleep." if player.sleeping else ""
+    return (
+        f"Beside you: {', '.join(around)}. You face {facing}.{state}\n"
+        f"In view: {', '.join(_seen(env))}.\n"
+        f"{', '.join(f'{name} {has[name]}' for name in VITAL).capitalize()}. "
+        f"You carry {', '.join(carried) or 'nothing'}."
+    )
+
+
+def _seen(env: Repeatable) -> list[str]:
+    """Each creature, and of all else the nearest and, in brackets, how many; the nearest first."""
+    width, height = env.view
+    nearest: dict[str, tuple[int, str]] = {}
+    count: dict[str, int] = {}
+    creatures: list[tuple[int, str]] = []
+    for x in range(-(width // 2), width // 2 + 1):
+        for y in range(-(height // 2), height // 2 + 1):
+            if x == y == 0:
+                continue
+            name = _there(env, (x, y))
+            place = abs(x) + abs(y), f"{name} {_way(x, y)}"
+            if _at(env, (x, y))[1] is not None:
+                creatures.append(place)
+            elif name != "nothing":  # beyond the edge of the world
+                nearest[name] = min(nearest.get(name, place), place)
+                count[name] = count.get(name, 0) + 1
+    found = [(far, f"{words} ({count[name]})") for name, (far, words) in nearest.items()]
+    return [words for _, words in sorted(creatures) + sorted(found)]
+
+
+def _there(env: Repeatable, way: Cell) -> str:
+    """What is to be seen in a place: a thing, or what the ground is."""
+    material, thing = _at(env, way)
+    if thing is not None:
+        return NAMES.get(thing.texture, thing.texture)
+    return str(material or "nothing")
+
+
+def _at(env: Repeatable, way: Cell) -> tuple[str | None, Any]:
+    """The ground, and the thing on it."""
+    material, thing = env.world[plus(cell_of(env.player), way)]
+    return material, thing
+
+
+def _way(x: int, y: int) -> str:
+    parts = [f"{abs(y)} {'down' if y > 0 else 'up'}"] if y else []
+    parts += [f"{abs(x)} {'right' if x > 0 else 'left'}"] if x else []
+    return " ".join(parts)
+
+
+def recipes(goals: Iterable[str]) -> list[str]:
+    """What the achievements need by the package's tables, and what that needs, in words."""
+    told: dict[str, str] = {}
+    for goal in goals:
+        _tell(goal, told)
+    return [rule for rule in told.values() if rule]
+
+
+def _tell(goal: str, told: dict[str, str]) -> None:
+    if goal in told:
+        return
+    kind, _, thing = goal.partition("_")
+    needs: list[str] = []
+    first: list[str] = []
+    if kind == "collect":
+        info = next(info for info in constants.collect.values() if thing in info["receive"])
+        needs = [f"the {spoken(tool)}" for tool in info["require"]]
+        first = [f"make_{tool}" for tool in info["require"]]
+    elif kind in ("place", "make"):
+        info = getattr(constants, kind)[thing]
+        benches = info.get("nearby", [])
+        needs = [f"{count} {spoken(item)}" for item, count in info["uses"].items()]
+        needs += [f"a {bench} near you" for bench in benches]
+        first = [f"collect_{item}" for item in info["uses"]] + [f"place_{b}" for b in benches]
+    elif goal == "eat_plant":
+        needs, first = ["it ripe, long after you place a sapling"], ["place_plant"]
+    told[goal] = f"{spoken(goal)} needs {', '.join(needs)}" if needs else ""
+    for other in first:
+        _tell(other, told)
+
+
+def spoken(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(map(spoken, names))
+
+
+# ── what does something ──────────────────────────────────────────────────────
+
+
+def sensible(env: Repeatable) -> list[str]:
+    """The package's names of the actions that do something now, by its tables of what they need."""
+    player = env.player
+    if player.sleeping:
+        return ["noop"]
+    has = player.inventory
+    material, thing = _at(env, player.facing)
+    close, _ = env.world.nearby(player.pos, 1)
+    found = ["noop", *MOVES.values()]
+    if _useful(material, thing, has):
+        found.append("do")
+    if has["energy"] < constants.items["energy"]["max"]:
+        found.append("sleep")
+    for name, info in constants.place.items():
+        if thing is None and material in info["where"] and _affords(has, info["uses"]):
+            found.append(f"place_{name}")
+    for name, info in constants.make.items():
+        if set(info["nearby"]) <= set(close) and _affords(has, info["uses"]):
+            found.append(f"make_{name}")
+    return found
+
+
+def _useful(material: str | None, thing: Any, has: dict[str, int]) -> bool:
+    """Whether `do` does something to it."""
+    if thing is not None:
+        return (
+            thing.ripe if isinstance(thing, objects.Plant) else not isinstance(thing, objects.Arrow)
+        )
+    info = constants.collect.get(material)
+    return info is not None and _affords(has, info["require"])
+
+
+def _affords(has: dict[str, int], needs: dict[str, int]) -> bool:
+    return all(has[item] >= count for item, count in needs.items())

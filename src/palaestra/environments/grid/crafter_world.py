@@ -1,0 +1,127 @@
+"""Crafter's world as one that can be repeated, saved and restored.
+
+The package draws all its chances from one seeded generator, with one leak: to remove a
+creature it picks one by number from a *set*, whose order is the order of memory addresses.
+Two runs of one seed therefore part, often at the tenth step. `Repeatable` hands the package
+the same creatures in the order of their places, and leaves the draw to it: what happens is
+one of the things that could have happened anyway.
+
+A dump holds everything but the textures. Drawing the picture draws from the same generator
+at night, so no picture may be left out or drawn twice; the last one is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import pickle
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Any
+
+import crafter
+from crafter import engine
+
+VERSION = version("crafter")
+FRESH = 64  # how many new worlds are kept: making one takes a thousand steps' time
+UNTOLD = ("world", "random", "player", "action", "achievements")
+"""Properties of things that the future does not depend on, or that are digested elsewhere."""
+
+
+class Repeatable(crafter.Env):  # type: ignore[misc]
+    """Crafter's environment, where equal seeds and actions give equal worlds."""
+
+    picture: Any = None  # what the package's last step showed: uint8[64, 64, 3]
+
+    def reset(self) -> Any:
+        self.picture = super().reset()
+        return self.picture
+
+    def step(self, action: int) -> tuple[Any, float, bool, dict[str, Any]]:
+        self.picture, reward, done, info = super().step(action)
+        return self.picture, reward, done, info
+
+    @property
+    def world(self) -> Any:
+        return self._world
+
+    @property
+    def player(self) -> Any:
+        return self._player
+
+    @property
+    def unlocked(self) -> set[str]:
+        """The achievements so far."""
+        return self._unlocked
+
+    @property
+    def steps(self) -> int:
+        return self._step
+
+    @property
+    def view(self) -> tuple[int, int]:
+        """Width and height of what the player sees, itself in the middle."""
+        width, height = self._local_view._grid
+        return int(width), int(height)
+
+    def dump(self) -> bytes:
+        """Everything that the future depends on, and the last picture."""
+        body = io.BytesIO()
+        _Pickler(body).dump(vars(self))
+        return body.getvalue()
+
+    def load(self, dump: bytes) -> None:
+        """Go on from a dump; only from one's own, for it is a pickle, which can run any code."""
+        self.__dict__.update(_Unpickler(io.BytesIO(dump), self._textures).load())
+
+    def key(self) -> str:
+        """A digest of everything that the future depends on."""
+        world = self._world
+        digest = hashlib.blake2b(world._mat_map.tobytes(), digest_size=12)
+        kind, numbers, *rest = world.random.get_state()
+        digest.update(numbers.tobytes())
+        things = [(type(thing).__name__, _told(thing)) for thing in world.objects]
+        past = (self._step, self._last_health, sorted(self._unlocked), list(world.chunks))
+        digest.update(repr((kind, rest, things, past)).encode())
+        return digest.hexdigest()
+
+    def _balance_chunk(self, chunk: Any, objs: Iterable[Any]) -> None:
+        super()._balance_chunk(chunk, sorted(objs, key=_place))
+
+
+@functools.lru_cache(FRESH)
+def fresh(seed: int) -> bytes:
+    """The dump of a new world."""
+    env = Repeatable(seed=seed)
+    env.reset()
+    return env.dump()
+
+
+class _Pickler(pickle.Pickler):
+    def persistent_id(self, thing: Any) -> str | None:
+        return "textures" if isinstance(thing, engine.Textures) else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, body: io.BytesIO, textures: Any) -> None:
+        super().__init__(body)
+        self._textures = textures
+
+    def persistent_load(self, _: Any) -> Any:
+        return self._textures
+
+
+def _place(thing: Any) -> tuple[int, int]:
+    """Where a thing is; no two are in one place."""
+    x, y = thing.pos
+    return int(x), int(y)
+
+
+def _told(thing: Any) -> list[tuple[str, Any]]:
+    """The properties of a thing that its future depends on."""
+    return [
+        (name, value.tolist() if hasattr(value, "tolist") else value)
+        for name, value in sorted(vars(thing).items())
+        if name not in UNTOLD
+    ]
