@@ -14,7 +14,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test test-slow check check-peers bench clean
+.PHONY: help train test test-slow check check-peers check-environments bench clean
 
 export PYTHON PIP_ARGS
 JOBS = 2
@@ -25,6 +25,7 @@ help:
 	@echo "make test-slow  set up, then run the slow tests"
 	@echo "make check      formatting, lint, types, import rules, and make test"
 	@echo "make check-peers compare the learning library with verl and TRL, in their own environments"
+	@echo "make check-environments test every family of environments, with its package, in an environment of its own"
 	@echo "make bench      set up, then measure speed against peers and limits (ARGS: names of benchmarks)"
 	@echo "make clean      remove .venv and caches; runs and downloaded models stay"
 
@@ -50,6 +51,9 @@ check:
 
 check-peers:
 	@scripts/check_peers.sh $(ARGS)
+
+check-environments:
+	@scripts/check_environments.sh $(ARGS)
 
 bench:
 	@scripts/setup.sh dev

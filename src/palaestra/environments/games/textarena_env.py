@@ -71,7 +71,7 @@ LEFT_OUT = {
     "breaks on every message": "CharacterConclave",
     "can come to a position without a legal move": "QuantumTicTacToe, UltimateTicTacToe",
     "depends on Python's hash seed": "Crosswords",
-    "has words that nobody here has described": (
+    "has words that are not described in `textarena_moves.py`": (
         "LogicPuzzle, SantoriniBaseFixed, SettlersOfCatan, SpiteAndMalice"
     ),
 }

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Runs tests/environments with every family's package: `make check-environments`.
+#
+# The packages go into an environment of their own, .peers/environments, on top of .venv, made
+# where it does not fit yet: what they hold back or bring along touches nothing else. Arguments go
+# to pytest; without any, the tests that are not slow are run.
+#
+# PIP_ARGS  further options for `pip install`
+set -eu
+cd "$(dirname "$0")/.."
+scripts/setup.sh dev
+place=.peers/environments
+python=$place/bin/python
+export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
+
+fingerprint() {
+    cat pyproject.toml constraints.txt requirements/*.txt scripts/check_environments.sh | cksum
+}
+
+packages() {
+    .venv/bin/python -c 'import pathlib, tomllib
+project = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]
+extras = project["optional-dependencies"]
+named = " ".join(extras["all-environments"]).replace("]", "").replace(" ", ",").split(",")
+for extra in (name.split("[")[-1] for name in named):
+    print(*extras.get(extra, []), sep="\n")'
+}
+
+site() {
+    "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+}
+
+if [ ! -f $place/.ready ] || [ "$(cat $place/.ready)" != "$(fingerprint)" ]; then
+    echo "Making $place with every environment's package; this takes some minutes, once."
+    rm -rf $place
+    .venv/bin/python -m venv $place
+    printf '%s\n%s\n' "$(site .venv/bin/python)" "$(pwd -P)/src" >"$(site $python)/palaestra.pth"
+    packages >$place/packages.txt
+    # PIP_ARGS is a list of options: it must be split at its spaces.
+    # shellcheck disable=SC2086
+    $python -m pip install --no-input --quiet ${PIP_ARGS:-} -c constraints.txt -r $place/packages.txt
+    for list in requirements/*.txt; do
+        # shellcheck disable=SC2086
+        $python -m pip install --no-input --quiet ${PIP_ARGS:-} --no-deps -r "$list"
+    done
+    fingerprint >$place/.ready
+fi
+if [ $# -eq 0 ]; then
+    set -- -m "not slow"
+fi
+exec $python -m pytest tests/environments "$@"
