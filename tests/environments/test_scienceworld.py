@@ -408,7 +408,7 @@ def test_a_java_that_does_not_start_is_a_fault_of_the_world(
     (tmp_path / "java").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(EnvironmentFault, match="Java did not start"):
-        JavaProcess(package.JAR_PATH)
+        JavaProcess(package.JAR_PATH, 64)
 
 
 # ── commands and bad input ───────────────────────────────────────────────────

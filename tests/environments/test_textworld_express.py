@@ -40,7 +40,7 @@ def java() -> Iterator[JavaProcess]:
 
     Which does for all games but "sorting".
     """
-    process = JavaProcess(package.JAR_PATH)
+    process = JavaProcess(package.JAR_PATH, 256)
     yield process
     process.close()
 

@@ -243,8 +243,9 @@ class World(ABC):
     @abstractmethod
     async def admissible(self) -> list[str]: ...
 
-    @abstractmethod
-    async def sample(self, seed: int) -> Action: ...
+    async def sample(self, seed: int) -> Action:
+        """An action drawn by chance (see `Environment.sample_action`), where the world draws any."""
+        raise CapabilityMissing("This world draws no actions; choose another model than chance.")
 
     @abstractmethod
     async def close(self) -> None: ...

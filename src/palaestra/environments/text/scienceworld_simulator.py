@@ -16,6 +16,7 @@ from scienceworld.constants import JAR_PATH
 
 from palaestra.environments.text.java_process import JavaProcess
 
+MEGABYTES = 256  # for its objects; ample for a thousand steps
 SIMPLIFICATIONS = ""  # the wrapper's default: none
 UNKNOWN = "No known action matches that input."
 QUESTION = "Ambiguous request"
@@ -52,7 +53,7 @@ class Simulator:
     """Plays variations of tasks."""
 
     def __init__(self) -> None:
-        self._java = JavaProcess(JAR_PATH)
+        self._java = JavaProcess(JAR_PATH, MEGABYTES)
         self._server = self._java.jvm.scienceworld.runtime.pythonapi.PythonInterface()
         # The simulator throws Scala's dice, which everything in one machine shares.
         scala = self._java.jvm.java.lang.Class.forName("scala.util.Random$")

@@ -37,6 +37,7 @@ from palaestra.environments.snapshots import opened, sealed
 from palaestra.environments.text.commands import plain, spoken, ways
 from palaestra.environments.text.java_process import JavaProcess
 
+MEGABYTES = 64  # for the objects of a game; ample
 DEFAULTS = ""  # parameters of the games
 FOLDS = {  # the package's seeds
     "train": range(1000),
@@ -168,7 +169,7 @@ class TextWorldExpress(Environment):
         _check(task, self.name)
         if self._java is None or not self._java.alive:
             self.close()
-            self._java = JavaProcess(JAR_PATH)
+            self._java = JavaProcess(JAR_PATH, MEGABYTES)
             self._server = self._java.jvm.textworldexpress.runtime.PythonInterface()
             self._server.load(self.name, DEFAULTS)
         self._task, self._way = task, []
