@@ -12,9 +12,10 @@ Ours: the task stands before the first observation. There is no limit of steps; 
 (`envStepLimit`, 100 unless its user says otherwise) is less than several of the package's own
 solutions take. Where the simulator asks which of several things was meant, the answer is a number;
 any other command withdraws the question and is done, where the simulator would take it for a wrong
-answer and let time pass. Identity hashes are constant (see `java_process.py`) and what is asked
-beside the game leaves the dice alone (see `scienceworld_simulator.py`): the package's episodes and
-solutions differ from load to load where chance plays a part.
+answer and let time pass. Actions on what lies in closed containers are not named. Identity hashes
+are constant (see `java_process.py`) and what is asked beside the game leaves the dice alone (see
+`scienceworld_simulator.py`): the package's episodes and solutions differ from load to load where
+chance plays a part.
 
 The oracle is the package's solution, after a detour with the way back before it. It is played to
 its end before it is named; where that does not solve the task, no way is known.

@@ -16,7 +16,7 @@ from scienceworld.constants import JAR_PATH
 
 from palaestra.environments.text.java_process import JavaProcess
 
-MEGABYTES = 256  # for its objects; ample for a thousand steps
+MEGABYTES = 128  # for its objects, of which a quarter is in use at a time
 SIMPLIFICATIONS = ""  # the wrapper's default: none
 UNKNOWN = "No known action matches that input."
 QUESTION = "Ambiguous request"
