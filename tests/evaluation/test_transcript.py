@@ -66,7 +66,7 @@ def test_a_tool_call_is_shown_as_a_call() -> None:
 
     step = replace(AFTER.steps[0], action=Action("", ToolCall("move", {"steps": 2})))
     rows = turns(replace(AFTER, steps=(step,)))
-    assert rows[0].action == 'move(steps=2)'
+    assert rows[0].action == "move(steps=2)"
 
 
 def test_an_episode_whose_reset_failed_has_no_turns() -> None:
