@@ -244,7 +244,7 @@ class World(ABC):
     async def admissible(self) -> list[str]: ...
 
     async def sample(self, seed: int) -> Action:
-        """An action drawn by chance (see `Environment.sample_action`), where the world draws any."""
+        """An action drawn by chance, where the world draws any (`Environment.sample_action`)."""
         raise CapabilityMissing("This world draws no actions; choose another model than chance.")
 
     @abstractmethod
