@@ -16,7 +16,7 @@ from scienceworld.constants import JAR_PATH
 
 from palaestra.environments.text.java_process import JavaProcess
 
-MEGABYTES = 128  # for its objects, of which a quarter is in use at a time
+MEGABYTES = 512  # for its objects: some solutions need more than 128 for a moment
 SIMPLIFICATIONS = ""  # the wrapper's default: none
 UNKNOWN = "No known action matches that input."
 QUESTION = "Ambiguous request"
