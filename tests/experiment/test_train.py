@@ -64,6 +64,17 @@ def test_the_trained_model_can_be_evaluated_by_the_same_command_line(
     assert 0 <= said["interval"][0] <= said["success"] <= said["interval"][1] <= 1
 
 
+def test_an_expert_who_never_succeeds_is_told_before_anything_is_learned(
+    tmp_path: Path,
+) -> None:
+    done = palaestra(
+        "train", write_recipe(tmp_path), "--run", tmp_path / "r", "--set",
+        "environment.id=probe/umbrella-8", "environment.transfer=", "environment.turns=2", check=2,
+    )  # fmt: skip
+    assert "solved none of" in done.stderr and "after 2 turns" in done.stderr
+    assert not (tmp_path / "r" / "final").exists()
+
+
 @pytest.mark.parametrize("algorithm", ["loop", "rloo", "grpo"])
 def test_every_algorithm_is_one_flag_away_and_imitation_can_be_skipped(
     algorithm: str, tmp_path: Path

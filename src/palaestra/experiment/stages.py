@@ -13,7 +13,7 @@ from statistics import fmean
 from palaestra.core.environment import Capability
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
-from palaestra.core.model import Model
+from palaestra.core.model import Finish, Model
 from palaestra.core.task import Split, TaskSet
 from palaestra.environments.registry import make, tasks
 from palaestra.experiment.acting import Actor
@@ -119,9 +119,25 @@ async def record_demonstrations(setting: Setting, count: int) -> list[Episode]:
                 speaker = ExpertModel(setting.agent, setting.policy.renderer)
             case "random":
                 speaker = RandomModel(setting.agent, setting.policy.renderer)
-        return await setting.live(
-            setting.rollout({"agent": speaker}, setting.turns, counter.add), jobs
-        )
+        rollout = setting.rollout({"agent": speaker}, setting.turns, counter.add)
+        shown_by = await setting.live(rollout, jobs)
+    if isinstance(speaker, ExpertModel):
+        _check_expert(shown_by, setting)
+    return shown_by
+
+
+def _check_expert(shown: Sequence[Episode], setting: Setting) -> None:
+    """An expert who never succeeds shows nothing: mostly, its replies are cut short."""
+    if any(episode.outcome.solved for episode in shown):
+        return
+    calls = [call for episode in shown for call in episode.calls]
+    cut = sum(call.finish is Finish.LENGTH for call in calls)
+    raise InputError(
+        f"The expert solved none of {len(shown)} tasks of '{setting.recipe.environment.id}', so "
+        f"there is nothing to imitate; {cut} of its {len(calls)} replies were cut at "
+        f"agent.max_tokens={setting.recipe.agent.max_tokens} and episodes end after "
+        f"{setting.turns} turns: raise either, or set imitation.demonstrations=0."
+    )
 
 
 async def reinforcement(setting: Setting) -> None:

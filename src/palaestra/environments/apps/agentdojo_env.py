@@ -31,14 +31,13 @@ from agentdojo.agent_pipeline.agent_pipeline import load_system_message
 
 from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
 from palaestra.core.errors import InputError
-from palaestra.core.message import ToolCall
 from palaestra.core.task import ListedTasks, Split, Task, TaskSet
-from palaestra.core.tool import NotACall, Tool, checked
+from palaestra.core.tool import NotACall, Tool
 from palaestra.environments.apps import agentdojo_suites
 from palaestra.environments.apps.agentdojo_play import Play
 from palaestra.environments.apps.agentdojo_suites import Bench
 from palaestra.environments.apps.past import read, written
-from palaestra.environments.apps.speech import heard
+from palaestra.environments.apps.speech import call_or_last_word
 from palaestra.environments.snapshots import opened, sealed
 
 HOW = (
@@ -106,7 +105,7 @@ class AgentDojo(Environment):
         if self._over:
             return _refused("The task is over.")
         try:
-            call = self._called(action)
+            call = call_or_last_word(action, self._untyped)
         except NotACall as why:
             return _refused(str(why))
         if call is None:
@@ -149,14 +148,6 @@ class AgentDojo(Environment):
     @property
     def _id(self) -> str:
         return f"agentdojo/{self._bench.label}"
-
-    def _called(self, action: Action) -> ToolCall | None:
-        if action.call is not None:
-            return checked(action.call, self._untyped)
-        call = heard(action.text, self._untyped)
-        if call is None and not action.text.strip():
-            raise NotACall("Call a tool, or say in words what came of the task.")
-        return call
 
     def _ended(self, play: Play, action: Action) -> Transition:
         score = play.score(action.text)

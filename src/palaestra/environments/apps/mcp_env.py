@@ -26,7 +26,7 @@ from palaestra.core.environment import Action, Capability, Environment, Observat
 from palaestra.core.errors import EnvironmentFault, InputError, UnknownName
 from palaestra.core.message import ToolCall
 from palaestra.core.task import ListedTasks, Split, Task, TaskSet
-from palaestra.core.tool import NotACall, Tool, checked
+from palaestra.core.tool import NotACall, Tool
 from palaestra.environments.apps.mcp_description import (
     Assignment,
     Description,
@@ -37,7 +37,7 @@ from palaestra.environments.apps.mcp_description import (
 )
 from palaestra.environments.apps.mcp_link import Link, Reply
 from palaestra.environments.apps.past import read, written
-from palaestra.environments.apps.speech import heard
+from palaestra.environments.apps.speech import call_or_last_word
 from palaestra.environments.snapshots import opened, sealed
 
 GROUP = "palaestra.mcp"
@@ -155,7 +155,7 @@ class McpEnvironment(Environment):
         if self._over:
             return _refused("The task is over.")
         try:
-            call = self._called(action)
+            call = call_or_last_word(action, self.tools)
         except NotACall as why:
             return _refused(str(why))
         if call is None:
@@ -212,14 +212,6 @@ class McpEnvironment(Environment):
     @property
     def _id(self) -> str:
         return f"mcp/{quote(self.name)}"
-
-    def _called(self, action: Action) -> ToolCall | None:
-        if action.call is not None:
-            return checked(action.call, self.tools)
-        call = heard(action.text, self.tools)
-        if call is None and not action.text.strip():
-            raise NotACall("Call a tool, or say in words what came of the task.")
-        return call
 
     def _ended(self, assignment: Assignment, action: Action) -> Transition:
         check = assignment.check

@@ -6,10 +6,25 @@ import json
 import re
 from collections.abc import Sequence
 
+from palaestra.core.environment import Action
 from palaestra.core.message import ToolCall
-from palaestra.core.tool import NotACall, Tool, parse_call
+from palaestra.core.tool import NotACall, Tool, checked, parse_call
 
 LIKE_A_CALL = re.compile(r"\s*[A-Za-z_][\w.-]*\(.*\)\s*", re.DOTALL)  # and nothing else
+
+
+def call_or_last_word(action: Action, tools: Sequence[Tool]) -> ToolCall | None:
+    """The call that an action makes; None where its words are the last ones.
+
+    Raises:
+        NotACall: it tries to call a tool, and cannot be followed, or it says nothing.
+    """
+    if action.call is not None:
+        return checked(action.call, tools)
+    call = heard(action.text, tools)
+    if call is None and not action.text.strip():
+        raise NotACall("Call a tool, or say in words what came of the task.")
+    return call
 
 
 def heard(text: str, tools: Sequence[Tool]) -> ToolCall | None:
