@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import palaestra.agents
 from palaestra.agents.direct import DirectAgent
 from palaestra.agents.react import FORMAT, ReActAgent, action_of
-from palaestra.agents.registry import AGENTS, agent_class
+from palaestra.agents.registry import AGENTS, agent_class, make_agent
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action
-from palaestra.core.errors import UnknownName
+from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.models.scripted import ScriptedModel
 from tests.core.small import live, renderer
@@ -40,6 +40,48 @@ def test_an_append_only_agent_gives_one_branch(name: str) -> None:
     script = [agent.phrase(Action("up"))] * 3
     graph = live(agent, ScriptedModel(script, renderer=renderer())).graph
     assert len(list(graph.branches())) == 1 and [c.parent for c in graph.calls] == [None, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["direct", "react"])
+@pytest.mark.parametrize("keep", [0, 1, 2])
+def test_a_window_tells_the_task_and_the_last_exchanges(name: str, keep: int) -> None:
+    agent = make_agent(f"{name}?history={keep}")
+    script = [agent.phrase(Action("up"))] * 3
+    episode = live(agent, ScriptedModel(script, renderer=renderer()))
+    assert episode.outcome == Outcome.success()
+    first = episode.graph.conversation(0)[1].content
+    for number in range(3):
+        told = episode.graph.conversation(number)[:-1]
+        assert told[1].content.startswith(first)
+        assert sum(message.role == "assistant" for message in told) == min(number, keep)
+        seen = first if number == 0 else episode.steps[number - 1].transition.observation.text
+        assert told[-1].content.endswith(seen)
+    parents = [None, *(call if call < keep else None for call in range(2))]
+    assert [call.parent for call in episode.graph.calls] == parents
+
+
+def test_a_window_that_holds_the_whole_past_is_the_append_only_agent() -> None:
+    said = [ScriptedModel(["up"] * 3, renderer=renderer()) for _ in range(2)]
+    plain, wide = live(DirectAgent(), said[0]), live(DirectAgent(history=9), said[1])
+    sent = [
+        [(call.parent, call.prompt, call.completion) for call in episode.calls]
+        for episode in (plain, wide)
+    ]
+    assert sent[0] == sent[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("direct?histry=3", "Did you mean 'history'"),
+        ("direct?history=-1", "greater than or equal to 0"),
+        ("direct?history=many", "cannot be"),
+        ("players?history=3", "no option of the agent 'players' 'history'"),
+    ],
+)
+def test_a_wrong_option_of_an_agent_is_told_in_one_sentence(name: str, words: str) -> None:
+    with pytest.raises(InputError, match=words.replace("?", r"\?")):
+        make_agent(name)
 
 
 def test_react_thinks_and_then_acts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable
 
@@ -16,7 +17,8 @@ from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.environments.conformance import CLAUSES
 from palaestra.environments.examination import Subject
-from palaestra.environments.wrappers import AGAIN, KNOBS, split
+from palaestra.environments.faults import AGAIN
+from palaestra.environments.wrappers import KNOBS, split
 
 VALUES = {
     "errors": "0.3",
@@ -26,6 +28,8 @@ VALUES = {
     "reward": "progress",
     "latency": "0.0001",
     "turns": "9",
+    "budget": "9",
+    "actions": "tool",
 }
 
 
@@ -47,6 +51,82 @@ def test_any_combination_keeps_the_contract(knobs: set[str]) -> None:
     query = "&".join(f"{knob}={VALUES[knob]}" for knob in sorted(knobs))
     for clause in CLAUSES:
         clause(Subject.of(f"babyai/GoToLocalS5N2?{query}", steps=6, per_split=1))
+
+
+@pytest.mark.parametrize("kind", ["listed", "numbered"])
+def test_listed_actions_keep_the_contract(kind: str) -> None:
+    for clause in CLAUSES:
+        clause(Subject.of(f"textworld/coin-easy?actions={kind}", steps=6, per_split=1))
+
+
+@pytest.mark.parametrize("id", ["CartPole-v1?context=gravity:5~15,length:0.3~0.9",
+                                "Pendulum-v1?context=g:2~20,hidden",
+                                "Acrobot-v1?context=LINK_LENGTH_1:0.5~2"])  # fmt: skip
+def test_contexts_keep_the_contract(id: str) -> None:
+    for clause in CLAUSES:
+        clause(Subject.of(f"gymnasium/{id}", steps=8, per_split=2))
+
+
+def test_a_context_is_drawn_for_each_task_told_and_obeyed() -> None:
+    made, first = world("gymnasium/CartPole-v1?context=gravity:5~15")
+    _, other = world("gymnasium/CartPole-v1?context=gravity:5~15", 1)
+    _, hidden = world("gymnasium/CartPole-v1?context=gravity:5~15,hidden")
+    plain, usual = world("gymnasium/CartPole-v1")
+    told = re.match(r"Here, gravity ([\d.]+)\.\n(.*)", first, re.DOTALL)
+    assert told is not None and 5 <= float(told[1]) <= 15
+    assert told[2] == usual == hidden
+    assert other.split("\n")[0] != first.split("\n")[0]
+    after = [made.step(Action("left")).observation.text for _ in range(3)]
+    without = [plain.step(Action("left")).observation.text for _ in range(3)]
+    assert after != without
+
+
+def test_a_context_equals_the_package_with_its_attributes_set() -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    made, _ = world("gymnasium/CartPole-v1?context=length:1.5,masspole:0.4")
+    direct = gymnasium.make("CartPole-v1")
+    inner = direct.unwrapped
+    inner.length, inner.masspole = 1.5, 0.4
+    inner.total_mass, inner.polemass_length = inner.masscart + 0.4, 0.4 * 1.5
+    direct.reset(seed=registry.tasks("gymnasium/CartPole-v1").task(Split.TRAIN, 0).seed)
+    for word in ("left", "right", "right", "left", "left"):
+        seen, *_ = direct.step(("left", "right").index(word))
+        numbers = re.findall(r"-?\d+\.?\d*", made.step(Action(word)).observation.text)
+        assert [float(n) for n in numbers] == pytest.approx([float(x) for x in seen], abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("CartPole-v1?context=gravty:3", "Did you mean 'gravity'"),
+        ("CartPole-v1?context=gravity:many", "give NAME:NUMBER or NAME:LOW~HIGH"),
+        ("CartPole-v1?context=gravity:9~3", "9 is larger"),
+        ("CartPole-v1?context=", "cannot be"),
+        ("Taxi-v4?context=gravity:3", "context of 'Taxi-v4'"),
+    ],
+)
+def test_a_wrong_context_is_told_in_one_sentence(query: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        registry.make(f"gymnasium/{query}")
+
+
+def test_a_number_stands_for_the_action_beside_it() -> None:
+    plain, first = world("textworld/coin-easy")
+    numbered, listed = world("textworld/coin-easy?actions=numbered")
+    known = list(plain.admissible())
+    assert listed.startswith(first) and f"{len(known)}: {known[-1]}" in listed
+    said = numbered.step(Action("1")).observation.text
+    assert said.startswith(plain.step(Action(known[0])).observation.text)
+    assert not numbered.step(Action("99")).valid
+
+
+def test_a_budget_is_told_and_its_end_is_a_failure() -> None:
+    made, first = world("minigrid/Empty-5x5?budget=2")
+    assert first.endswith("Budget left: 2")
+    ends = [made.step(Action("left")) for _ in range(2)]
+    assert ends[0].observation.text.endswith("Budget left: 1")
+    assert [end.terminated for end in ends] == [False, True]
+    assert not any(end.truncated or end.success for end in ends)
 
 
 def test_diff_says_what_is_new_and_what_is_gone() -> None:
@@ -115,6 +195,7 @@ def test_a_stale_observation_is_the_one_before() -> None:
         ("errors=", "cannot be"),
         ("turns=0", "give a number of actions"),
         ("observation=short", "give diff"),
+        ("actions=code", "give listed, numbered, tool"),
         ("errors=0.1&errors=0.2", "sets 'errors' twice"),
     ],
 )
@@ -144,4 +225,4 @@ def test_the_order_of_writing_does_not_matter() -> None:
 def test_a_query_is_read() -> None:
     assert split("a/b") == ("a/b", {})
     assert split("a/b?turns=3&reward=sparse") == ("a/b", {"turns": "3", "reward": "sparse"})
-    assert set(KNOBS) == set(VALUES)
+    assert set(KNOBS) == {*VALUES, "context"}

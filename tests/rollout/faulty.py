@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import stat
 import sys
 import time
@@ -21,6 +22,8 @@ from palaestra.core.environment import (
 )
 from palaestra.core.errors import MissingSystemPart
 from palaestra.core.task import Task, TaskSet
+from palaestra.environments import registry
+from palaestra.environments.wrapper import Wrapper
 
 
 class Counting(Environment):
@@ -199,6 +202,40 @@ class Ballooning(Counting):
             while True:
                 taken.append(bytearray(os.urandom(2**20)) * 8)
                 time.sleep(0.002)
+        return super().step(action)
+
+
+class Afflicted(Wrapper):
+    """A real world, named by its id, in which one step in ten goes wrong in one of five ways."""
+
+    WAYS: ClassVar[tuple[str, ...]] = ("crash", "hang", "slow", "garbage", "memory")
+    SHARE = 0.1
+
+    def __init__(self, name: str) -> None:
+        super().__init__(registry.make(name))
+
+    @classmethod
+    def check_name(cls, name: str) -> None:
+        """Whatever there is."""
+
+    def step(self, action: Action) -> Transition:
+        dice = random.Random(f"{self.seed} {self.turn}")
+        if dice.random() >= self.SHARE:
+            return super().step(action)
+        match dice.choice(self.WAYS):
+            case "crash":
+                os._exit(3)
+            case "hang":
+                time.sleep(3600)
+            case "slow":
+                time.sleep(0.3)
+            case "garbage":
+                return Transition(Observation("x"), reward=float("nan"))
+            case "memory":
+                taken = []
+                while True:
+                    taken.append(bytearray(os.urandom(2**20)) * 8)
+                    time.sleep(0.002)
         return super().step(action)
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from palaestra.agents.history import History, Keep
 from palaestra.core.agent import Agent
-from palaestra.core.message import assistant, system, user
 from palaestra.core.session import Session
 
 
 class DirectAgent(Agent):
-    """Append-only chat: the world explains itself, then observation and action alternate."""
+    """A chat: the world explains itself, then observation and action alternate."""
 
     name = "direct"
 
+    def __init__(self, *, history: Keep = None) -> None:
+        """With `history`, only so many of the last exchanges are told to the model."""
+        self.history = history
+
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        messages = [system(session.instructions), user(session.observation.text)]
+        past = History(session.instructions, session.observation.text, self.history)
         while not session.over:
-            reply = await session.generate(messages)
+            reply = await session.generate(past.messages)
             transition = await session.act(reply.text.strip())
-            messages += [assistant(reply.text), user(transition.observation.text)]
+            past.add(reply.text, transition.observation.text)

@@ -6,9 +6,9 @@ that line is not an action: the world is told so, and answers in words.
 
 from __future__ import annotations
 
+from palaestra.agents.history import History, Keep
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
-from palaestra.core.message import assistant, system, user
 from palaestra.core.session import Session
 
 FORMAT = (
@@ -19,18 +19,22 @@ FORMAT = (
 
 
 class ReActAgent(Agent):
-    """Append-only chat with a thought before each action."""
+    """A chat with a thought before each action."""
 
     name = "react"
 
+    def __init__(self, *, history: Keep = None) -> None:
+        """With `history`, only so many of the last exchanges are told to the model."""
+        self.history = history
+
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        instructions = f"{session.instructions}\n{FORMAT}"
-        messages = [system(instructions), user(session.observation.text)]
+        told = f"{session.instructions}\n{FORMAT}"
+        past = History(told, session.observation.text, self.history)
         while not session.over:
-            reply = await session.generate(messages)
+            reply = await session.generate(past.messages)
             transition = await session.act(action_of(reply.text))
-            messages += [assistant(reply.text), user(transition.observation.text)]
+            past.add(reply.text, transition.observation.text)
 
     def phrase(self, action: Action) -> str:
         return f"Thought: {action.text} is the next step.\nAction: {action.text}"

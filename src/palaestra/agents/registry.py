@@ -1,12 +1,20 @@
-"""Which agents exist: name to class; packages add more by entry point `palaestra.agents`."""
+"""Which agents exist: name to class; packages add more by entry point `palaestra.agents`.
+
+Options of an agent stand behind its name like a query: `direct?history=4`. They are the keyword
+parameters of its class.
+"""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 from importlib.metadata import entry_points
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from palaestra.core.agent import Agent
-from palaestra.core.errors import UnknownName
+from palaestra.core.errors import InputError, UnknownName
 
 AGENTS: dict[str, str] = {
     "direct": "palaestra.agents.direct:DirectAgent",
@@ -20,8 +28,40 @@ def agents() -> dict[str, str]:
     return AGENTS | {point.name: point.value for point in entry_points(group="palaestra.agents")}
 
 
+def make_agent(name: str) -> Agent:
+    """The agent of that name, with the options behind it.
+
+    Raises:
+        UnknownName: no such agent, or it has no such option.
+        InputError: a value does not fit the option, or the agent needs one that is not given.
+    """
+    cls, query = agent_class(name), name.partition("?")[2]
+    takes = inspect.signature(cls).parameters
+    options: dict[str, Any] = {}
+    for part in query.split("&") if query else ():
+        option, _, value = part.partition("=")
+        if option not in takes:
+            raise UnknownName(f"option of the agent '{cls.name}'", option, takes)
+        hints = get_type_hints(cls.__init__, include_extras=True)
+        shape = TypeAdapter(hints.get(option, str))
+        try:
+            options[option] = shape.validate_strings(value)
+        except ValidationError as error:
+            why = error.errors()[0]["msg"]
+            raise InputError(f"'{part}' of the agent '{name}' cannot be: {why}.") from None
+    try:
+        return cls(**options)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"The agent '{name}' cannot be made: {error}.") from None
+
+
 def agent_class(name: str) -> type[Agent]:
-    """Raises UnknownName for a name that is neither registered nor `module:Class`."""
+    """The class of the agent of that name; options behind it are left out.
+
+    Raises:
+        UnknownName: the name is neither registered nor `module:Class`.
+    """
+    name = name.partition("?")[0]
     target = name if ":" in name else agents().get(name)
     if target is None:
         raise UnknownName("agent", name, agents())

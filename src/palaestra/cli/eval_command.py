@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     split = _check(options)
-    from palaestra.agents.registry import agent_class
+    from palaestra.agents.registry import make_agent
     from palaestra.experiment.progress import Reporter
     from palaestra.experiment.setting import typical_turns
     from palaestra.models.registry import load_model
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         Path(options.folder) if options.folder else new_run_path(default_root(), f"eval-{family}")
     )
     reporter = Reporter()
-    agent = agent_class(options.agent)()
+    agent = make_agent(options.agent)
     slots = min(CONCURRENCY, options.n * options.repeats) + 2
     names = {"agent": options.model, **_roles(options)}
     models = {
@@ -126,7 +126,7 @@ def summary(episodes: list[Episode], seconds: float, folder: str) -> dict[str, A
 
 def _check(options: argparse.Namespace) -> Split:
     """Find every mistake in the options before anything starts."""
-    from palaestra.agents.registry import agent_class
+    from palaestra.agents.registry import agent_class, make_agent
     from palaestra.environments.registry import make
     from palaestra.models.registry import check_model
 
@@ -144,7 +144,7 @@ def _check(options: argparse.Namespace) -> Split:
             f"--max-tokens {options.max_tokens} leaves no room; the context is {CONTEXT}."
         )
     split = parse_split(options.split)
-    agent_class(options.agent)
+    make_agent(options.agent)
     check_model(options.model)
     for name in _roles(options).values():
         check_model(name)

@@ -92,6 +92,10 @@ class Environment(ABC):
     """Who acts here. With several, an observation is for whoever acts next, and `reward` is of
     the one who has just acted; `rewards` has those of all."""
 
+    context: Mapping[str, float] = {}
+    """Numbers of this world that `set_context` can change, such as its gravity, and what they are
+    where nobody does (contextual RL, Benjamins et al. 2023)."""
+
     def __init__(self, name: str = "") -> None:
         """A world of that name within its family; the task comes with `reset`."""
         self.check_name(name)
@@ -144,6 +148,15 @@ class Environment(ABC):
 
     def close(self) -> None:
         """Free what the world holds; it is not used afterwards."""
+
+    def set_context(self, values: Mapping[str, float]) -> None:
+        """Change these numbers of `context` from the next reset on; all others are the usual ones.
+
+        Raises:
+            UnknownName: `context` has no such name.
+        """
+        for name in values:
+            raise UnknownName("context", name, self.context)
 
     def state_key(self) -> str:
         self._undeclared(Capability.STATE_KEY)

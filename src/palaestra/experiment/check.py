@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from palaestra.agents.registry import agent_class
+from palaestra.agents.registry import make_agent
 from palaestra.core.environment import Capability
 from palaestra.core.errors import RecipeError
 from palaestra.environments.registry import make, tasks
@@ -23,7 +23,7 @@ def check_recipe(recipe: Recipe) -> None:
     Raises:
         InputError: the first thing that cannot work.
     """
-    agent_class(recipe.agent.name)
+    make_agent(recipe.agent.name)
     chosen(recipe.rl)
     if recipe.model.name != "tiny":
         check_name(recipe.model.name)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from palaestra.agents.registry import agent_class
+from palaestra.agents.registry import make_agent
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import World
@@ -42,7 +42,7 @@ class Setting:
     def __init__(self, recipe: Recipe, run: RunFolder, reporter: Reporter) -> None:
         self.recipe, self.run, self.reporter = recipe, run, reporter
         self.store = run.database
-        self.agent: Agent = agent_class(recipe.agent.name)()
+        self.agent: Agent = make_agent(recipe.agent.name)
         self.tasks: TaskSet = tasks(recipe.environment.id)
         self.turns = recipe.environment.turns or typical_turns(recipe.environment.id)
         self.method = Method(chosen(recipe.rl))

@@ -58,6 +58,7 @@ from gymnasium.envs.registration import EnvSpec, find_highest_version, load_env_
 from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
 from palaestra.core.errors import InputError, MissingPackage, UnknownName
 from palaestra.core.task import Task, TaskSet
+from palaestra.environments.generic.gymnasium_context import change, parameters
 from palaestra.environments.generic.gymnasium_plan import Plan, is_certain
 from palaestra.environments.generic.gymnasium_spaces import (
     Answers,
@@ -101,6 +102,7 @@ class Gymnasium(Environment):
         self._words = of(name, self.words)
         self._env = self._made(name)
         self._answers = self._readable(name, self._env)
+        self.context = parameters(name, self._env)
         facts = _facts(type(self), name)
         self.capabilities = facts.capabilities  # type: ignore[misc]
         self.deterministic = facts.deterministic  # type: ignore[misc]
@@ -138,6 +140,10 @@ class Gymnasium(Environment):
     def typical_turns(self) -> int:
         limit = self._env.spec.max_episode_steps if self._env.spec else None
         return self._words.turns or limit or TURNS
+
+    def set_context(self, values: Mapping[str, float]) -> None:
+        super().set_context({name: values[name] for name in values if name not in self.context})
+        change(self._env, {**self.context, **values})
 
     def reset(self, task: Task) -> Observation:
         """Start an episode with the task's seed.

@@ -1,0 +1,109 @@
+"""Worlds of many families on two workers: all at once, and with every kind of fault among them."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import random
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from palaestra.agents.direct import DirectAgent
+from palaestra.core.budget import Budget
+from palaestra.core.environment import World
+from palaestra.core.episode import Episode, Key
+from palaestra.core.outcome import Owner
+from palaestra.core.task import Split
+from palaestra.environments import registry
+from palaestra.models.random_choice import RandomModel
+from palaestra.rollout.runner import Job, Rollout
+from palaestra.rollout.workers import WorkerPool
+from palaestra.store.database import Database
+from tests.rollout import faulty
+
+pytestmark = pytest.mark.slow
+
+FAMILIES = (
+    "babyai/GoToLocalS5N2",
+    "crafter/collect_wood",
+    "gymnasium/CliffWalking-v1",
+    "minigrid/DoorKey-5x5",
+    "openspiel/tic_tac_toe",
+    "pettingzoo/tictactoe",
+    "probe/memory-8",
+    "textworld/treasure-easy",
+)
+TURNS = 15
+MEMORY = 2 * 2**30  # bytes of a worker with all that it hosts
+
+
+def jobs(ids: list[str]) -> list[Job]:
+    """One task of each id, all different; what afflicts a world does not change its tasks."""
+    plain = [id.rpartition(":Afflicted/")[2] for id in ids]
+    found = []
+    for number, (id, known) in enumerate(zip(ids, plain, strict=True)):
+        task = registry.tasks(known).task(Split.TRAIN, number)
+        found.append(Job(Key("mixed", number), replace(task, environment=id)))
+    return found
+
+
+def lived(jobs: list[Job], store: Database | None, **pool: float) -> tuple[list[Episode], int]:
+    """The episodes of chance, all worlds at once, and how often a worker was replaced."""
+
+    async def live() -> tuple[list[Episode], int]:
+        async with WorkerPool(2, pool.get("timeout", 60.0), MEMORY) as workers:
+
+            async def world(id: str) -> World:
+                return await workers.world(id)
+
+            agent = DirectAgent()
+            rollout = Rollout(
+                agent,
+                world,
+                {"agent": RandomModel(agent)},
+                budget=Budget(turns=TURNS),
+                concurrency=len(jobs),
+                store=store,
+            )
+            return await rollout.run(jobs), workers.restarts
+
+    return asyncio.run(live())
+
+
+def told(episode: Episode) -> tuple[object, ...]:
+    """What an episode was, whenever and wherever it was lived."""
+    steps = [(step.action, step.transition) for step in episode.steps]
+    return (episode.observation, steps, episode.outcome)
+
+
+def test_256_worlds_of_eight_families_step_together() -> None:
+    wanted = jobs([FAMILIES[n % len(FAMILIES)] for n in range(256)])
+    episodes, restarts = lived(wanted, None)
+    assert len(episodes) == 256 and restarts == 0
+    assert all(episode.outcome.scored and episode.steps for episode in episodes)
+    some = random.Random(1).sample(range(256), 24)
+    alone, _ = lived([wanted[n] for n in some], None)
+    assert [told(episode) for episode in alone] == [told(episodes[n]) for n in some]
+    assert not [p for p in psutil.Process().children() if "palaestra.rollout.worker" in p.cmdline()]
+
+
+def test_one_faulty_step_in_ten_loses_no_episode(tmp_path: Path) -> None:
+    healthy = [FAMILIES[n % len(FAMILIES)] for n in range(64)]
+    afflicted = [f"{faulty.__name__}:Afflicted/{id}" for id in healthy[:40]]
+    wanted = jobs([*healthy, *afflicted])
+    with closing(Database.open(tmp_path / "run.db")) as store:
+        episodes, restarts = lived(wanted, store, timeout=3.0)
+        kept = [store.episode(job.key) for job in wanted]
+    assert [told(episode) for episode in kept if episode] == [told(e) for e in episodes]
+    untouched, _ = lived(wanted[:64], None)
+    assert [told(e) for e in episodes[:64]] == [told(e) for e in untouched]
+    ends = collections.Counter(e.outcome.kind for e in episodes[64:] if not e.outcome.scored)
+    assert {"crash", "hang", "rubbish", "memory"} <= set(ends) and restarts >= 3
+    for episode in episodes[64:]:
+        broken = not episode.outcome.scored
+        assert not broken or episode.outcome.owner is Owner.ENVIRONMENT
+        assert len(episode.calls) == len(episode.steps) + broken
