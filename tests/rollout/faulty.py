@@ -234,8 +234,8 @@ class Afflicted(Wrapper):
             case "memory":
                 taken = []
                 while True:
-                    taken.append(bytearray(os.urandom(2**20)) * 8)
-                    time.sleep(0.002)
+                    taken.append(bytearray(b"x") * 2**26)
+                    time.sleep(0.01)
         return super().step(action)
 
 

@@ -92,11 +92,12 @@ def test_256_worlds_of_eight_families_step_together() -> None:
 
 
 def test_one_faulty_step_in_ten_loses_no_episode(tmp_path: Path) -> None:
-    healthy = [FAMILIES[n % len(FAMILIES)] for n in range(64)]
+    quick = [id for id in FAMILIES if not id.startswith("crafter")]  # its reset takes a second
+    healthy = [quick[n % len(quick)] for n in range(64)]
     afflicted = [f"{faulty.__name__}:Afflicted/{id}" for id in healthy[:40]]
     wanted = jobs([*healthy, *afflicted])
     with closing(Database.open(tmp_path / "run.db")) as store:
-        episodes, restarts = lived(wanted, store, timeout=3.0)
+        episodes, restarts = lived(wanted, store, timeout=6.0)
         kept = [store.episode(job.key) for job in wanted]
     assert [told(episode) for episode in kept if episode] == [told(e) for e in episodes]
     untouched, _ = lived(wanted[:64], None)

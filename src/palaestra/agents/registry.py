@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
@@ -23,6 +24,7 @@ AGENTS: dict[str, str] = {
 }
 
 
+@cache
 def agents() -> dict[str, str]:
     """Name to `module:Class`: ours, and those of installed packages."""
     return AGENTS | {point.name: point.value for point in entry_points(group="palaestra.agents")}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import shutil
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import entry_points
 
 from palaestra.core.environment import Environment
@@ -185,8 +186,9 @@ FAMILIES: dict[str, Family] = {
 }
 
 
+@cache
 def families() -> dict[str, Family]:
-    """All families: ours, and those of installed packages."""
+    """All families: ours, and those of installed packages (looked for once: that reads files)."""
     found = dict(FAMILIES)
     for point in entry_points(group="palaestra.environments"):
         source = point.dist.name if point.dist else "plug-in"
