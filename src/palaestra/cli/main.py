@@ -20,6 +20,7 @@ COMMANDS = {
     "play": "act in an environment yourself",
     "list": "list environments, models, agents, algorithms, recipes or runs",
     "show": "show a run, or an episode turn by turn",
+    "view": "look at runs and episodes in a browser",
     "compare": "compare credit rules on recorded episodes, without training",
     "export": "write recorded episodes to a Parquet file",
     "new": "write a package with an environment of your own, its tests and its entry point",

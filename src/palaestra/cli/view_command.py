@@ -1,0 +1,70 @@
+"""`palaestra view`: runs, episodes and their figures as a local web page."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import socket
+import sys
+from pathlib import Path
+
+from palaestra.core.errors import InputError, MissingPackage
+
+EXAMPLE = "palaestra view runs/default-20260101-120000"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders (all of ./runs)")
+    parser.add_argument("--port", type=int, default=8417, help="0: any free one (default: 8417)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="anything but this machine gets a token (127.0.0.1)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        import uvicorn
+
+        from palaestra.viewer.app import application
+        from palaestra.viewer.site import Site
+    except ImportError as error:
+        raise MissingPackage(
+            f"The viewer needs the Python package '{error.name}', which is not installed; "
+            "install it with: pip install 'palaestra[viewer]'."
+        ) from error
+    from palaestra.store.run import RunFolder, default_root
+
+    paths = [_path(name, default_root()) for name in options.runs]
+    for path in paths:
+        RunFolder.read(path).close()
+    token = None if options.host in LOOPBACK else secrets.token_urlsafe(24)
+    listening = _listening(options.host, options.port)
+    name = f"[{options.host}]" if ":" in options.host else options.host
+    address = f"http://{name}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    print(f"palaestra view: {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    config = uvicorn.Config(application(Site(default_root(), paths), token), log_level="warning")
+    uvicorn.Server(config).run(sockets=[listening])
+    return 0
+
+
+def _path(name: str, root: Path) -> Path:
+    path = Path(name)
+    return path if (path / "run.json").is_file() else root / name
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there; raises InputError where that cannot be."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        found = socket.socket(family, kind, protocol)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(place)
+        found.listen()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"Nothing can listen at {host}:{port}: {error}. Choose another --host or --port."
+        ) from None
+    return found

@@ -1,0 +1,1 @@
+"""One module per page; each says its routes with `routes(site)`."""
