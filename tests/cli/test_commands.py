@@ -1,6 +1,7 @@
 """The command line, end to end: what it prints, and with which code it ends."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -194,6 +195,17 @@ def test_a_person_plays_through_a_pipe(palaestra: Palaestra) -> None:
     assert "The expert would say:" in done.stdout
     assert "(not understood)" in done.stdout
     assert "You left after 2 action(s)" in done.stdout
+
+
+def test_knobs_tools_and_several_players_can_be_played(palaestra: Palaestra) -> None:
+    knobs = palaestra("play", "--env", f"{LEVEL}?budget=1", input="left\n")
+    assert "Budget left: 1" in knobs.stdout and "Not solved: the task ended" in knobs.stdout
+    tools = palaestra("play", "--env", f"{LEVEL}?actions=tool", input=":actions\n")
+    assert "act(action: string)" in tools.stdout
+    game = "pettingzoo/tictactoe:self"
+    both = palaestra("play", "--env", game, input="0\n3\n1\n4\n2\n")
+    assert both.stdout.count("It is the turn of") == 5
+    assert re.search(r"with rewards of 1 \(\w+\), -1 \(\w+\)", both.stdout)
 
 
 def test_following_the_hints_solves_the_task(

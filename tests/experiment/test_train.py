@@ -7,8 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from palaestra.core.errors import MissingPackage, MissingSystemPart
+from palaestra.experiment.check import check_recipe
 from palaestra.experiment.recipe import keys, load, recipe_names
 from tests.experiment.runs import RECIPE, palaestra, weights_hash, write_recipe
+
+
+WORLDS = sorted((Path(__file__).parents[2] / "recipes" / "worlds").glob("*.toml"))
+
+
+@pytest.mark.parametrize("file", WORLDS, ids=lambda file: file.stem)
+def test_each_recipe_of_the_worlds_can_be_started(file: Path) -> None:
+    recipe = load(str(file))
+    assert recipe.summary and recipe.rl.tokens
+    try:
+        check_recipe(recipe)
+    except (MissingPackage, MissingSystemPart) as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="module")

@@ -173,6 +173,8 @@ def seconds(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict
         tested += recipe.evaluation.transfer_tasks * _episode(recipe, transfer_turns)
     studied = recipe.imitation.demonstrations * recipe.imitation.epochs * tokens
     practised = recipe.rl.steps * recipe.rl.tasks * recipe.rl.group * tokens
+    if recipe.rl.tokens is not None:
+        practised = min(practised, recipe.rl.tokens)
     if recipe.rl.minutes is not None:
         practised = min(practised, 60 * recipe.rl.minutes / (1 / acting + 1 / learning))
     return {

@@ -24,14 +24,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.environments.registry import make
+    from palaestra.environments.registry import make, tasks
 
     split = parse_split(options.split)
     if options.seed < 0:
         raise InputError(f"--seed {options.seed} numbers no task; give 0 or more.")
     world = make(options.env)
     try:
-        task = world.tasks(options.env).task(split, options.seed)
+        task = tasks(options.env).task(split, options.seed)
         first = world.reset(task)
         print(f"{options.env}, task {task.id}\n\n{world.instructions}\n({COMMANDS})\n")
         print(first.text)
@@ -43,26 +43,35 @@ def run(options: argparse.Namespace) -> int:
 
 def _play(world: Environment) -> None:
     """Until the task ends, or the person leaves."""
-    reward, turns = 0.0, 0
+    turns = 0
+    rewards = dict.fromkeys(world.players, 0.0)
     while True:
         if len(world.players) > 1:
             print(f"It is the turn of {world.turn_of()}.")
         line = _read()
         if line is None or line == ":quit":
-            print(f"You left after {turns} action(s), with a reward of {reward:g}.")
+            print(f"You left after {turns} action(s), {_earned(rewards)}.")
             return
         if line.startswith(":"):
             print(_answer(world, line))
             continue
         if not line:
             continue
+        player = world.turn_of()
         transition = world.step(Action(line))
         turns += 1
-        reward += transition.reward
+        for name, reward in (transition.rewards or {player: transition.reward}).items():
+            rewards[name] += reward
         print(_told(transition))
         if transition.terminated or transition.truncated:
-            print(f"\n{_end(transition)} after {turns} action(s), with a reward of {reward:g}.")
+            print(f"\n{_end(transition)} after {turns} action(s), {_earned(rewards)}.")
             return
+
+
+def _earned(rewards: dict[str, float]) -> str:
+    if len(rewards) == 1:
+        return f"with a reward of {sum(rewards.values()):g}"
+    return "with rewards of " + ", ".join(f"{reward:g} ({who})" for who, reward in rewards.items())
 
 
 def _read() -> str | None:
@@ -80,9 +89,12 @@ def _answer(world: Environment, command: str) -> str:
         actions = world.oracle()
         return f"The expert would say: {actions[0].text}" if actions else "The expert knows no way."
     if command == ":actions":
-        if Capability.ADMISSIBLE not in world.capabilities:
-            return world.instructions
-        return "You can say: " + ", ".join(world.admissible())
+        if Capability.ADMISSIBLE in world.capabilities:
+            return "You can say: " + ", ".join(world.admissible())
+        if world.tools:
+            calls = [tool.signature for tool in world.tools]
+            return "You can call:\n" + "\n".join(calls)
+        return world.instructions
     return f"There is no command '{command}'; {COMMANDS}."
 
 
