@@ -12,7 +12,6 @@ from palaestra.experiment.check import check_recipe
 from palaestra.experiment.recipe import keys, load, recipe_names
 from tests.experiment.runs import RECIPE, palaestra, weights_hash, write_recipe
 
-
 WORLDS = sorted((Path(__file__).parents[2] / "recipes" / "worlds").glob("*.toml"))
 
 
