@@ -82,6 +82,14 @@ FAMILIES: dict[str, Family] = {
         "an open world of gathering, building and survival",
         "MIT",
     ),
+    "discoveryworld": Family(
+        "palaestra.environments.text.discoveryworld:DiscoveryWorld",
+        "discoveryworld",
+        "discoveryworld (Jansen et al. 2024)",
+        "whole cycles of scientific discovery in a small world",
+        "Apache-2.0",
+        ALONE.format("discoveryworld"),
+    ),
     "gymnasium": Family(
         "palaestra.environments.generic.gymnasium_env:Gymnasium",
         "gymnasium",
