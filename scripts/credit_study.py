@@ -1,19 +1,23 @@
 """The learning studies of docs/results/credit.md: parts of algorithms side by side, many seeds.
 
     python scripts/credit_study.py run FOLDER STUDY [--seeds 5] [--worlds probe/sea-4 …]
+    python scripts/credit_study.py keep FOLDER STUDY
     python scripts/credit_study.py table FOLDER STUDY
     python scripts/credit_study.py curves FOLDER STUDY PICTURE.png
 
 STUDY is credit, staleness, entropy or smollm2. `run` makes one starting policy per world and
 seed, then one RL run per variant from it, all with the same token budget; what is done already
-is not done again. `table` prints interquartile means over all seeds and worlds with stratified
-bootstrap intervals (`pip install rliable`), and the mean of each world; `curves` draws success
-in training against tokens, the mean over seeds.
+is not done again. `keep` adds what is done to docs/results/study_scores.csv, one line per run, so
+that a study can go on elsewhere: what stands there is not run again, and counts in tables.
+`table` prints interquartile means over all seeds and worlds with stratified bootstrap intervals
+(`pip install rliable`), and the mean of each world; `curves` draws success in training against
+tokens, the mean over seeds.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import subprocess
@@ -26,6 +30,8 @@ from pathlib import Path
 import numpy as np
 
 Keys = list[str]
+KEPT = Path(__file__).resolve().parents[1] / "docs" / "results" / "study_scores.csv"
+START = "start"  # the variant that is no variant
 
 
 @dataclass(frozen=True)
@@ -167,9 +173,12 @@ def run(root: Path, name: str, seeds: int, worlds: Sequence[str]) -> None:
     study = STUDIES[name]
     threads = 1 if study.processes > 1 else None
     cases = [(world, seed) for seed in range(1, seeds + 1) for world in worlds]
+    done = kept(name)
 
     def start(case: tuple[str, int]) -> None:
         world, seed = case
+        if all((world, seed, variant) in done for variant in study.variants):
+            return
         tiny = ["model.tiny.layers=2", "model.tiny.width=64"] if study.start == "tiny" else []
         keys = [f"environment.id={world}", *study.common, *tiny, *study.worlds[world][0]]
         folder = home(root, study, world, seed) / "start"
@@ -177,6 +186,8 @@ def run(root: Path, name: str, seeds: int, worlds: Sequence[str]) -> None:
 
     def vary(case: tuple[str, int, str]) -> None:
         world, seed, variant = case
+        if case in done:
+            return
         folder = home(root, study, world, seed)
         begin = [f"model.name={folder / 'start' / 'final'}", "imitation.demonstrations=0"]
         keys = [f"environment.id={world}", *begin, *study.common, *study.rl]
@@ -193,9 +204,8 @@ def table(root: Path, name: str, worlds: Sequence[str]) -> None:
     from rliable import library, metrics
 
     study = STUDIES[name]
-    found = {"start": scores(root, study, "start", "imitation", worlds)}
-    for variant in study.variants:
-        found[variant] = scores(root, study, f"{name}/{variant.replace(' ', '_')}", "rl", worlds)
+    every = {**kept(name), **measured(root, name)}
+    found = {variant: by_seed(every, variant, worlds) for variant in (START, *study.variants)}
     found = {variant: numbers for variant, numbers in found.items() if numbers.size}
     points, intervals = library.get_interval_estimates(
         found, lambda x: np.array([metrics.aggregate_iqm(x)]), reps=5000
@@ -249,20 +259,58 @@ def learning_curve(report: Path) -> tuple[np.ndarray, np.ndarray]:
     return tokens, np.convolve(success, np.ones(width), "same") / weights
 
 
-def scores(root: Path, study: Study, file: str, stage: str, worlds: Sequence[str]) -> np.ndarray:
-    """Success of the finished runs, [seeds, worlds]; seeds that miss a world are left out."""
-    rows = []
-    for seed in range(1, 100):
-        paths = [home(root, study, world, seed) / file / "report.json" for world in worlds]
-        if all(path.is_file() for path in paths):
-            reports = [json.loads(path.read_text()) for path in paths]
-            rows.append([report["success"][stage]["mean"] for report in reports])
+Scores = dict[tuple[str, int, str], float]  # of world, seed and variant: success
+
+
+def measured(root: Path, name: str) -> Scores:
+    """Success of the finished runs in a folder."""
+    study, found = STUDIES[name], Scores()
+    for world in study.worlds:
+        for seed in range(1, 100):
+            folder = home(root, study, world, seed)
+            for variant in (START, *study.variants):
+                inner = START if variant == START else f"{name}/{variant.replace(' ', '_')}"
+                report = folder / inner / "report.json"
+                if report.is_file():
+                    stage = "imitation" if variant == START else "rl"
+                    score = json.loads(report.read_text())["success"][stage]
+                    found[world, seed, variant] = score["mean"]
+    return found
+
+
+def kept(name: str) -> Scores:
+    """What the file of scores holds of a study."""
+    if not KEPT.is_file():
+        return {}
+    with KEPT.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["study"] == name]
+    return {(row["world"], int(row["seed"]), row["variant"]): float(row["success"]) for row in rows}
+
+
+def keep(root: Path, name: str) -> None:
+    """Add a folder's scores to the file."""
+    every = {study: kept(study) for study in STUDIES}
+    every[name] = {**every[name], **measured(root, name)}
+    with KEPT.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["study", "world", "seed", "variant", "success"])
+        for study, scores in every.items():
+            writer.writerows([study, *case, f"{score:.6f}"] for case, score in scores.items())
+
+
+def by_seed(scores: Scores, variant: str, worlds: Sequence[str]) -> np.ndarray:
+    """Success as [seeds, worlds]; seeds that miss a world are left out."""
+    rows = [
+        [scores[world, seed, variant] for world in worlds]
+        for seed in range(1, 100)
+        if all((world, seed, variant) in scores for world in worlds)
+    ]
     return np.array(rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("run", "table", "curves"))
+    parser.add_argument("what", choices=("run", "keep", "table", "curves"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("picture", type=Path, nargs="?", default=Path("curves.png"))
@@ -272,6 +320,8 @@ def main() -> None:
     worlds = options.worlds or list(STUDIES[options.study].worlds)
     if options.what == "run":
         run(options.folder, options.study, options.seeds, worlds)
+    elif options.what == "keep":
+        keep(options.folder, options.study)
     elif options.what == "curves":
         curves(options.folder, options.study, worlds, options.picture)
     else:
