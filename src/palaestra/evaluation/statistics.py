@@ -23,6 +23,7 @@ from palaestra.core.episode import Episode
 from palaestra.core.errors import GroupTooSmall, InputError
 
 POLICIES = ("base", "imitation", "rl")  # in the order of training
+MOST = 2**22  # counts that a bootstrap holds at once
 DIFFERENCES = (("rl", "imitation"), ("rl", "base"), ("imitation", "base"))
 
 
@@ -107,9 +108,13 @@ def mean_interval(
     distinct, counts = np.unique(np.asarray(present, dtype=np.float64), return_counts=True)
     n = len(present)
     mean = float(distinct @ counts / n)
-    drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=samples)
+    dice, at_once = np.random.default_rng(seed), max(1, MOST // len(distinct))
+    means = [
+        dice.multinomial(n, counts / n, size=min(at_once, samples - done)) @ distinct / n
+        for done in range(0, samples, at_once)
+    ]
     tail = (1 - confidence) / 2
-    low, high = np.quantile(drawn @ distinct / n, [tail, 1 - tail])
+    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
     return Interval(mean, min(float(low), mean), max(float(high), mean), n)
 
 

@@ -1,0 +1,357 @@
+"""`palaestra diff`: what it says of two runs, and what it refuses to compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palaestra.cli.main import main
+from palaestra.core.episode import Episode, Key
+from palaestra.evaluation.paired import mcnemar
+from palaestra.evaluation.statistics import paired_difference, wilson
+from palaestra.store.run import RunFolder
+from tests.cli.conftest import Palaestra
+from tests.evaluation.made import CRASH, FAILURE, SUCCESS, episode, evaluation
+
+Recipe = dict[str, Any]
+
+
+def store(
+    folder: Path, episodes: Sequence[Episode], recipe: Recipe | None = None, **documents: Any
+) -> Path:
+    with RunFolder.create(folder, recipe or {}) as run:
+        for lived in episodes:
+            run.database.finish(lived)
+        for name, document in documents.items():
+            run.database.put(name, document)
+    return folder
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    """A weak and a strong policy on 120 tasks, the second with a few tasks more."""
+    weak = evaluation("eval/test", 0.3, 120)
+    strong = evaluation("eval/test", 0.6, 130)
+    return (
+        store(tmp_path / "weak", weak, {"model": "base", "agent": "direct", "summary": "x"}),
+        store(tmp_path / "strong", strong, {"model": "rl", "agent": "direct", "summary": "y"}),
+    )
+
+
+@pytest.fixture
+def diff(capsys: pytest.CaptureFixture[str]) -> Any:
+    """`diff(a, b)` gives the JSON object that the command prints."""
+
+    def run(*arguments: str | Path) -> Recipe:
+        code = main(["diff", *map(str, arguments), "--json"])
+        told = capsys.readouterr()
+        assert code == 0, told.err
+        said: Recipe = json.loads(told.out)
+        return said
+
+    return run
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    assert main(["diff", *map(str, arguments)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("palaestra: ")
+    assert said.count("\n") == 1
+    return said
+
+
+# ── what is compared ─────────────────────────────────────────────────────────
+
+
+def test_the_figures_are_those_of_the_stored_episodes(diff: Any, two: tuple[Path, Path]) -> None:
+    said = diff(*two)
+    weak = [e.outcome.solved for e in evaluation("eval/test", 0.3, 120)]
+    with RunFolder.read(two[1]) as opened:
+        strong = [e.outcome.solved for e in opened.database.episodes("eval/test")[:120]]
+    assert (said["tasks"], said["only"], said["broken"]) == (120, [0, 10], 0)
+    assert said["success"][0]["mean"] == wilson(sum(weak), 120).mean
+    assert said["success"][1]["low"] == wilson(sum(strong), 120).low
+    expected = paired_difference(list(map(float, strong)), list(map(float, weak)))
+    assert [said["difference"][part] for part in ("mean", "low", "high")] == pytest.approx(
+        [expected.mean, expected.low, expected.high]
+    )
+    gained = [i for i, (x, y) in enumerate(zip(weak, strong, strict=True)) if y > x]
+    lost = [i for i, (x, y) in enumerate(zip(weak, strong, strict=True)) if y < x]
+    assert [flip["task"] for flip in said["gained"]] == [f"test/{i}" for i in gained]
+    assert [flip["task"] for flip in said["lost"]] == [f"test/{i}" for i in lost]
+    assert said["same"] == 120 - len(gained) - len(lost)
+    assert said["mcnemar"] == pytest.approx(mcnemar(len(gained), len(lost)))
+    assert said["permutation"] == pytest.approx(said["mcnemar"])
+    assert said["settings"] == {"model": ["base", "rl"]}
+
+
+def test_the_other_way_round_everything_changes_sign(diff: Any, two: tuple[Path, Path]) -> None:
+    forth, back = diff(*two), diff(*reversed(two))
+    assert [flip["task"] for flip in forth["gained"]] == [flip["task"] for flip in back["lost"]]
+    assert forth["mcnemar"] == back["mcnemar"]
+    assert forth["only"] == back["only"][::-1]
+    for name, measured in forth["measures"].items():
+        mirrored = back["measures"][name]
+        assert measured["means"] == mirrored["means"][::-1]
+        assert measured["difference"]["mean"] == pytest.approx(-mirrored["difference"]["mean"])
+
+
+def test_turns_reward_and_invalid_actions_are_compared_on_the_same_tasks(
+    diff: Any, two: tuple[Path, Path]
+) -> None:
+    measures = diff(*two)["measures"]
+    assert measures["turns"]["tasks"] == 120
+    assert measures["turns"]["difference"]["high"] < 0  # the strong one is done sooner
+    assert measures["reward"]["difference"]["low"] > 0
+    assert measures["invalid_rate"]["difference"]["high"] < 0
+    assert "progress" not in measures  # this world does not declare it
+
+
+def test_the_flipped_episodes_can_be_shown(
+    diff: Any, two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flip = diff(*two)["gained"][0]
+    for run, key, end in zip(two, flip["episodes"], ("truncated", "success"), strict=True):
+        assert main(["show", str(run), key]) == 0
+        assert f"end: {end}" in capsys.readouterr().out
+
+
+def test_repeats_are_averaged_and_have_no_mcnemar_test(diff: Any, tmp_path: Path) -> None:
+    ends = {"a": [(1, 0), (0, 0), (1, 1)], "b": [(1, 1), (0, 0), (0, 1)]}
+    runs = [
+        store(
+            tmp_path / name,
+            [
+                episode("eval/test", task, SUCCESS if end else FAILURE, member=member)
+                for task, members in enumerate(tasks)
+                for member, end in enumerate(members)
+            ],
+        )
+        for name, tasks in ends.items()
+    ]
+    said = diff(*runs)
+    assert said["mcnemar"] is None
+    (gained,), (lost,) = said["gained"], said["lost"]
+    assert (gained["task"], gained["scores"]) == ("test/0", [0.5, 1.0])
+    assert gained["episodes"] == ["eval/test/0.1", "eval/test/0.0"]
+    assert (lost["task"], lost["scores"]) == ("test/2", [1.0, 0.5])
+
+
+def test_a_task_that_broke_on_one_side_is_left_out_and_counted(diff: Any, tmp_path: Path) -> None:
+    a = store(tmp_path / "a", [episode("eval/test", i, SUCCESS) for i in range(4)])
+    ends = [SUCCESS, CRASH, FAILURE, SUCCESS]
+    b = store(tmp_path / "b", [episode("eval/test", i, end) for i, end in enumerate(ends)])
+    said = diff(a, b)
+    assert (said["tasks"], said["broken"], said["only"]) == (3, 1, [0, 0])
+    assert "cannot show" in said["warning"]
+
+
+def test_tasks_are_paired_by_what_they_are_and_not_by_their_place(
+    diff: Any, tmp_path: Path
+) -> None:
+    lived = [episode("eval/test", i, SUCCESS if i < 3 else FAILURE) for i in range(6)]
+    moved = [replace(e, key=Key("eval/test", place)) for place, e in enumerate(reversed(lived))]
+    said = diff(store(tmp_path / "a", lived), store(tmp_path / "b", moved))
+    assert said["same"] == said["tasks"] == 6
+
+
+# ── which episodes are meant ─────────────────────────────────────────────────
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    phases = {"test/base": 0.2, "rl/1": 0.3, "test/rl": 0.7}
+    return store(tmp_path / "trained", [e for p, r in phases.items() for e in evaluation(p, r, 40)])
+
+
+def test_two_phases_of_one_run_are_compared(diff: Any, trained: Path) -> None:
+    said = diff(f"{trained}:test/base", trained)
+    assert (said["a"]["phase"], said["b"]["phase"]) == ("test/base", "test/rl")
+    assert said["difference"]["low"] > 0
+    assert said["settings"] == {}
+
+
+def test_an_evaluation_is_compared_with_a_training_runs_last_test(
+    diff: Any, two: tuple[Path, Path], trained: Path
+) -> None:
+    said = diff(two[0], trained)
+    assert (said["a"]["phase"], said["b"]["phase"]) == ("eval/test", "test/rl")
+    assert said["only"] == [80, 0]
+
+
+def test_a_run_is_found_by_its_name(
+    diff: Any, two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALAESTRA_RUNS", str(two[0].parent))
+    assert diff("weak", "strong:eval/test")["tasks"] == 120
+
+
+def test_one_of_several_models_is_chosen_by_the_beginning_of_its_phases(
+    diff: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    phases = {
+        f"eval/test/direct/{model}/babyai/{world}/seed-1": (model, world, rate)
+        for model, rate in (("tiny", 0.6), ("random", 0.2))
+        for world in ("GoToLocal", "GoToObj")
+    }
+    episodes = [
+        lived
+        for phase, (_, world, rate) in phases.items()
+        for lived in evaluation(phase, rate, 20, environment=f"babyai/{world}")
+    ]
+    cells = [
+        {"phase": p, "agent": "direct", "model": m, "temperature": 1.0, "roles": {}, "turns": t}
+        for t, (p, (m, _, _)) in enumerate(phases.items())
+    ]
+    run = store(tmp_path / "matrix", episodes, plan={"cells": cells})
+    said = diff(f"{run}:eval/test/direct/random", f"{run}:eval/test/direct/tiny")
+    assert said["tasks"] == 40
+    assert said["environments"] == ["babyai/GoToLocal", "babyai/GoToObj"]
+    assert said["gained"][0]["task"].startswith("babyai/GoTo")
+    assert said["settings"] == {"model": ["random", "tiny"], "turns": [[2, 3], [0, 1]]}
+    told = refused(capsys, run, f"{run}:eval/test/direct/tiny")
+    assert "direct with random, direct with tiny" in told
+    assert "RUN:eval/test/direct/tiny" in told
+
+
+# ── what the terminal shows ──────────────────────────────────────────────────
+
+
+def test_the_terminal_shows_rates_tests_flips_and_settings(
+    two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", *map(str, two)]) == 0
+    shown = capsys.readouterr().out
+    for part in (
+        "120 tasks of babyai/GoToLocal in common; left out: 10 only in B",
+        "exact McNemar p",
+        "solved only by B (",
+        f"palaestra show {two[0]} eval/test/",
+        "detectable difference",
+        "base",
+        "turns",
+    ):
+        assert part in shown
+    assert "\x1b" not in shown
+
+
+def test_too_few_tasks_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [
+        store(tmp_path / name, evaluation("eval/test", rate, 16))
+        for name, rate in (("a", 0.4), ("b", 0.6))
+    ]
+    assert main(["diff", *map(str, runs)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Warning: With 16 tasks in common only a difference of" in told
+
+
+def test_a_difference_that_was_found_needs_no_warning(diff: Any, two: tuple[Path, Path]) -> None:
+    said = diff(*two)
+    assert said["permutation"] < 0.05
+    assert said["detectable"] > 0.1
+    assert said["warning"] is None
+
+
+def test_single_tasks_are_shown_without_an_interval(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [
+        store(tmp_path / name, [episode("eval/test", 0, end)])
+        for name, end in (("a", SUCCESS), ("b", FAILURE))
+    ]
+    assert main(["diff", *map(str, runs)]) == 0
+    told = capsys.readouterr().out
+    assert "solved only by A (1)" in told
+    assert "1 task in common cannot show a difference" in told
+
+
+# ── what is refused ──────────────────────────────────────────────────────────
+
+
+def test_other_environments_are_refused(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = store(tmp_path / "o", evaluation("eval/test", 0.5, 5, environment="babyai/GoToObj"))
+    said = refused(capsys, two[0], other)
+    assert "babyai/GoToLocal" in said and "babyai/GoToObj" in said
+
+
+def test_other_tasks_are_refused(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    later = [e for e in evaluation("eval/test", 0.5, 205) if e.key.group >= 200]
+    said = refused(capsys, two[0], store(tmp_path / "later", later))
+    assert "test/0 to test/119" in said and "test/200 to test/204" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seed": 999}, "other seed"),
+        ({"parameters": {"size": 8}, "instruction": "go"}, "other instruction and parameters"),
+    ],
+)
+def test_tasks_of_one_name_that_are_not_the_same_are_refused(
+    two: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: dict[str, Any],
+    said: str,
+) -> None:
+    changed = [
+        replace(e, task=replace(e.task, **change)) if e.key.group == 3 else e
+        for e in evaluation("eval/test", 0.5, 5)
+    ]
+    told = refused(capsys, two[0], store(tmp_path / "changed", changed))
+    assert "test/3" in told and said in told
+
+
+def test_runs_without_a_result_in_common_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = store(tmp_path / "a", [episode("eval/test", 0, CRASH)])
+    b = store(tmp_path / "b", [episode("eval/test", 0, SUCCESS)])
+    assert "run them again" in refused(capsys, a, b)
+
+
+def test_a_run_is_not_compared_with_itself(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "itself" in refused(capsys, trained, f"{trained}:test/rl")
+
+
+def test_unknown_runs_and_phases_are_refused_with_what_there_is(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "palaestra list runs" in refused(capsys, trained, tmp_path / "nothing")
+    assert "Did you mean 'test/base'?" in refused(capsys, trained, f"{trained}:test/bass")
+    loose = [e for phase in ("rl/1", "rl/2") for e in evaluation(phase, 0.5, 3)]
+    several = store(tmp_path / "several", loose)
+    assert "it has rl/1, rl/2" in refused(capsys, trained, several)
+    empty = store(tmp_path / "empty", [])
+    assert "no episode of it has finished" in refused(capsys, trained, empty)
+
+
+# ── on real runs ─────────────────────────────────────────────────────────────
+
+
+def test_the_expert_is_told_from_chance(palaestra: Palaestra) -> None:
+    for model in ("random", "expert"):
+        done = palaestra(
+            "eval", "--env", "babyai/GoToLocalS5N2", "--model", model, "-n", "24",
+            "--run", f"runs/{model}", "--json",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    done = palaestra("diff", "random", "expert", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["tasks"] == 24
+    assert said["success"][1]["mean"] == 1.0
+    assert said["difference"]["low"] > 0 and said["mcnemar"] < 0.01
+    assert said["lost"] == []
+    assert said["measures"]["turns"]["difference"]["high"] < 0
