@@ -1,9 +1,10 @@
-"""`palaestra export`: recorded episodes as a Parquet file, for analysis elsewhere."""
+"""`palaestra export`: recorded episodes as a file for other programs."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
     from palaestra.experiment.trace import Recorded
 
 EXAMPLE = "palaestra export runs/quick-20260101-120000 --phase rl/3 --to trace.parquet"
+ENDINGS = {
+    "parquet": (".parquet",),
+    "inspect": (".eval", ".json"),
+    "otel": (".jsonl",),
+    "atif": (".jsonl", ""),
+    "chat": (".jsonl",),
+    "json": (".jsonl",),
+}
+"""How the name of a file in each format ends; of a folder: with nothing."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,25 +32,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--phase", action="append", default=[], metavar="PHASE", dest="phases",
         help="e.g. rl/3, or rl for all that begin with rl/; may be repeated (default: all phases)",
     )  # fmt: skip
-    parser.add_argument("--to", required=True, metavar="FILE", help="the .parquet file to write")
+    parser.add_argument(
+        "--format", default="parquet", metavar="NAME",
+        help="parquet (the default), inspect, otel, atif, chat or json",
+    )  # fmt: skip
+    parser.add_argument("--solved", action="store_true", help="only episodes that were solved")
+    parser.add_argument(
+        "--conventions", metavar="VERSION",
+        help="of OpenTelemetry's GenAI conventions, for otel: 1.36 or 1.41 (the default)",
+    )  # fmt: skip
+    parser.add_argument("--to", required=True, metavar="FILE", help="the file or folder to write")
 
 
 def run(options: argparse.Namespace) -> int:
     file = Path(options.to)
-    if file.suffix != ".parquet":
-        raise InputError(f"--to {file}: the file's name must end in .parquet.")
-    from palaestra.experiment.trace import documents, open_recorded
+    _check(file, options.format, options.conventions)
+    from palaestra.experiment.trace import open_recorded
     from palaestra.store.disk import readable_size
-    from palaestra.store.parquet import write_parquet
 
-    recorded, _ = open_recorded(options.run)
+    recorded, folder = open_recorded(options.run)
     try:
         phases = choose(recorded.phases(), options.phases)
-        count = write_parquet(file, _episodes(recorded, phases), documents(recorded))
+        start = _start(folder, options.run)
+        count = _write(recorded, _episodes(recorded, phases, options.solved), start, options)
     finally:
         recorded.close()
     named = ", ".join(phases) if len(phases) <= 3 else f"{len(phases)} phases"
-    print(f"{count} episodes of {named} in {file} ({readable_size(file.stat().st_size)})")
+    what = "conversations" if options.format == "chat" else "episodes"
+    size = sum(part.stat().st_size for part in (file.iterdir() if file.is_dir() else [file]))
+    print(f"{count} {what} of {named} in {file} ({readable_size(size)})")
     return 0
 
 
@@ -62,6 +82,54 @@ def choose(known: list[str], wanted: list[str]) -> list[str]:
     return [phase for phase in known if phase in found]
 
 
-def _episodes(recorded: Recorded, phases: list[str]) -> Iterator[Episode]:
+def _check(file: Path, format: str, conventions: str | None) -> None:
+    if format not in ENDINGS:
+        raise UnknownName("format", format, ENDINGS)
+    if file.suffix not in ENDINGS[format]:
+        ends = " or ".join(ending or "nothing (a folder)" for ending in ENDINGS[format])
+        raise InputError(f"--to {file}: the name of a file in {format} must end in {ends}.")
+    if conventions is not None and format != "otel":
+        raise InputError(f"--conventions is for --format otel; {format} follows none.")
+
+
+def _write(
+    recorded: Recorded, episodes: Iterator[Episode], start: datetime, options: argparse.Namespace
+) -> int:
+    file = Path(options.to)
+    if options.format == "parquet":
+        from palaestra.experiment.trace import documents
+        from palaestra.store.parquet import write_parquet
+
+        return write_parquet(file, episodes, documents(recorded))
+    if options.format == "inspect":
+        from palaestra.store.exchange.inspect_log import write_inspect
+
+        return write_inspect(file, episodes, start)
+    if options.format == "otel":
+        from palaestra.store.exchange.otel import NEWEST, write_otel
+
+        return write_otel(file, episodes, start, options.conventions or NEWEST)
+    from palaestra.store.exchange.atif import write_atif
+    from palaestra.store.exchange.chat_jsonl import write_chat
+    from palaestra.store.exchange.schema import write_json
+
+    return {"atif": write_atif, "chat": write_chat, "json": write_json}[options.format](
+        file, episodes
+    )
+
+
+def _start(folder: Path | None, name: str) -> datetime:
+    """When the run began; where only its database is left, when that was last written."""
+    if folder is None:
+        return datetime.fromtimestamp(Path(name).expanduser().stat().st_mtime, UTC)
+    from palaestra.store.run import RunFolder
+
+    with RunFolder.read(folder) as opened:
+        return opened.record.created
+
+
+def _episodes(recorded: Recorded, phases: list[str], solved: bool) -> Iterator[Episode]:
     for phase in phases:
-        yield from recorded.episodes(phase)
+        for episode in recorded.episodes(phase):
+            if episode.outcome.solved or not solved:
+                yield episode

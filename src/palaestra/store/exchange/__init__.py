@@ -1,0 +1,1 @@
+"""Episodes in the formats of other programs, written and read."""

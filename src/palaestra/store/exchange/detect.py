@@ -1,0 +1,80 @@
+"""Which of the formats a file is in, by what stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from palaestra.core.episode import Episode
+from palaestra.core.errors import InputError, UnknownName
+from palaestra.store.exchange.atif_import import read_atif
+from palaestra.store.exchange.inspect_import import read_inspect
+from palaestra.store.exchange.otel_import import read_otel
+from palaestra.store.exchange.parts import read_bytes, read_documents
+from palaestra.store.exchange.schema import read_json
+from palaestra.store.parquet import ParquetTrace
+
+
+def read_parquet(path: Path) -> Iterator[Episode]:
+    """The episodes of a Parquet file; raises as `ParquetTrace.open` does."""
+    trace = ParquetTrace.open(path)
+    for phase in trace.phases():
+        yield from trace.episodes(phase)
+
+
+READERS = {
+    "parquet": read_parquet,
+    "inspect": read_inspect,
+    "otel": read_otel,
+    "atif": read_atif,
+    "json": read_json,
+}
+
+
+def read_episodes(path: Path, format: str) -> Iterator[Episode]:
+    """The episodes of a file in that format, one after the other.
+
+    Raises:
+        UnknownName: no such format.
+        InputError: the file is missing, empty, cut off, or in another format.
+        RunVersionMismatch: another version wrote it.
+    """
+    if format not in READERS:
+        raise UnknownName("format", format, READERS)
+    return READERS[format](Path(path))
+
+
+def detect(path: Path) -> str:
+    """The format of a file or folder, a name of READERS.
+
+    Raises:
+        InputError: it is missing, empty, or in none of them; the message says what it may be.
+    """
+    path = Path(path)
+    if path.is_dir():
+        if (path / "run.json").exists():
+            raise InputError(f"{path} is a run already; use it where a RUN is asked for.")
+        return "atif"
+    if path.suffix == ".parquet":
+        return "parquet"
+    if read_bytes(path).startswith(b"PK"):
+        return "inspect"
+    first = next(read_documents(path), None)
+    if isinstance(first, Mapping):
+        if "resourceSpans" in first:
+            return "otel"
+        if "schema_version" in first:
+            return "atif"
+        if {"version", "eval"} <= first.keys():
+            return "inspect"
+        if {"key", "task", "outcome"} <= first.keys():
+            return "json"
+        if "messages" in first:
+            raise InputError(
+                f"{path} holds chats, which tell neither actions nor rewards, so no episodes can "
+                "be made of it; import a format that does."
+            )
+    raise InputError(
+        f"{path} is in none of the formats that are read here: {', '.join(READERS)}; "
+        "name one with --format if you know better."
+    )

@@ -1,0 +1,101 @@
+"""The episode as JSON, and the published schema of it.
+
+A file holds one episode per line, or a single one. Each says which form it has
+(`format`), so that a later palaestra can tell; `palaestra show RUN EPISODE --json`
+prints the same without it. The schema is made from the types: a test holds the published
+file, docs/schema, to what `python -m palaestra.store.exchange.schema` prints.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from palaestra.core.episode import Episode
+from palaestra.core.errors import InputError
+from palaestra.store.codec import JSON
+from palaestra.store.database import FORMAT
+from palaestra.store.exchange.parts import (
+    built,
+    check_version,
+    plain,
+    read_documents,
+    understood,
+    write_lines,
+)
+
+NAME = f"episode-{FORMAT}.json"  # of the published file, in docs/schema
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def episode_schema() -> dict[str, Any]:
+    """The JSON schema of what `episode_document` gives (draft 2020-12)."""
+    from pydantic import TypeAdapter
+
+    schema = TypeAdapter(Episode).json_schema(mode="serialization")
+    schema["properties"] = {
+        "format": {"const": FORMAT, "title": "Format", "description": "Version of this form."},
+        **schema["properties"],
+    }
+    schema["required"] = ["format", *schema["required"]]
+    return {
+        "$schema": DIALECT,
+        "$id": NAME,
+        **schema,
+        "title": "palaestra episode",
+    }
+
+
+def schema_text() -> str:
+    """The schema as it is published."""
+    return json.dumps(episode_schema(), indent=2) + "\n"
+
+
+def episode_document(episode: Episode) -> dict[str, JSON]:
+    """An episode as JSON holds it."""
+    return {"format": FORMAT, **plain(episode)}
+
+
+def episode_of(document: JSON, where: str) -> Episode:
+    """The episode of a document, with or without its `format`.
+
+    Raises:
+        InputError: it is something else.
+        RunVersionMismatch: another version wrote it.
+    """
+    if not isinstance(document, Mapping) or not {"key", "task", "outcome"} <= document.keys():
+        raise InputError(
+            f"{where} is no episode of palaestra; `palaestra export --format json` writes them."
+        )
+    if "format" in document:
+        check_version(document["format"], where)
+    with understood(where, "episode of palaestra"):
+        episode: Episode = built(Episode, document)
+    return episode
+
+
+def write_json(path: Path, episodes: Iterable[Episode]) -> int:
+    """Write one episode per line; returns how many.
+
+    Raises:
+        InputError: the folder is missing, or cannot be written to.
+        StorageFull: there is no space; an earlier file of that name is intact.
+    """
+    return write_lines(path, (episode_document(episode) for episode in episodes))
+
+
+def read_json(path: Path) -> Iterator[Episode]:
+    """The episodes of a file.
+
+    Raises:
+        InputError: there is no such file, or it holds something else.
+        RunVersionMismatch: another version wrote it.
+    """
+    for number, document in enumerate(read_documents(path), 1):
+        yield episode_of(document, f"{path}, line {number}")
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")
