@@ -21,11 +21,14 @@ from typing import Any
 import httpx
 
 from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError
+from palaestra.models.pace import Ticket, Verdict
 
 _TOO_LONG = re.compile(
     r"context.?length|context.?window|context.?size|maximum context|prompt is too long", re.I
 )
+_NO_CREDIT = re.compile(r"insufficient_quota|credit balance", re.I)
 _BUSY = frozenset({408, 409, 425, 429})  # worth another attempt, as are 500 and above
+_OVERLOADED = frozenset({408, 429, 503, 504, 529})  # worth fewer requests at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Endpoint:
         url: str,
         *,
         key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         patience: Patience = Patience(),
         socket: Path | None = None,
     ) -> None:
@@ -56,6 +60,7 @@ class Endpoint:
             name: what faults call it.
             url: base URL of the API.
             key: the environment variable that holds the API key; None sends no key.
+            headers: what to send with every request besides.
             patience: how long to bear with the server.
             socket: the Unix socket to reach it by, where it listens on one.
 
@@ -63,7 +68,7 @@ class Endpoint:
             InputError: the environment variable is not set.
         """
         self.name, self._url = name, url.rstrip("/")
-        self._headers = _authorization(key)
+        self._headers = bearer(api_key(key)) | dict(headers or {})
         self._patience, self._socket = patience, socket
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -74,8 +79,15 @@ class Endpoint:
             await self._client.aclose()
         self._client = None
 
-    async def post(self, path: str, request: Mapping[str, Any]) -> httpx.Response:
+    async def post(
+        self, path: str, request: Mapping[str, Any], ticket: Ticket | None = None
+    ) -> httpx.Response:
         """The first good answer within the bounds of patience.
+
+        Args:
+            path: below the base URL.
+            request: what is sent, as JSON.
+            ticket: its place in the queue of the server's pace; None waits for no turn.
 
         Raises:
             ContextTooLong: the server says that the prompt is.
@@ -86,8 +98,7 @@ class Endpoint:
             wait = min(patience.first_wait * 2 ** (attempt - 1), patience.longest_wait)
             wait *= random.uniform(0.5, 1.0)
             try:
-                async with asyncio.timeout(patience.timeout):
-                    response = await self._open_client().post(path, json=request)
+                response = await self._attempt(path, request, ticket)
             except TimeoutError:
                 kind, problem = "timeout", f"did not answer within {patience.timeout:g} s"
             except httpx.RequestError as error:
@@ -95,7 +106,7 @@ class Endpoint:
             else:
                 if response.is_success:
                     return response
-                if response.status_code not in _BUSY and response.status_code < 500:
+                if not _worth_another(response):
                     raise self._refusal(response)
                 kind, problem = "server", f"answered {_status(response)}"
                 asked = _retry_after(response)
@@ -111,14 +122,21 @@ class Endpoint:
 
     async def ask(self, path: str, request: Mapping[str, Any]) -> Any:
         """The JSON of the first good answer; raises like `post`."""
-        response = await self.post(path, request)
+        return self.read(await self.post(path, request))
+
+    def read(self, response: httpx.Response) -> Any:
+        """The JSON of an answer.
+
+        Raises:
+            InfrastructureFault: it is none.
+        """
         try:
             return response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self.fault(
                 "answer",
                 f"answered something that is not JSON ({_excerpt(response.text)}); "
-                "check that the URL is the base of an OpenAI-compatible API",
+                "check that the URL is the base of the API",
             ) from None
 
     def unusable(self, answer: Any, protocol: str) -> InfrastructureFault:
@@ -128,6 +146,33 @@ class Endpoint:
             f"answered without a usable choice ({_excerpt(json.dumps(answer))}); "
             f"check that the server speaks {protocol}",
         )
+
+    async def _attempt(
+        self, path: str, request: Mapping[str, Any], ticket: Ticket | None
+    ) -> httpx.Response:
+        """One answer, good or bad; the pace learns what it says about the server."""
+        if ticket is None:
+            return await self._send(path, request)
+        await ticket.turn()
+        verdict, pause = Verdict.NEITHER, 0.0
+        try:
+            response = await self._send(path, request)
+            if response.is_success:
+                verdict = Verdict.GOOD
+            elif response.status_code in _OVERLOADED and _worth_another(response):
+                verdict = Verdict.OVERLOADED
+                asked = _retry_after(response)
+                pause = asked if asked <= self._patience.longest_wait else 0.0
+            return response
+        except TimeoutError:
+            verdict = Verdict.OVERLOADED
+            raise
+        finally:
+            ticket.leave(verdict, pause)
+
+    async def _send(self, path: str, request: Mapping[str, Any]) -> httpx.Response:
+        async with asyncio.timeout(self._patience.timeout):
+            return await self._open_client().post(path, json=request)
 
     def _open_client(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
@@ -155,6 +200,7 @@ class Endpoint:
             401: "check the API key: name its environment variable after '#' in the model's name",
             403: "check that the API key may use this model",
             404: "check the model's name and that the URL is the base of the API",
+            429: "check the account's credit",
         }.get(response.status_code, "check that the server accepts such requests")
         return self.fault("refused", f"answered {_status(response)}; {remedy}")
 
@@ -163,16 +209,34 @@ class Endpoint:
         return InfrastructureFault(kind, f"{self.name} {problem}")
 
 
-def _authorization(variable: str | None) -> dict[str, str]:
+def api_key(variable: str | None) -> str | None:
+    """The API key in that environment variable; None without one.
+
+    Raises:
+        InputError: the variable is not set.
+    """
     if variable is None:
-        return {}
+        return None
     key = os.environ.get(variable, "").strip()
     if not key:
         raise InputError(
             f"The environment variable '{variable}', which should hold an API key, is not set; "
             f"set it with: export {variable}=…"
         )
-    return {"Authorization": f"Bearer {key}"}
+    return key
+
+
+def bearer(key: str | None) -> dict[str, str]:
+    """The header by which most servers know an API key."""
+    return {} if key is None else {"Authorization": f"Bearer {key}"}
+
+
+def _worth_another(response: httpx.Response) -> bool:
+    """Whether the same request may do better later."""
+    status = response.status_code
+    if status == 429 and _NO_CREDIT.search(response.text):
+        return False
+    return status in _BUSY or status >= 500
 
 
 def _retry_after(response: httpx.Response) -> float:

@@ -1,7 +1,7 @@
 """Which models can act, by name, and how each one is made ready to act.
 
 A name is one of `models()`, the folder of a Hugging Face checkpoint, the folder of a
-run (its trained policy), or `openai:MODEL@URL` for a model served elsewhere.
+run (its trained policy), or a remote model: `openai:MODEL@URL`, `anthropic:MODEL@URL`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from palaestra.models.resident import ResidentModel
 
-REMOTE = "openai:"
+REMOTE = ("openai:", "anthropic:")
 
 
 class About(NamedTuple):
@@ -42,6 +42,9 @@ def models() -> dict[str, About]:
         "null": About("says nothing, ever: what it solves was solved before", "palaestra"),
         "openai:MODEL@URL": About(
             "a model behind an OpenAI-compatible server; #VARIABLE names its API key", "a server"
+        ),
+        "anthropic:MODEL@URL": About(
+            "a model behind a server that speaks Anthropic's messages protocol", "a server"
         ),
         "FOLDER": About("a run's trained policy, or a Hugging Face checkpoint", "this machine"),
     }
