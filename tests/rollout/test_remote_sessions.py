@@ -63,6 +63,17 @@ def test_hundreds_of_sessions_on_a_server_that_bears_eight_lose_nothing() -> Non
     assert server.peak <= 8 and calls < len(server.requests) <= 2 * calls
 
 
+def test_tokens_count_as_the_server_tells_them() -> None:
+    async def run() -> list[Episode]:
+        async with crowded(100, words=up_or_down) as server:
+            return await live(RemoteModel("m", server.url), 3)
+
+    for episode in asyncio.run(run()):
+        assert all(call.sampled > 0 for call in episode.calls)
+        assert episode.usage.sampled_tokens == sum(call.sampled for call in episode.calls)
+        assert episode.usage.prompt_tokens == sum(call.computed_tokens for call in episode.calls)
+
+
 def test_what_never_answers_is_an_infrastructure_fault_of_each_session_it_hits() -> None:
     patience = Patience(attempts=1, timeout=0.5)
 

@@ -35,6 +35,12 @@ class Call:
     computed_tokens: int = 0
     seconds: float = 0.0
     versions: tuple[int, ...] = ()  # of each token; empty where all are of `version`
+    sampled_tokens: int = 0  # as a server tells that does not tell `completion`
+
+    @property
+    def sampled(self) -> int:
+        """How many tokens were sampled, as far as it is known."""
+        return len(self.completion) or self.sampled_tokens
 
     @property
     def token_versions(self) -> tuple[int, ...]:

@@ -61,6 +61,7 @@ class Generation:
     computed_tokens: int = 0  # prompt tokens that no cache held
     seconds: float = 0.0  # from the request to the reply
     versions: tuple[int, ...] = ()  # of each token, where the weights may change in between
+    sampled_tokens: int = 0  # as a server tells that does not tell `tokens`
 
 
 class Renderer(ABC):

@@ -175,6 +175,7 @@ class Session:
             computed_tokens=generation.computed_tokens,
             seconds=generation.seconds,
             versions=generation.versions if len(set(generation.versions)) > 1 else (),
+            sampled_tokens=generation.sampled_tokens,
         )
         saved = self._record(call)
         self._add_call(call, asked)
@@ -342,8 +343,8 @@ class Session:
 
     def _add_call(self, call: Call, prompt: Chain[Message]) -> None:
         self.graph.add(call, prompt)
-        self._read += len(call.prompt)
-        self._sampled += len(call.completion)
+        self._read += len(call.prompt) or call.computed_tokens
+        self._sampled += call.sampled
 
 
 async def _ask(model: Model, prompt: Prompt) -> Generation:
@@ -365,4 +366,5 @@ def _as_generation(call: Call, model: Model) -> Generation:
         policy=model.name,
         version=call.version,
         versions=call.versions,
+        sampled_tokens=call.sampled_tokens,
     )

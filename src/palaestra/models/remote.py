@@ -158,6 +158,7 @@ class RemoteModel(Model):
             version=0,
             prompt_tokens=reply.prompt_tokens,
             computed_tokens=max(0, computed),
+            sampled_tokens=reply.sampled_tokens,
             seconds=seconds,
         )
 
