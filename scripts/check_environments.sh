@@ -3,7 +3,9 @@
 #
 # The packages go into an environment of their own, .peers/environments, on top of .venv, made
 # where it does not fit yet: what they hold back or bring along touches nothing else. Arguments go
-# to pytest; without any, the tests that are not slow are run.
+# to pytest; without any, the tests that are not slow are run, and then those of the packages that
+# cannot live beside others (OpenEnv's servers want an old mcp, verifiers an exact one), each in an
+# environment of its own, .peers/NAME.
 #
 # PIP_ARGS  further options for `pip install`
 set -eu
@@ -45,7 +47,25 @@ if [ ! -f $place/.ready ] || [ "$(cat $place/.ready)" != "$(fingerprint)" ]; the
     done
     fingerprint >$place/.ready
 fi
-if [ $# -eq 0 ]; then
-    set -- -m "not slow"
+if [ $# -gt 0 ]; then
+    exec $python -m pytest tests/environments "$@"
 fi
-exec $python -m pytest tests/environments "$@"
+
+apart() {
+    own=.peers/$1
+    if [ ! -f "$own/.ready" ] || [ "$(cat "$own/.ready")" != "$2" ]; then
+        echo "Making $own with $2; this takes some minutes, once."
+        rm -rf "$own"
+        .venv/bin/python -m venv "$own"
+        # shellcheck disable=SC2086
+        "$own/bin/python" -m pip install --no-input --quiet ${PIP_ARGS:-} "$2"
+        printf '%s\n%s\n' "$(site .venv/bin/python)" "$(pwd -P)/src" \
+            >"$(site "$own/bin/python")/zz-palaestra.pth" # behind what it has itself
+        echo "$2" >"$own/.ready"
+    fi
+    "$own/bin/python" -m pytest "tests/environments/test_$1.py" -m "not slow"
+}
+
+$python -m pytest tests/environments -m "not slow"
+apart openenv openenv==0.10.0
+apart verifiers verifiers==0.4.0

@@ -1,262 +1,383 @@
-"""`palaestra eval`: how an agent and a model do on an environment's held-out tasks."""
+"""`palaestra eval`: how agents and models do on environments' held-out tasks."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestra.cli.interrupt import Stopped, run_until_interrupted
-from palaestra.core.environment import Capability
-from palaestra.core.errors import InputError, PalaestraError, TooManyFaults
-from palaestra.core.task import Split, parse_split
+from palaestra.core.errors import InputError, PalaestraError
+from palaestra.core.task import parse_split
 
 if TYPE_CHECKING:
     from palaestra.core.agent import Agent
     from palaestra.core.episode import Episode
     from palaestra.core.model import Model
-    from palaestra.core.task import Task
-    from palaestra.experiment.progress import Reporter, StageProgress
-    from palaestra.rollout.runner import Job
+    from palaestra.evaluation.plan import Cell, Plan
+    from palaestra.experiment.evaluating import Done
+    from palaestra.experiment.limits import Allowance
+    from palaestra.experiment.matrix import Asked
+    from palaestra.experiment.progress import Reporter
     from palaestra.store.run import RunFolder
 
 EXAMPLE = "palaestra eval --env babyai/GoToLocalS5N2 --agent direct --model random -n 16"
-CONTEXT = 2048  # tokens of a conversation with a resident model
 CONCURRENCY = 64  # episodes lived at once
-DIRECT_TOKENS, THINKING_TOKENS = 8, 128  # tokens per reply, where the user gives none
+TASKS = 64  # where the user gives none
+
+OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline")
+OF_NEW_RUNS = (
+    *OF_SUITES, "suite", "agent", "model", "role", "seed", "temperature", "shard", "price",
+    "folder",
+)  # fmt: skip
+"""Options that say what is evaluated, which a run that is gone on with has settled."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--env", required=True, metavar="ID", help="see `palaestra list`")
-    parser.add_argument("--agent", default="direct", metavar="NAME", help="default: direct")
-    parser.add_argument(
-        "--model", required=True, metavar="NAME",
-        help="a name of `palaestra list models`, a run's folder, a checkpoint, openai:MODEL@URL",
+    new = parser.add_argument_group("what is evaluated: every agent with every model everywhere")
+    new.add_argument("--env", action="append", metavar="ID", help="see `palaestra list` (r)")
+    new.add_argument("--suite", metavar="FILE", help="a TOML file of environments and tasks")
+    new.add_argument("--agent", action="append", metavar="NAME", help="default: direct (r)")
+    new.add_argument(
+        "--model", action="append", metavar="NAME",
+        help="a name of `palaestra list models`, a run's folder, a checkpoint, "
+        "openai:MODEL@URL, anthropic:MODEL@URL (r)",
     )  # fmt: skip
-    parser.add_argument(
-        "--role", action="append", default=[], metavar="NAME=MODEL",
-        help="another model for one role or player, such as user=openai:MODEL@URL (repeatable)",
+    new.add_argument(
+        "--role", action="append", metavar="NAME=MODEL",
+        help="another model for one role or player, such as user=openai:MODEL@URL (r)",
     )  # fmt: skip
-    parser.add_argument("-n", type=int, default=64, metavar="N", help="tasks (default: 64)")
-    parser.add_argument("--split", default="test", help="train, validation or test (the default)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the sampling")
-    parser.add_argument("--repeats", type=int, default=1, metavar="R", help="episodes per task")
-    parser.add_argument(
+    new.add_argument("-n", type=int, metavar="N", help=f"tasks (default: {TASKS})")
+    new.add_argument("--split", help="train, validation or test (the default)")
+    new.add_argument(
+        "--seed", type=int, action="append", metavar="N", help="of the sampling (default: 1) (r)"
+    )
+    new.add_argument("--repeats", type=int, metavar="R", help="episodes per task (default: 1)")
+    new.add_argument(
         "--turns", type=int, metavar="T", help="actions per episode (default: the world's own)"
     )
-    parser.add_argument("--temperature", type=float, default=1.0, metavar="X", help="0: greedy")
-    parser.add_argument(
+    new.add_argument("--temperature", type=float, metavar="X", help="default: 1; 0: greedy")
+    new.add_argument(
         "--max-tokens", type=int, metavar="M",
-        help=f"per reply (default: {DIRECT_TOKENS} for direct, else {THINKING_TOKENS})",
+        help="per reply (default: 8 for direct, else 128)",
     )  # fmt: skip
-    parser.add_argument(
+    new.add_argument(
+        "--deadline", type=float, metavar="S",
+        help="seconds after which an episode ends as truncated(seconds), which is no success",
+    )  # fmt: skip
+    new.add_argument(
+        "--shard", metavar="K/N",
+        help="only the K-th of N parts of the tasks; `palaestra leaderboard` joins the runs",
+    )  # fmt: skip
+    new.add_argument(
+        "--price", action="append", metavar="MODEL=IN/OUT", help="of a million tokens (r)"
+    )
+    how = parser.add_argument_group("how ((r): may be repeated)")
+    how.add_argument(
+        "--resume", metavar="RUN",
+        help="go on with a run that stopped; also lives again what infrastructure broke, and "
+        "nothing else",
+    )  # fmt: skip
+    how.add_argument(
+        "--concurrency", action="append", metavar="[MODEL=]N",
+        help=f"episodes lived at once, of one model or of each (default: {CONCURRENCY}) (r)",
+    )  # fmt: skip
+    how.add_argument(
+        "--workers", type=int, default=1, metavar="N",
+        help="processes that host the worlds; 0: this one (default: 1)",
+    )  # fmt: skip
+    how.add_argument("--budget-tokens", type=int, metavar="N", help="read and sampled, in all")
+    how.add_argument("--budget-money", type=float, metavar="X", help="in all; needs --price")
+    how.add_argument("--budget-seconds", type=float, metavar="S", help="of work, in all")
+    how.add_argument(
         "--run", metavar="FOLDER", dest="folder", help="where to keep the episodes (runs/eval-…)"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    how.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
-    split = _check(options)
-    from palaestra.agents.registry import make_agent
+    from palaestra.evaluation.plan import DOCUMENT, as_json
+    from palaestra.experiment.matrix import plan
     from palaestra.experiment.progress import Reporter
-    from palaestra.experiment.setting import typical_turns
-    from palaestra.models.registry import load_model
     from palaestra.store.run import RunFolder, default_root, new_run_path
 
-    options.turns = options.turns or typical_turns(options.env)
-    family = options.env.partition("/")[2] or options.env
+    if options.resume is not None:
+        return _resume(options)
+    asked = _asked(options)
+    made, notes = plan(asked)
+    concurrency, allowance = _concurrency(options, made), _allowance(options, made)
+    family = asked.entries[0].environment.partition("/")[2] or asked.entries[0].environment
+    name = asked.suite.name if asked.suite is not None else family
     folder = (
-        Path(options.folder) if options.folder else new_run_path(default_root(), f"eval-{family}")
+        Path(options.folder) if options.folder else new_run_path(default_root(), f"eval-{name}")
     )
     reporter = Reporter()
-    agent = make_agent(options.agent)
-    slots = min(CONCURRENCY, options.n * options.repeats) + 2
-    names = {"agent": options.model, **_roles(options)}
-    models = {
-        role: load_model(name, agent, slots=slots, context=CONTEXT, progress=reporter.say)
-        for role, name in names.items()
-    }
-    with RunFolder.create(folder, _settings(options)) as kept:
-        reporter.say(f"[bold]{folder}[/bold]: {_title(options)}")
-        try:
-            work = _evaluate(options, split, agent, models, kept, reporter)
-            episodes, seconds = run_until_interrupted(work)
-        except Stopped:
-            print(f"\nStopped; finished episodes are kept in {folder}.", file=sys.stderr)
-            return 130
-        except ExceptionGroup as group:
-            raise _first(group) from None
-        result = summary(episodes, seconds, str(folder)) | _settings(options)
-        kept.database.put("evaluation", result)
+    with RunFolder.create(folder, _settings(made)) as kept:
+        kept.database.put(DOCUMENT, as_json(made))
+        reporter.say(f"[bold]{folder}[/bold]: {_title(made)}")
+        for note in notes:
+            reporter.say(note)
+        return _work(made, kept, folder, reporter, concurrency, allowance, options)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    from palaestra.evaluation.plan import DOCUMENT, from_json
+    from palaestra.experiment import control
+    from palaestra.experiment.progress import Reporter
+    from palaestra.store.run import RunFolder
+
+    for name in OF_NEW_RUNS:
+        if getattr(options, name) is not None:
+            raise InputError(
+                f"--resume goes on with what the run evaluates; drop {_flag(name)}, or start a "
+                "new run without --resume."
+            )
+    folder = Path(options.resume)
+    with RunFolder.open(folder) as kept:
+        made = from_json(kept.database.get(DOCUMENT), folder)
+        concurrency, allowance = _concurrency(options, made), _allowance(options, made)
+        if options.concurrency:  # said later than what was wished from outside
+            control.change(folder, concurrency=None)
+        reporter = Reporter()
+        reporter.say(f"resuming [bold]{folder}[/bold]: {_title(made)}")
+        return _work(made, kept, folder, reporter, concurrency, allowance, options)
+
+
+def _work(
+    made: Plan,
+    kept: RunFolder,
+    folder: Path,
+    reporter: Reporter,
+    concurrency: dict[str, int],
+    allowance: Allowance,
+    options: argparse.Namespace,
+) -> int:
+    """Evaluate, store the result and print it; returns the exit code."""
+    from palaestra.cli.eval_text import render
+    from palaestra.evaluation.samples import summary
+    from palaestra.experiment.evaluating import evaluate
+    from palaestra.experiment.matrix import CONTEXT
+    from palaestra.models.registry import load_model
+
+    def load(name: str, agent: Agent) -> Model:
+        slots = min(concurrency.get(name, concurrency[""]), made.episodes) + 2
+        return load_model(name, agent, slots=slots, context=CONTEXT, progress=reporter.say)
+
+    found: dict[str, dict[str, Any]] = {}
+
+    def tell(cell: Cell, episodes: list[Episode]) -> None:
+        found[cell.phase] = summary(episodes, made.prices)
+
+    work = evaluate(
+        made,
+        kept,
+        reporter,
+        load=load,
+        concurrency=concurrency,
+        allowance=allowance,
+        told=tell,
+        workers=options.workers,
+    )
+    again = f"palaestra eval --resume {folder}"
+    try:
+        done = run_until_interrupted(work)
+    except Stopped:
+        print(
+            f"\nStopped; finished episodes are kept in {folder}. Go on with: {again}",
+            file=sys.stderr,
+        )
+        return 130
+    except ExceptionGroup as group:
+        raise _first(group) from None
+    result = _result(made, done, found, str(folder))
+    kept.database.put("evaluation", result)
+    if done.stopped is not None:
+        reporter.say(f"stopped because {done.stopped}; go on with: {again}")
     if options.json:
         print(json.dumps(result))
     else:
-        _render(result)
+        render(result)
+    if done.cancelled:
+        return 130
     return 0 if 2 * result["scored"] > result["episodes"] else 1
 
 
-def summary(episodes: list[Episode], seconds: float, folder: str) -> dict[str, Any]:
-    """What is reported of an evaluation; `success` and its bounds are None without a score."""
-    from palaestra.core.outcome import Owner
-    from palaestra.evaluation.statistics import score
-
-    found = score(episodes)
-    rate = found.success
-    return {
-        "success": rate.mean if rate else None,
-        "interval": [rate.low, rate.high] if rate else None,
-        "tasks": len({e.key.group for e in episodes if e.outcome.scored}),
-        "episodes": found.episodes,
-        "scored": found.episodes - found.faults,
-        "reward": found.reward,
-        "turns": found.turns,
-        "invalid_rate": found.invalid_rate,
-        "faults": {str(o): sum(e.outcome.owner is o for e in episodes) for o in Owner},
-        "outcomes": found.outcomes,
-        "prompt_tokens": sum(e.usage.prompt_tokens for e in episodes),
-        "sampled_tokens": sum(e.usage.sampled_tokens for e in episodes),
-        "seconds": seconds,
-        "run": folder,
-    }
+# ── what was asked ───────────────────────────────────────────────────────────
 
 
-def _check(options: argparse.Namespace) -> Split:
-    """Find every mistake in the options before anything starts."""
-    from palaestra.agents.registry import agent_class, make_agent
-    from palaestra.environments.registry import make
-    from palaestra.models.registry import check_model
+def _asked(options: argparse.Namespace) -> Asked:
+    from palaestra.evaluation.plan import parse_shard
+    from palaestra.evaluation.suite import Entry, Limits, load
+    from palaestra.experiment.matrix import Asked
 
-    if options.max_tokens is None:
-        options.max_tokens = DIRECT_TOKENS if options.agent == "direct" else THINKING_TOKENS
-    for option in ("n", "repeats", "turns", "max_tokens"):
+    for option in ("n", "repeats", "turns", "max_tokens", "deadline"):
         value = getattr(options, option)
-        if value is not None and value < 1:
-            flag = "-n" if option == "n" else f"--{option.replace('_', '-')}"
-            raise InputError(f"{flag} {value} leaves nothing to do; give 1 or more.")
-    if not options.temperature >= 0:
-        raise InputError(f"--temperature {options.temperature} cannot be; give 0 or more.")
-    if options.max_tokens >= CONTEXT:
-        raise InputError(
-            f"--max-tokens {options.max_tokens} leaves no room; the context is {CONTEXT}."
-        )
-    split = parse_split(options.split)
-    make_agent(options.agent)
-    check_model(options.model)
-    for name in _roles(options).values():
-        check_model(name)
-    world = make(options.env)
-    can, chance, players = world.capabilities, world.names_actions, world.players
-    world.close()
-    if len(players) > 1 and not agent_class(options.agent).several:
-        raise InputError(
-            f"'{options.env}' has the players {', '.join(players)}, and the agent "
-            f"'{options.agent}' plays one; use --agent players."
-        )
-    strangers = [role for role in _roles(options) if role not in players]
-    if strangers:
-        raise InputError(
-            f"--role {strangers[0]}=… plays nobody: '{options.env}' has {', '.join(players)}."
-        )
-    if options.model == "expert" and Capability.ORACLE not in can:
-        raise InputError(f"'{options.env}' has no expert; choose another model.")
-    if options.model == "random" and not chance:
-        raise InputError(f"'{options.env}' does not name its actions; choose another model.")
-    return split
-
-
-async def _evaluate(
-    options: argparse.Namespace,
-    split: Split,
-    agent: Agent,
-    models: dict[str, Model],
-    kept: RunFolder,
-    reporter: Reporter,
-) -> tuple[list[Episode], float]:
-    from palaestra.core.budget import Budget
-    from palaestra.core.model import Sampling
-    from palaestra.environments.registry import tasks
-    from palaestra.rollout.runner import Rollout
-    from palaestra.rollout.workers import WorkerPool
-
-    jobs = _jobs(tasks(options.env).take(split, options.n), split, options.repeats)
-    started = time.monotonic()
-    lived: list[Episode] = []
-    try:
-        with reporter.stage("eval", len(jobs), "episodes") as shown:
-            async with WorkerPool(1) as pool:
-                rollout = Rollout(
-                    agent=agent,
-                    worlds=pool.world,
-                    models=models,
-                    budget=Budget(turns=options.turns),
-                    sampling=Sampling(options.temperature, options.max_tokens),
-                    seed=options.seed,
-                    concurrency=CONCURRENCY,
-                    store=kept.database,
-                    finished=_counter(shown, lived),
+        if value is not None and not value >= (1 if option != "deadline" else 1e-9):
+            least = "more than 0" if option == "deadline" else "1 or more"
+            raise InputError(f"{_flag(option)} {value} leaves nothing to do; give {least}.")
+    if not options.model:
+        raise InputError("--model is missing; `palaestra list models` shows which there are.")
+    if (options.env is None) == (options.suite is None):
+        raise InputError("Give the environments by --env, or a suite by --suite (one of the two).")
+    suite = None if options.suite is None else load(options.suite)
+    if suite is None:
+        split = parse_split(options.split or "test")
+        entries = [
+            Entry(
+                environment=id,
+                split=split,
+                tasks=options.n or TASKS,
+                repeats=options.repeats or 1,
+                turns=options.turns,
+                max_tokens=options.max_tokens,
+            )
+            for id in options.env
+        ]
+        for id in options.env:
+            if options.env.count(id) > 1:
+                raise InputError(f"--env {id} is given twice; give it once (see --repeats).")
+    else:
+        for name in OF_SUITES:
+            if getattr(options, name) is not None:
+                raise InputError(
+                    f"The suite '{suite.name}' says what is evaluated; drop {_flag(name)}, or "
+                    "write a suite of your own."
                 )
-                try:
-                    lived = await rollout.run(jobs)
-                except TooManyFaults:  # what was lived is reported all the same
-                    broken = [e.outcome for e in lived if not e.outcome.scored]
-                    reporter.say(f"most episodes broke; the last: {broken[-1].detail}")
-    finally:
-        for model in models.values():
-            await model.close()
-    return lived, time.monotonic() - started
+        entries = list(suite.entries)
+    return Asked(
+        entries=entries,
+        agents=options.agent or ["direct"],
+        models=options.model,
+        seeds=options.seed or [1],
+        roles=_roles(options.role or []),
+        temperature=1.0 if options.temperature is None else options.temperature,
+        limits=Limits(seconds=options.deadline) if suite is None else suite.limits,
+        suite=suite,
+        shard=None if options.shard is None else parse_shard(options.shard),
+        prices=options.price or (),
+    )
 
 
-def _roles(options: argparse.Namespace) -> dict[str, str]:
+def _flag(option: str) -> str:
+    if option == "folder":
+        return "--run"
+    return "-n" if option == "n" else f"--{option.replace('_', '-')}"
+
+
+def _roles(given: list[str]) -> dict[str, str]:
     """Role to model, of those that have one of their own."""
     found = {}
-    for given in options.role:
-        role, equals, name = given.partition("=")
+    for text in given:
+        role, equals, name = text.partition("=")
         if not (role and equals and name):
-            raise InputError(f"--role {given} names no model; write --role NAME=MODEL.")
+            raise InputError(f"--role {text} names no model; write --role NAME=MODEL.")
         found[role] = name
     return found
 
 
-def _jobs(drawn: list[Task], split: Split, repeats: int) -> list[Job]:
-    from palaestra.core.episode import Key
-    from palaestra.rollout.runner import Job
-
-    members = range(repeats)
-    return [Job(Key(f"eval/{split}", i, m), task) for i, task in enumerate(drawn) for m in members]
-
-
-def _counter(shown: StageProgress, lived: list[Episode]) -> Callable[[Episode], None]:
-    solved = scored = 0
-
-    def add(episode: Episode) -> None:
-        nonlocal solved, scored
-        lived.append(episode)
-        solved += episode.outcome.solved
-        scored += episode.outcome.scored
-        shown.show(len(lived), {"success": f"{100 * solved / scored:.0f} %"} if scored else {})
-
-    return add
+def _concurrency(options: argparse.Namespace, made: Plan) -> dict[str, int]:
+    """Episodes at once by model; under "" that of any other one."""
+    known = {cell.model for cell in made.cells}
+    found = {"": CONCURRENCY}
+    for text in options.concurrency or ():
+        model, _, count = text.rpartition("=")
+        if not (count.isdecimal() and int(count) > 0):
+            raise InputError(f"--concurrency {text} cannot be; write N or MODEL=N, N at least 1.")
+        if model and model not in known:
+            names = ", ".join(sorted(known))
+            raise InputError(f"--concurrency {text} is of nobody: the models are {names}.")
+        found[model] = int(count)
+    return found
 
 
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    names = ("agent", "model", "split", "seed", "repeats", "temperature", "max_tokens")
-    chosen = {name: getattr(options, name) for name in names}
+def _allowance(options: argparse.Namespace, made: Plan) -> Allowance:
+    from palaestra.experiment.limits import Allowance
+
+    if options.workers < 0:
+        raise InputError(f"--workers {options.workers} cannot be; give 0 or more.")
+    for kind in ("tokens", "money", "seconds"):
+        value = getattr(options, f"budget_{kind}")
+        if value is not None and not value > 0:
+            raise InputError(f"--budget-{kind} {value} leaves nothing to do; give more than 0.")
+    if options.budget_money is not None and not made.prices:
+        raise InputError(
+            "--budget-money needs a price to count with; give --price MODEL=IN/OUT of a million "
+            "tokens (when the run is started)."
+        )
+    return Allowance(options.budget_tokens, options.budget_money, options.budget_seconds)
+
+
+# ── what came of it ──────────────────────────────────────────────────────────
+
+
+def _result(
+    made: Plan, done: Done, found: dict[str, dict[str, Any]], folder: str
+) -> dict[str, Any]:
+    """The object that is printed and stored: that of the only cell, or of all with a sum."""
+    whole: dict[str, Any] = {
+        "complete": done.stopped is None,
+        "stopped": done.stopped,
+        "shard": str(made.shard) if made.shard else None,
+        "seconds": done.seconds,
+        "run": folder,
+    }
+    cells = [
+        {
+            **found[cell.phase],
+            "seconds": done.cell_seconds.get(cell.phase, 0.0),
+            "planned": len(made.numbers(cell)) * cell.repeats,
+            "phase": cell.phase,
+            **_terms(cell),
+        }
+        for cell in made.cells
+    ]
+    if len(cells) == 1 and made.suite is None:
+        return {**cells[0], **whole, **_settings(made)}
+    sums = ("episodes", "scored", "planned", "prompt_tokens", "sampled_tokens")
     return {
-        "command": "eval",
-        "summary": _title(options),
-        "environment": options.env,
-        "turn_limit": options.turns,
-        "roles": _roles(options),
+        **_settings(made),
+        **whole,
+        **{name: sum(cell[name] for cell in cells) for name in sums},
+        "cells": cells,
+        "skipped": made.skipped,
+    }
+
+
+def _settings(made: Plan) -> dict[str, Any]:
+    """What the run's document "recipe" says of it."""
+    about = {"command": "eval", "summary": _title(made)}
+    shard = {"shard": str(made.shard)} if made.shard else {}
+    if len(made.cells) == 1 and made.suite is None:
+        return about | _terms(made.cells[0]) | shard
+    suite = {} if made.suite is None else {"suite": made.suite.title, "hash": made.suite.hash}
+    lists = {
+        f"{name}s": list(dict.fromkeys(getattr(cell, name) for cell in made.cells))
+        for name in ("environment", "agent", "model", "seed")
+    }
+    return about | suite | lists | {"cells": len(made.cells)} | shard
+
+
+def _terms(cell: Cell) -> dict[str, Any]:
+    names = ("agent", "model", "split", "seed", "repeats", "temperature", "max_tokens")
+    chosen = {name: getattr(cell, name) for name in names}
+    return {
+        "environment": cell.environment,
+        "turn_limit": cell.turns,
+        "roles": cell.roles,
+        "deadline": cell.seconds,
         **chosen,
     }
 
 
-def _title(options: argparse.Namespace) -> str:
-    return f"{options.agent} with {options.model} on {options.env} ({options.split})"
+def _title(made: Plan) -> str:
+    if len(made.cells) == 1 and made.suite is None:
+        return made.cells[0].title
+    worlds = len({cell.environment for cell in made.cells})
+    where = f"the suite {made.suite.title}" if made.suite else f"{worlds} environments"
+    pairs = len({(cell.agent, cell.model) for cell in made.cells})
+    return f"{pairs} agents and models on {where}, {len(made.cells)} cells"
 
 
 def _first(group: ExceptionGroup[Any]) -> Exception:
@@ -266,30 +387,3 @@ def _first(group: ExceptionGroup[Any]) -> Exception:
         if isinstance(inner, PalaestraError):
             return inner
     return group
-
-
-def _render(result: dict[str, Any]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE, show_header=False, title=result["summary"], title_justify="left")
-    if result["interval"] is None:
-        table.add_row("success", "no episode could be scored")
-    else:
-        low, high = result["interval"]
-        table.add_row(
-            "success",
-            f"{100 * result['success']:.1f} %  (95 % interval {100 * low:.1f} to "
-            f"{100 * high:.1f} %, {result['tasks']} tasks)",
-        )
-    table.add_row("mean reward", f"{result['reward']:.3f}")
-    table.add_row("mean turns", f"{result['turns']:.1f}  of at most {result['turn_limit']}")
-    table.add_row("invalid actions", f"{100 * result['invalid_rate']:.1f} %")
-    faults = ", ".join(f"{owner} {count}" for owner, count in result["faults"].items())
-    table.add_row("faults", faults)
-    table.add_row("outcomes", ", ".join(f"{k} {v}" for k, v in result["outcomes"].items()))
-    table.add_row("tokens", f"{result['sampled_tokens']} sampled, {result['prompt_tokens']} read")
-    table.add_row("seconds", f"{result['seconds']:.1f}")
-    table.add_row("episodes in", result["run"])
-    Console().print(table)

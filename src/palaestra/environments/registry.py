@@ -127,6 +127,13 @@ FAMILIES: dict[str, Family] = {
         "NetHack General Public License",
         ALONE.format("nethack"),
     ),
+    "openenv": Family(
+        "palaestra.environments.generic.openenv_env:OpenEnv",
+        "openenv",
+        "openenv (Meta and Hugging Face 2025)",
+        "any OpenEnv server, by a description of its actions and its ends",
+        "BSD-3-Clause",
+    ),
     "openspiel": Family(
         "palaestra.environments.games.openspiel:OpenSpiel",
         "openspiel",
@@ -190,6 +197,13 @@ FAMILIES: dict[str, Family] = {
         "textworld-express (Jansen and Côté 2022)",
         "eight fast text games",
         "Apache-2.0",
+    ),
+    "verifiers": Family(
+        "palaestra.environments.generic.verifiers_env:Verifiers",
+        "verifiers",
+        "verifiers (Brown et al. 2025)",
+        "any environment of verifiers: its tasks, engine, tools and rewards",
+        "MIT",
     ),
 }
 

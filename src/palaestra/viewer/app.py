@@ -14,33 +14,56 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from palaestra.viewer.pages import runs
-from palaestra.viewer.site import POLICY, Site
+from palaestra.core.errors import PalaestraError
+from palaestra.viewer.export import Export
+from palaestra.viewer.pages import (
+    curves,
+    episode,
+    episodes,
+    evaluation,
+    group,
+    notes,
+    run,
+    runs,
+    search,
+    versus,
+)
+from palaestra.viewer.site import POLICY, REQUEST, Site
 
 STATIC = Path(__file__).parent / "static"
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with none at all, forms would not say where they come from
     "Cache-Control": "no-store",
 }
 COOKIE = "palaestra"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+PAGES = (runs, curves, run, episodes, search, notes, episode, group, versus, evaluation)
 
 
 def application(site: Site, token: str | None = None) -> Starlette:
     """The pages of a site; with a token, only for those who show it once as `?token=…`."""
-    pages = [*runs.routes(site)]
+    pages = [route for page in PAGES for route in page.routes(site)]
     static = Mount("/static", StaticFiles(directory=STATIC))
+
+    async def told(request: Request, error: Exception) -> Response:
+        """What went wrong, in words."""
+        if isinstance(error, HTTPException):
+            code, reason = error.status_code, error.detail
+        else:
+            code, reason = 409, str(error)
+        if code == 404 and reason == "Not Found":
+            reason = f"There is no page {request.url.path} here."
+        if request.url.path.endswith(".json"):
+            return PlainTextResponse(reason.encode("utf-8", "replace"), code)
+        return site.page("error.html", code, title=f"error {code}", code=code, reason=reason)
+
     return Starlette(
         routes=[*pages, static],
-        middleware=[Middleware(Guard, token=token)],
-        exception_handlers={HTTPException: _told},  # type: ignore[dict-item]
+        middleware=[Middleware(Guard, token=token), Middleware(Export)],
+        exception_handlers={HTTPException: told, PalaestraError: told},
     )
-
-
-async def _told(request: Request, error: HTTPException) -> Response:
-    return PlainTextResponse(error.detail, error.status_code)
 
 
 class Guard:
@@ -66,6 +89,7 @@ class Guard:
 
         request = Request(scope)
         answer = self._refusal(request)
+        REQUEST.set(request)
         await (answer or self._app)(scope, receive, send_guarded)
 
     def _refusal(self, request: Request) -> Response | None:

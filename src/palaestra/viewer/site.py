@@ -7,23 +7,51 @@ no script and load nothing but this site's own files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
+from palaestra.store.liveness import Mark, mark
 from palaestra.store.run import RunFolder, RunRecord, list_runs
+from palaestra.viewer import words
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 """Content-Security-Policy: nothing from elsewhere, and no script or style within a page."""
+
+REQUEST: ContextVar[Request | None] = ContextVar("request", default=None)
+"""The request that is being answered."""
+
+PATIENCE = 0.15  # seconds that a page waits for figures; they come a moment later where it is more
+KEPT = 256  # answers that are remembered
+FRESH = 2.0  # seconds for which an answer about a run that is being written to is good enough
+SHARE = 10  # and as many times what it took: looking on must not slow the run
+Answer = TypeVar("Answer")
+
+
+class _Kept(NamedTuple):
+    """An answer about a run."""
+
+    state: Mark
+    at: float  # by the monotonic clock
+    fresh: float  # seconds for which it is good enough although the run has changed
+    answer: Any
 
 
 class Site:
@@ -32,8 +60,20 @@ class Site:
     def __init__(self, root: Path, runs: Sequence[Path] = ()) -> None:
         """All runs in `root`, or only those given."""
         self._root, self._only = root, [Path(run).absolute() for run in runs]
+        self._answers: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._running: dict[Hashable, Future[None]] = {}
+        self._guard = Lock()
+        self._pool = ThreadPoolExecutor(2, "viewer")
         self._templates = Environment(
-            loader=PackageLoader("palaestra.viewer"), autoescape=True, undefined=StrictUndefined
+            loader=PackageLoader("palaestra.viewer"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(words.FILTERS)
+        self._templates.globals.update(
+            export_link=_export_link, run_url=run_url, episode_url=episode_url
         )
 
     def records(self) -> list[RunRecord]:
@@ -51,16 +91,100 @@ class Site:
         Raises:
             HTTPException: there is none (404), or it cannot be read (409).
         """
-        path = next((found.path for found in self.records() if found.name == name), None)
-        if path is None:
-            raise HTTPException(404, f"There is no run '{name}' here.")
         try:
-            opened = RunFolder.read(path)
+            opened = RunFolder.read(self.path(name))
         except InputError as error:
             raise HTTPException(409, str(error)) from None
         with opened:
             yield opened
 
-    def page(self, template: str, **values: Any) -> HTMLResponse:
+    def path(self, name: str) -> Path:
+        """The folder of the run of that name; raises HTTPException (404) where there is none."""
+        for found in self.records():
+            if found.name == name:
+                return found.path
+        raise HTTPException(404, f"There is no run '{name}' here.")
+
+    def remembered(self, path: Path, what: Hashable, find: Callable[[], Answer]) -> Answer:
+        """What `find` says about the run in `path`; asked anew once the run has changed."""
+        state = mark(path)
+        known = self._known(path, what, state)
+        if known is None:
+            known = self._keep(path, what, state, find)
+        answer: Answer = known.answer
+        return answer
+
+    def soon(
+        self, path: Path, what: Hashable, find: Callable[[], Answer], patience: float = PATIENCE
+    ) -> Answer | None:
+        """As `remembered`, for questions that may take long: None until there is an answer.
+
+        `find` runs in another thread, and goes on there when `patience`, in seconds, is over;
+        an answer about an earlier state of the run is given meanwhile.
+        """
+        state = mark(path)
+        with self._guard:
+            running = self._running.get((path, what))
+        if running is None and self._known(path, what, state) is None:
+            running = self._pool.submit(self._find, path, what, state, find)
+            with self._guard:
+                if not running.done():
+                    self._running[path, what] = running
+        if running is not None:
+            with suppress(TimeoutError):
+                running.result(max(0.0, patience))
+        with self._guard:
+            kept = self._answers.get((path, what))
+        return None if kept is None else kept.answer
+
+    def _find(self, path: Path, what: Hashable, state: Mark, find: Callable[[], Any]) -> None:
+        try:
+            self._keep(path, what, state, find)
+        finally:
+            with self._guard:
+                self._running.pop((path, what), None)
+
+    def _known(self, path: Path, what: Hashable, state: Mark) -> _Kept | None:
+        """The answer that is remembered, if it is good enough for that state of the run."""
+        with self._guard:
+            kept = self._answers.get((path, what))
+            if kept is None or not (kept.state == state or time.monotonic() - kept.at < kept.fresh):
+                return None
+            self._answers.move_to_end((path, what))
+            return kept
+
+    def _keep(self, path: Path, what: Hashable, state: Mark, find: Callable[[], Any]) -> _Kept:
+        begun = time.monotonic()
+        answer = find()
+        now = time.monotonic()
+        kept = _Kept(state, now, max(FRESH, SHARE * (now - begun)), answer)
+        with self._guard:
+            self._answers[path, what] = kept
+            while len(self._answers) > KEPT:
+                self._answers.popitem(last=False)
+        return kept
+
+    def page(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A rendered page."""
-        return HTMLResponse(self._templates.get_template(template).render(**values))
+        text = self._templates.get_template(template).render(**values)
+        return HTMLResponse(text.encode("utf-8", "replace"), status)
+
+
+def run_url(name: str) -> str:
+    """Where a run is shown."""
+    return f"/run/{_quoted(name)}"
+
+
+def episode_url(run: str, key: Key) -> str:
+    """Where an episode of a run is shown."""
+    return f"{run_url(run)}/episode/{quote(str(key))}"
+
+
+def _quoted(name: str) -> str:
+    return quote(name.encode("utf-8", "surrogateescape"), safe="")
+
+
+def _export_link() -> str:
+    """The present page as a file."""
+    request = REQUEST.get()
+    return "" if request is None else str(request.url.include_query_params(export=1).query)

@@ -1,0 +1,110 @@
+"""What `palaestra eval` prints of its result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Row = dict[str, Any]
+
+WIDE = 160  # characters of a line where there is no terminal
+
+
+def render(result: Row) -> None:
+    """Print one cell in full, or several as a table."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDE)  # nothing is gained by wrapping into a file
+    console.print(_matrix(result) if "cells" in result else _cell(result))
+
+
+def _cell(result: Row) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, show_header=False, title=result["summary"], title_justify="left")
+    table.add_row("success", _success(result))
+    if result["interval"] is not None:
+        table.add_row("mean reward", f"{result['reward']:.3f}")
+    if result["progress"] is not None:
+        table.add_row("progress", f"{100 * result['progress']:.1f} %")
+    table.add_row("mean turns", f"{result['turns']:.1f}  of at most {result['turn_limit']}")
+    table.add_row("invalid actions", f"{100 * result['invalid_rate']:.1f} %")
+    faults = ", ".join(f"{owner} {count}" for owner, count in result["faults"].items())
+    table.add_row("faults", faults)
+    table.add_row("outcomes", ", ".join(f"{k} {v}" for k, v in result["outcomes"].items()))
+    table.add_row("tokens", f"{result['sampled_tokens']} sampled, {result['prompt_tokens']} read")
+    if result["money"] is not None:
+        table.add_row("money", _money(result))
+    table.add_row("seconds", f"{result['seconds']:.1f}")
+    if result["episodes"] < result["planned"]:
+        table.add_row("episodes", f"{result['episodes']} of {result['planned']}")
+    if result["shard"]:
+        table.add_row("shard", result["shard"])
+    table.add_row("episodes in", result["run"])
+    return table
+
+
+def _matrix(result: Row) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    left = "" if result["complete"] else f": stopped because {result['stopped']}"
+    of = f"{result['episodes']} of {result['planned']} episodes in {result['run']}"
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        header_style="bold",
+        title=f"{result['summary']}{left}",
+        title_justify="left",
+        caption=f"{of}, {result['seconds']:.1f} s. Compare: palaestra leaderboard {result['run']}",
+        caption_justify="left",
+    )
+    rows = [_row(cell) for cell in result["cells"]]
+    names = [name for name in rows[0] if any(row[name] for row in rows)]
+    if len({cell["seed"] for cell in result["cells"]}) == 1:
+        names.remove("seed")
+    for name in names:
+        words = name in ("environment", "agent, model")
+        table.add_column(name, justify="left" if words else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(row[name]) for name in names))
+    return table
+
+
+def _row(cell: Row) -> dict[str, str]:
+    """The columns of one cell; nothing where there is nothing to say."""
+    faults = sum(cell["faults"][owner] for owner in ("environment", "infrastructure"))
+    tokens = cell["prompt_tokens"] + cell["sampled_tokens"]
+    left = cell["planned"] - cell["episodes"]
+    bounds = cell["interval"]
+    return {
+        "environment": cell["environment"],
+        "agent, model": f"{cell['agent']}, {cell['model']}",
+        "seed": str(cell["seed"]),
+        "success %": "" if cell["success"] is None else f"{100 * cell['success']:.1f}",
+        "95 %": "" if bounds is None else f"{100 * bounds[0]:.0f} to {100 * bounds[1]:.0f}",
+        "tasks": str(cell["tasks"]),
+        "turns": f"{cell['turns']:.1f}",
+        "tokens": str(tokens) if tokens else "",
+        "faults": str(faults) if faults else "",
+        "left": str(left) if left else "",
+    }
+
+
+def _success(result: Row) -> str:
+    if result["interval"] is None:
+        return "no episode could be scored" if not result["scored"] else "one task: no interval"
+    low, high = result["interval"]
+    return (
+        f"{100 * result['success']:.1f} %  (95 % interval {100 * low:.1f} to "
+        f"{100 * high:.1f} %, {result['tasks']} tasks)"
+    )
+
+
+def _money(result: Row) -> str:
+    unknown = result["unknown_calls"]
+    if not unknown:
+        return f"{result['money']:.4f}"
+    return f"at least {result['money']:.4f} ({unknown} calls did not say what they sampled)"

@@ -1,0 +1,280 @@
+"""`palaestra judge`: measure a judge against the truth, then let it label episodes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from palaestra.cli.export_command import choose
+from palaestra.cli.interrupt import Stopped, run_until_interrupted
+from palaestra.core.errors import InputError
+
+if TYPE_CHECKING:
+    from palaestra.core.episode import Episode, Key
+    from palaestra.core.model import Model
+    from palaestra.evaluation.judges.calibration import Calibration
+    from palaestra.evaluation.judges.verdict import Judge, Verdict
+    from palaestra.store.run import RunFolder
+
+EXAMPLE = "palaestra judge calibrate runs/eval-1 --judge smollm2-135m"
+CONTEXT = 4096  # tokens of a question to a resident model
+AT_ONCE = 16  # verdicts between two writes
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words", nargs="+", metavar="[calibrate] RUN",
+        help="a run's folder or name; `calibrate` before it measures the judge first",
+    )  # fmt: skip
+    parser.add_argument(
+        "--judge", metavar="NAME",
+        help="seen:PATTERN, said:PATTERN, called:TOOL, shown:PATTERN, state:MODULE:FUNCTION, or a "
+        "model; without it, the judges of the run are listed",
+    )  # fmt: skip
+    parser.add_argument("--rubric", type=Path, metavar="FILE", help="TOML: question and criteria")
+    parser.add_argument(
+        "--probe", action="append", default=[], metavar="ACTION",
+        help="look at the finished world by this action before judging (repeatable)",
+    )  # fmt: skip
+    parser.add_argument("--prober", metavar="MODEL", help="a model that plans the probes")
+    parser.add_argument(
+        "--phase", action="append", default=[], metavar="PHASE", dest="phases",
+        help="only these (repeatable; default: all)",
+    )  # fmt: skip
+    parser.add_argument("-n", type=int, metavar="N", help="at most so many episodes")
+    parser.add_argument("--tokens", type=int, default=96, metavar="T", help="per reply of a model")
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="PROBE",
+        help="with calibrate: leave out the probe order, length, name or self (repeatable)",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    measuring, path = _words(options.words)
+    if options.judge is None:
+        if measuring:
+            raise InputError("Which judge is to be measured? Name it with --judge.")
+        return _list(path, options.json)
+    from palaestra.core.errors import UnknownName
+    from palaestra.evaluation.judges.calibration import PROBES
+    from palaestra.store.run import RunFolder
+
+    for probe in options.without:
+        if probe not in PROBES:
+            raise UnknownName("probe of judges", probe, PROBES)
+    if options.n is not None and options.n < 1:
+        raise InputError(f"-n {options.n} leaves nothing to judge; give 1 or more.")
+    with RunFolder.open(path) as opened:
+        names = choose(opened.database.phases(), options.phases)
+        episodes = [e for name in names for e in opened.database.episodes(name)][: options.n]
+        judge, held = _judge(options)
+        try:
+            work = _measure if measuring else _label
+            result = run_until_interrupted(work(options, judge, held, episodes, opened))
+        except Stopped:
+            print("\nStopped; verdicts given so far are kept.")
+            return 130
+    if options.json:
+        print(json.dumps(result))
+    else:
+        (_show_calibration if measuring else _show_labels)(result)
+    return 0
+
+
+def run_path(name: str) -> Path:
+    """The folder of a run, by its path or its name among the runs."""
+    from palaestra.store.run import default_root
+
+    path = Path(name)
+    if not (path / "run.json").is_file() and (default_root() / path / "run.json").is_file():
+        return default_root() / path
+    return path
+
+
+def loaded(name: str) -> Model:
+    """A model that reads, ready to answer."""
+    from palaestra.agents.direct import DirectAgent
+    from palaestra.experiment.progress import Reporter
+    from palaestra.models.registry import load_model
+
+    return load_model(name, DirectAgent(), slots=2, context=CONTEXT, progress=Reporter().say)
+
+
+# ── what is done ─────────────────────────────────────────────────────────────
+
+
+def _words(words: Sequence[str]) -> tuple[bool, Path]:
+    measuring = words[0] == "calibrate" and len(words) > 1
+    left = words[measuring:]
+    if len(left) != 1:
+        raise InputError(f"One run is judged at a time, not {' '.join(left)}.")
+    return measuring, run_path(left[0])
+
+
+def _judge(options: argparse.Namespace) -> tuple[Judge, list[Model]]:
+    from palaestra.environments.registry import make
+    from palaestra.evaluation.judges.naming import Wanted, make_judge
+
+    wanted = Wanted(options.judge, options.rubric, options.probe, options.prober, options.tokens)
+    return make_judge(wanted, make, loaded)
+
+
+async def _measure(
+    options: argparse.Namespace,
+    judge: Judge,
+    held: list[Model],
+    episodes: list[Episode],
+    opened: RunFolder,
+) -> dict[str, Any]:
+    from palaestra.evaluation.judges import records
+    from palaestra.evaluation.judges.calibration import PROBES, calibrate
+
+    probes = [probe for probe in PROBES if probe not in options.without]
+    try:
+        model = held[0].name if held else ""
+        found, _ = await calibrate(judge, episodes, model=model, probes=probes)
+    finally:
+        for one in held:
+            await one.close()
+    records.keep_calibration(opened.database, found)
+    return _document(found)
+
+
+async def _label(
+    options: argparse.Namespace,
+    judge: Judge,
+    held: list[Model],
+    episodes: list[Episode],
+    opened: RunFolder,
+) -> dict[str, Any]:
+    from palaestra.evaluation.judges import records
+    from palaestra.evaluation.judges.calibration import trusted
+    from palaestra.evaluation.judges.case import case_of
+    from palaestra.evaluation.judges.verdict import PASS, Cost
+
+    known = records.calibration(opened.database, judge.name)
+    before = records.verdicts(opened.database, judge.name)
+    fresh: dict[Key, Verdict] = {}
+    given: dict[str, Any] = {}
+    cost = Cost()
+    try:
+        for episode in episodes:
+            old = before.get(str(episode.key))
+            if old and old["identity"] == judge.identity and old["value"] is not None:
+                given[str(episode.key)] = old
+                continue
+            verdict = trusted(await judge.judge(case_of(episode)), known)
+            fresh[episode.key] = verdict
+            given[str(episode.key)] = verdict.as_json()
+            cost += verdict.cost
+            if len(fresh) % AT_ONCE == 0:
+                records.keep_verdicts(opened.database, judge.name, fresh)
+    finally:
+        records.keep_verdicts(opened.database, judge.name, fresh)
+        for one in held:
+            await one.close()
+    values = [verdict["value"] for verdict in given.values()]
+    spoken = [value for value in values if value is not None]
+    current = known is not None and known["identity"] == judge.identity
+    return {
+        "judge": judge.name,
+        "identity": judge.identity,
+        "episodes": len(values),
+        "judged_now": len(fresh),
+        "solved": sum(value >= PASS for value in spoken),
+        "no_verdict": len(values) - len(spoken),
+        "calibration": known["short"] if known and current else None,
+        "seconds": cost.seconds,
+        "verdicts": given,
+    }
+
+
+def _list(path: Path, as_json: bool) -> int:
+    from palaestra.evaluation.judges import records
+    from palaestra.store.run import RunFolder
+
+    with RunFolder.read(path) as opened:
+        found: dict[str, dict[str, Any]] = {
+            name: {
+                "verdicts": len(records.verdicts(opened.database, name)),
+                "calibration": (records.calibration(opened.database, name) or {}).get("short"),
+            }
+            for name in records.judges(opened.database)
+        }
+    if as_json:
+        print(json.dumps(found))
+        return 0
+    for name, row in found.items():
+        print(f"{name}: {row['verdicts']} verdicts; {_trust(row['calibration'])}")
+    if not found:
+        print("No judge has judged in this run; name one with --judge.")
+    return 0
+
+
+# ── what is shown ────────────────────────────────────────────────────────────
+
+
+def _document(found: Calibration) -> dict[str, Any]:
+    return {**found.as_json(), "few": found.agreement.few}
+
+
+def _show_calibration(result: dict[str, Any]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    agreed = result["agreement"]
+    table = Table(box=box.SIMPLE, show_header=False, title=result["judge"], title_justify="left")
+    table.add_row("cases", f"{agreed['cases']}, of {', '.join(result['phases'])}")
+    table.add_row("no verdict", str(agreed["silent"]))
+    table.add_row("truly solved", f"{agreed['solved']} of those with a verdict")
+    for name in ("accuracy", "kappa", "precision", "recall", "specificity"):
+        table.add_row(name, _bounds(agreed[name]))
+    for effect in result["effects"]:
+        flips = effect["flipped"]
+        changed = f"; verdict changed in {100 * flips['mean']:.0f} %" if flips else ""
+        measured = _bounds(effect["effect"]) if effect["effect"] else "not measured"
+        note = effect["note"] if not effect["effect"] else ""
+        table.add_row(f"bias: {effect['probe']}", f"{measured}{changed} {note}".strip())
+    cost = result["cost"]
+    read, acted = f"{cost['prompt_tokens']} tokens read", f"{cost['actions']} actions"
+    table.add_row("one pass", f"{cost['calls']} calls, {read}, {acted}, {cost['seconds']:.1f} s")
+    console = Console()
+    console.print(table)
+    if result["few"]:
+        console.print("Few solved or few unsolved cases: this says little about the judge.")
+
+
+def _show_labels(result: dict[str, Any]) -> None:
+    spoken = result["episodes"] - result["no_verdict"]
+    print(
+        f"{result['judge']}: {result['solved']} of {spoken} judged solved, "
+        f"{result['no_verdict']} without a verdict; {result['judged_now']} judged now in "
+        f"{result['seconds']:.1f} s"
+    )
+    print(_trust(result["calibration"]))
+
+
+def _trust(short: dict[str, Any] | None) -> str:
+    if short is None:
+        return "never measured against the truth; do so with `palaestra judge calibrate`"
+    return (
+        f"measured on {short['cases']} cases: accuracy {_triple(short['accuracy'])}, "
+        f"kappa {_triple(short['kappa'])}"
+    )
+
+
+def _bounds(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "does not exist here"
+    return _triple([found["mean"], found["low"], found["high"]])
+
+
+def _triple(found: Sequence[float] | None) -> str:
+    if found is None:
+        return "none"
+    return f"{found[0]:.2f} ({found[1]:.2f} to {found[2]:.2f})"

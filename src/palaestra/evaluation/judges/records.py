@@ -1,0 +1,61 @@
+"""Where verdicts are kept: as documents of the run, beside its episodes, which never change.
+
+judges                     names of the judges that have judged or been measured here
+judge/NAME/calibration     what is known of one (`Calibration.as_json`, and its short form)
+judge/NAME/verdicts        episode's key to verdict
+
+Names of documents are those of the database; nothing else is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from palaestra.core.episode import Key
+from palaestra.evaluation.judges.calibration import Calibration
+from palaestra.evaluation.judges.verdict import Verdict
+
+
+class Documents(Protocol):
+    """What is needed of a run's database."""
+
+    def get(self, name: str) -> Any: ...
+    def put(self, name: str, document: Any) -> None: ...
+
+
+def judges(documents: Documents) -> list[str]:
+    """The judges that are known in the run, in the order of their first use."""
+    return list(documents.get("judges") or ())
+
+
+def calibration(documents: Documents, judge: str) -> dict[str, Any] | None:
+    """What was measured of a judge in this run; None where nothing was."""
+    found: dict[str, Any] | None = documents.get(f"judge/{judge}/calibration")
+    return found
+
+
+def keep_calibration(documents: Documents, found: Calibration) -> None:
+    """Store what was measured; replaces what was known of a judge of that name."""
+    document = {**found.as_json(), "short": found.short()}
+    documents.put(f"judge/{found.judge}/calibration", document)
+    _remember(documents, found.judge)
+
+
+def verdicts(documents: Documents, judge: str) -> dict[str, dict[str, Any]]:
+    """Episode's key, as it prints, to the judge's verdict on it."""
+    return documents.get(f"judge/{judge}/verdicts") or {}
+
+
+def keep_verdicts(documents: Documents, judge: str, found: Mapping[Key, Verdict]) -> None:
+    """Add verdicts of one judge; those on the same episodes are replaced."""
+    known = verdicts(documents, judge)
+    known |= {str(key): verdict.as_json() for key, verdict in found.items()}
+    documents.put(f"judge/{judge}/verdicts", known)
+    _remember(documents, judge)
+
+
+def _remember(documents: Documents, judge: str) -> None:
+    known = judges(documents)
+    if judge not in known:
+        documents.put("judges", [*known, judge])

@@ -1,0 +1,129 @@
+"""Rubrics: what a model judge is asked, and the only form in which it can answer.
+
+A rubric is a question with numbered criteria, each answered yes or no:
+
+    [rubric]                       # a TOML file
+    question = "Was the bill paid?"
+    criteria = ["The bill of the task was paid.", {text = "Nothing else was paid.", weight = 2}]
+
+Whatever is not in the form is no verdict: a judge that rambles, refuses or contradicts itself
+says nothing about the agent.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from palaestra.core.errors import InputError, UnknownName
+from palaestra.evaluation.judges.verdict import Choice
+
+ANSWER = re.compile(r"\s*(\d+)\s*[:.)]\s*(yes|no)\s*[.]?\s*", re.IGNORECASE)
+BETTER = re.compile(r"\s*better\s*:\s*(a|b|equal)\s*[.]?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One question of yes or no."""
+
+    text: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """What a judge is asked about an episode."""
+
+    question: str
+    criteria: tuple[Criterion, ...]
+
+    @property
+    def form(self) -> str:
+        """How to answer, in words for the judge."""
+        asked = "\n".join(f"{i}. {c.text}" for i, c in enumerate(self.criteria, 1))
+        example = "\n".join(f"{i}: yes or no" for i in range(1, len(self.criteria) + 1))
+        return (
+            f"{self.question}\n{asked}\n\nAnswer each criterion on a line of its own, exactly so:\n"
+            f"{example}\nReason: one sentence"
+        )
+
+    def value(self, reply: str) -> float:
+        """The weighted share of criteria answered yes.
+
+        Raises:
+            ValueError: the reply is not in the form; the message says why.
+        """
+        answers: dict[int, bool] = {}
+        for line in reply.splitlines():
+            found = ANSWER.fullmatch(line)
+            if found is None:
+                continue
+            number, answer = int(found[1]), found[2].lower() == "yes"
+            if answers.get(number, answer) != answer:
+                raise ValueError(f"it answers criterion {number} with both yes and no")
+            answers[number] = answer
+        wanted = set(range(1, len(self.criteria) + 1))
+        if strange := sorted(set(answers) - wanted):
+            raise ValueError(f"it answers criterion {strange[0]}, which nobody asked")
+        if missing := sorted(wanted - set(answers)):
+            raise ValueError(f"it does not answer criterion {missing[0]}")
+        total = sum(criterion.weight for criterion in self.criteria)
+        held = sum(c.weight for i, c in enumerate(self.criteria, 1) if answers[i])
+        return held / total
+
+
+SOLVED = Rubric(
+    "Was the task solved?",
+    (Criterion("By the end of the record, the agent has done what the task asks."),),
+)
+"""The rubric where none is given."""
+
+
+def reason_in(reply: str) -> str:
+    """What the reply says behind `Reason:`; empty where it gives none."""
+    found = re.search(r"^\s*reason\s*:\s*(.+)$", reply, re.IGNORECASE | re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+def choice_in(reply: str) -> Choice:
+    """Which of A and B a reply takes as the better one; NONE unless it says so exactly once."""
+    found = [match[1].lower() for line in reply.splitlines() if (match := BETTER.fullmatch(line))]
+    if len(set(found)) != 1:
+        return Choice.NONE
+    return {"a": Choice.FIRST, "b": Choice.SECOND, "equal": Choice.EQUAL}[found[0]]
+
+
+def read_rubric(path: Path) -> Rubric:
+    """The rubric in a TOML file.
+
+    Raises:
+        InputError: the file cannot be read, or is no rubric.
+    """
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8")).get("rubric")
+    except (OSError, ValueError) as error:
+        raise InputError(f"The rubric {path} cannot be read: {error}.") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds no table [rubric] with a question and criteria.")
+    for key in found:
+        if key not in ("question", "criteria"):
+            raise UnknownName("key of a rubric", key, ("question", "criteria"))
+    criteria = found.get("criteria")
+    if not isinstance(criteria, list) or not criteria:
+        raise InputError(f"The rubric {path} has no criteria; give a list of at least one.")
+    return Rubric(str(found.get("question", SOLVED.question)), tuple(_read(c) for c in criteria))
+
+
+def _read(given: Any) -> Criterion:
+    if isinstance(given, str) and given.strip():
+        return Criterion(given)
+    if isinstance(given, dict) and set(given) <= {"text", "weight"} and given.get("text"):
+        weight = given.get("weight", 1.0)
+        if isinstance(weight, (int, float)) and not isinstance(weight, bool) and weight > 0:
+            return Criterion(str(given["text"]), float(weight))
+    raise InputError(
+        f"A criterion of a rubric is a sentence, or {{text, weight above 0}}, not {given!r}."
+    )

@@ -1,0 +1,141 @@
+"""The plan of an evaluation: its cells, kept in the run so that it can be gone on with and judged.
+
+A cell is one agent with one model on some tasks of one world under one seed. A run folder
+holds one plan, and its episodes lie in one phase per cell: `eval/SPLIT` where there is a
+single cell, else `eval/SPLIT/AGENT/MODEL/FAMILY/WORLD/seed-N`. So `palaestra show` lists the
+cells of a run as its phases, and `palaestra export --phase eval/test/react` takes all cells of
+one agent. An episode's group is the number of its task in the split: shards and other runs
+align by it. What an episode samples depends on its key, seed and model alone, so neither the
+order of the cells nor the way they are shared out changes a score.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from palaestra.core.errors import InputError
+from palaestra.core.task import Split
+from palaestra.evaluation.costs import Price
+from palaestra.evaluation.suite import Suite
+
+DOCUMENT = "plan"  # the document of a run that holds it
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One agent with one model on some tasks of one world."""
+
+    phase: str  # where its episodes lie
+    environment: str
+    agent: str
+    model: str
+    roles: dict[str, str]  # models of other roles and players
+    seed: int  # of the sampling
+    split: Split
+    tasks: tuple[int, ...]  # numbers in the split: of the whole cell, whatever the shard
+    repeats: int
+    turns: int  # at most, per episode
+    max_tokens: int  # per reply
+    temperature: float
+    seconds: float | None  # at most, per episode
+    tokens: int | None  # sampled at most, per episode
+    weight: float = 1.0  # in the mean over worlds
+
+    @property
+    def title(self) -> str:
+        return f"{self.agent} with {self.model} on {self.environment} ({self.split})"
+
+
+TERMS = ("turns", "max_tokens", "temperature", "seconds", "tokens")
+"""What a score depends on besides who acts, where, and on which tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Every `of`-th task of each cell, beginning with the `number`-th (from 1)."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that an evaluation is to do."""
+
+    cells: tuple[Cell, ...]
+    suite: Suite | None = None
+    shard: Shard | None = None
+    prices: dict[str, Price] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)  # what cannot be, and why
+
+    def numbers(self, cell: Cell) -> tuple[int, ...]:
+        """The tasks of a cell that this run lives."""
+        if self.shard is None:
+            return cell.tasks
+        return cell.tasks[self.shard.number - 1 :: self.shard.of]
+
+    @property
+    def episodes(self) -> int:
+        return sum(len(self.numbers(cell)) * cell.repeats for cell in self.cells)
+
+
+def as_json(plan: Plan) -> Any:
+    return _PLAN.dump_python(plan, mode="json")
+
+
+def from_json(document: Any, where: object) -> Plan:
+    """The plan that `as_json` wrote into the run `where`.
+
+    Raises:
+        InputError: there is none (a training run, say), or it was written by another version.
+    """
+    if document is None:
+        raise InputError(f"'{where}' is no evaluation; `palaestra show` shows what it is.")
+    try:
+        return _PLAN.validate_python(document)
+    except ValidationError as error:
+        keys = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise InputError(
+            f"The plan of '{where}' is of another version of palaestra ('{keys}' does not fit); "
+            "evaluate anew, or use the version that wrote it."
+        ) from None
+
+
+def phase_of(split: Split, agent: str, model: str, environment: str, seed: int) -> str:
+    """The phase of a cell among several."""
+    family, slash, world = environment.partition("/")
+    worlds = f"{_plain(family)}/{_plain(world)}" if slash else _plain(environment)
+    return f"eval/{split}/{_plain(agent)}/{_plain(model)}/{worlds}/seed-{seed}"
+
+
+def parse_shard(text: str) -> Shard:
+    """The shard of `K/N`; raises InputError for anything else."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise InputError(f"--shard {text} is no part; write K/N with K from 1 to N, such as 1/4.")
+    return Shard(int(match[1]), int(match[2]))
+
+
+def terms_apart(a: Cell, b: Cell) -> list[str]:
+    """In which terms two cells of the same world differ, so that their scores do not compare."""
+    pairs = [(name, getattr(a, name), getattr(b, name)) for name in TERMS]
+    return [f"{name} {x} against {y}" for name, x, y in pairs if x != y]
+
+
+def _plain(name: str) -> str:
+    """A name without what a path, a shell or an address would take for something else."""
+    plain = re.sub(r"[^\w.:@+-]+", "-", name).strip("-")
+    if plain == name:
+        return name
+    return f"{plain}-{hashlib.blake2b(name.encode(), digest_size=2).hexdigest()}"
+
+
+_PLAN: TypeAdapter[Plan] = TypeAdapter(Plan)

@@ -1,0 +1,122 @@
+"""Samples: what tables need of the finished episodes of eval runs, cell by cell.
+
+A part is the episodes of one cell that one run holds: all of them, or those of its shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from palaestra.core.episode import Episode
+from palaestra.core.outcome import Owner
+from palaestra.evaluation import plan
+from palaestra.evaluation.costs import Prices, spoken, total
+from palaestra.evaluation.plan import Cell, Plan
+from palaestra.evaluation.statistics import score
+from palaestra.evaluation.suite import Suite
+from palaestra.store.run import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What tables need of one finished episode."""
+
+    task: int
+    seed: int
+    member: int
+    scored: bool
+    infrastructure: bool  # whether it was infrastructure that broke it
+    solved: float
+    progress: float | None
+    reward: float
+    turns: float
+    invalid: int  # of its actions
+    tokens: float  # read and sampled
+    seconds: float  # from reset to end, as lived beside others
+    money: float | None  # None where no model of the cell has a price
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The episodes of one cell that one run holds."""
+
+    cell: Cell
+    planned: frozenset[tuple[int, int, int]]  # task, seed and member, of the whole cell
+    samples: tuple[Sample, ...]
+    created: datetime  # of the run
+    suite: Suite | None
+    version: str  # of the palaestra that made the run
+
+
+def read(run: Path) -> list[Part]:
+    """The cells of an eval run, finished or not.
+
+    Raises:
+        InputError: there is no run, or it is no evaluation.
+    """
+    with RunFolder.read(run) as opened:
+        document = opened.database.get(plan.DOCUMENT)
+        made = plan.from_json(document, run)
+        return [
+            Part(
+                cell,
+                frozenset((t, cell.seed, m) for t in cell.tasks for m in range(cell.repeats)),
+                tuple(_samples(cell, made, opened.database.episodes(cell.phase))),
+                opened.record.created,
+                made.suite,
+                opened.record.palaestra,
+            )
+            for cell in made.cells
+        ]
+
+
+def _samples(cell: Cell, made: Plan, episodes: Iterable[Episode]) -> Iterable[Sample]:
+    names = {spoken(name) for name in (cell.model, *cell.roles.values())}
+    priced = bool(names & made.prices.keys())
+    for episode in episodes:
+        cost = total(episode.calls, made.prices)
+        yield Sample(
+            task=episode.key.group,
+            seed=cell.seed,
+            member=episode.key.member,
+            scored=episode.outcome.scored,
+            infrastructure=episode.outcome.owner is Owner.INFRASTRUCTURE,
+            solved=float(episode.outcome.solved),
+            progress=episode.progress,
+            reward=episode.reward,
+            turns=len(episode.steps),
+            invalid=episode.invalid_turns,
+            tokens=cost.tokens,
+            seconds=episode.usage.seconds,
+            money=cost.money if priced else None,
+        )
+
+
+def summary(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:
+    """What `palaestra eval` reports of a cell; what does not exist is None."""
+    found = score(episodes)
+    rate = found.success
+    scored = [episode for episode in episodes if episode.outcome.scored]
+    progress = [episode.progress for episode in scored if episode.progress is not None]
+    spent = total((call for episode in episodes for call in episode.calls), prices)
+    return {
+        "success": rate.mean if rate else None,
+        "interval": [rate.low, rate.high] if rate else None,
+        "tasks": len({episode.key.group for episode in scored}),
+        "episodes": found.episodes,
+        "scored": found.episodes - found.faults,
+        "reward": found.reward,
+        "progress": sum(progress) / len(progress) if progress else None,
+        "turns": found.turns,
+        "invalid_rate": found.invalid_rate,
+        "faults": {str(o): sum(e.outcome.owner is o for e in episodes) for o in Owner},
+        "outcomes": found.outcomes,
+        "prompt_tokens": spent.read,
+        "sampled_tokens": spent.sampled,
+        "money": spent.money if prices else None,
+        "unknown_calls": spent.unknown,
+    }

@@ -1,0 +1,198 @@
+"""Line charts as SVG: colours are classes of the style sheet, so they follow light and dark.
+
+Numbers that are not finite are left out of the line, and the chart's description counts them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from palaestra.viewer.words import figure
+
+COLOURS = 8  # of series, in the style sheet
+MOST = 300  # points of one line; more are thinned, keeping highs and lows
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line."""
+
+    name: str
+    points: Sequence[Point]
+    band: Sequence[tuple[float, float, float]] = ()  # x, low, high
+    dots: Sequence[Point] = ()
+    dashed: bool = False
+    colour: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A chart's size and axes."""
+
+    width: int = 320
+    height: int = 150
+    x_label: str = ""
+    y_label: str = ""
+    y_range: tuple[float, float] | None = None
+    tick: Callable[[float], str] = figure
+
+
+def line_chart(series: Sequence[Series], frame: Frame, title: str) -> Markup:
+    """A chart; `title` says what it shows, for those who cannot see it."""
+    points = [p for s in series for p in (*s.points, *s.dots)]
+    bounds = [(x, y) for s in series for x, low, high in s.band for y in (low, high)]
+    whole = [(x, y) for x, y in (*points, *bounds) if math.isfinite(x) and math.isfinite(y)]
+    left_out = len(points) + len(bounds) - len(whole)
+    about = title + (f" ({left_out} values are not finite)" if left_out else "")
+    size = f'viewBox="0 0 {frame.width} {frame.height}"'
+    head = f'<svg class="chart" role="img" {size}><title>{escape(about)}</title>'
+    if not whole:
+        middle = f'x="{frame.width / 2}" y="{frame.height / 2}" text-anchor="middle"'
+        return Markup(f"{head}<text {middle}>not recorded</text></svg>")
+    xs = min(x for x, _ in whole), max(x for x, _ in whole)
+    ys = frame.y_range or _padded(min(y for _, y in whole), max(y for _, y in whole))
+    place = _Place(frame, xs, ys)
+    parts = [head, *_axes(place)]
+    for line in series:
+        parts += _drawn(line, place)
+    return Markup("".join((*parts, "</svg>")))
+
+
+def bar(parts: Sequence[tuple[str, float]], title: str, width: int = 640) -> Markup:
+    """Shares of a whole as one bar, in order; its legend is the page's."""
+    total = sum(value for _, value in parts) or 1.0
+    drawn, start = [], 0.0
+    for index, (name, value) in enumerate(parts):
+        long = width * value / total
+        drawn.append(
+            f'<rect class="fill s{index % COLOURS}" x="{start:.1f}" y="0" width="{long:.1f}" '
+            f'height="18"><title>{escape(name)}: {100 * value / total:.0f} %</title></rect>'
+        )
+        start += long
+    return Markup(
+        f'<svg class="bar" role="img" viewBox="0 0 {width} 18" preserveAspectRatio="none">'
+        f"<title>{escape(title)}</title>{''.join(drawn)}</svg>"
+    )
+
+
+class _Place:
+    """Where a value lies in the picture."""
+
+    def __init__(self, frame: Frame, xs: tuple[float, float], ys: tuple[float, float]) -> None:
+        self.frame, self.xs, self.ys = frame, xs, ys
+        self.left, self.right = 52, frame.width - 8
+        self.top, self.bottom = 8, frame.height - (34 if frame.x_label else 20)
+
+    def x(self, value: float) -> float:
+        span = self.xs[1] - self.xs[0]
+        share = (value - self.xs[0]) / span if span else 0.5
+        return self.left + share * (self.right - self.left)
+
+    def y(self, value: float) -> float:
+        share = (value - self.ys[0]) / (self.ys[1] - self.ys[0])
+        return self.bottom - min(1.0, max(0.0, share)) * (self.bottom - self.top)
+
+
+def _axes(place: _Place) -> list[str]:
+    frame, parts = place.frame, []
+    for value in _ticks(*place.ys, 4 if frame.height < 200 else 6):
+        y = place.y(value)
+        parts.append(f'<path class="grid" d="M{place.left} {y:.1f}H{place.right}"/>')
+        parts.append(
+            f'<text x="{place.left - 6}" y="{y + 4:.1f}" text-anchor="end">'
+            f"{escape(frame.tick(value))}</text>"
+        )
+    whole = [x for x in _ticks(*place.xs, max(2, frame.width // 60)) if x == round(x)]
+    for value in whole or place.xs[:1]:
+        x = place.x(value)
+        parts.append(
+            f'<text x="{x:.1f}" y="{place.bottom + 14}" text-anchor="middle">{value:g}</text>'
+        )
+    parts.append(f'<path class="axis" d="M{place.left} {place.bottom}H{place.right}"/>')
+    if frame.x_label:
+        middle = (place.left + place.right) / 2
+        parts.append(
+            f'<text x="{middle:.1f}" y="{frame.height - 4}" text-anchor="middle">'
+            f"{escape(frame.x_label)}</text>"
+        )
+    return parts
+
+
+def _drawn(line: Series, place: _Place) -> list[str]:
+    colour, parts = f"s{line.colour % COLOURS}", []
+    band = [(x, low, high) for x, low, high in line.band if math.isfinite(low + high)]
+    if band:
+        upper = [(x, high) for x, _, high in band]
+        lower = [(x, low) for x, low, _ in reversed(band)]
+        parts.append(f'<path class="band {colour}" d="{_path(upper + lower, place)}Z"/>')
+    for x, y in thinned(line.dots):
+        if math.isfinite(y):
+            parts.append(
+                f'<circle class="dot {colour}" cx="{place.x(x):.1f}" cy="{place.y(y):.1f}" r="2.2">'
+                f"<title>{escape(line.name)} {x:g}: {figure(y)}</title></circle>"
+            )
+    for piece in _pieces(thinned(line.points)):
+        dashed = " dashed" if line.dashed else ""
+        if len(piece) == 1:
+            x, y = place.x(piece[0][0]), place.y(piece[0][1])
+            parts.append(f'<circle class="dot {colour}" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>')
+        else:
+            parts.append(f'<path class="line {colour}{dashed}" d="{_path(piece, place)}"/>')
+    return parts
+
+
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """At most about MOST of the points, with the lowest and highest of each stretch."""
+    if len(points) <= MOST:
+        return list(points)
+    stretch = math.ceil(2 * len(points) / MOST)
+    kept: list[Point] = []
+    for start in range(0, len(points), stretch):
+        part = points[start : start + stretch]
+        finite = [p for p in part if math.isfinite(p[1])]
+        if finite:
+            ends = {min(finite, key=lambda p: p[1]), max(finite, key=lambda p: p[1])}
+            kept += sorted(ends)
+    return kept
+
+
+def _pieces(points: Sequence[Point]) -> list[list[Point]]:
+    """The stretches of a line between numbers that are not finite."""
+    found: list[list[Point]] = [[]]
+    for point in points:
+        if math.isfinite(point[1]):
+            found[-1].append(point)
+        elif found[-1]:
+            found.append([])
+    return [piece for piece in found if piece]
+
+
+def _path(points: Sequence[Point], place: _Place) -> str:
+    return "M" + "L".join(f"{place.x(x):.1f} {place.y(y):.1f}" for x, y in points)
+
+
+def _padded(low: float, high: float) -> tuple[float, float]:
+    """A range with some room, and never empty; zero is its end where it is near."""
+    if low == high:
+        half = abs(low) / 2 or 1.0
+        return (low - half, high + half) if low else (0.0, 1.0)
+    room = (high - low) * 0.06
+    bottom = 0.0 if 0 <= low < (high - low) else low - room
+    return bottom, high + room
+
+
+def _ticks(low: float, high: float, about: int) -> list[float]:
+    """Round numbers between two, roughly so many."""
+    span = high - low
+    if not (span > 0 and math.isfinite(span)):
+        return [low]
+    rough = span / about
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)
+    first = math.ceil(low / step - 1e-9)
+    return [n * step for n in range(first, math.floor(high / step + 1e-9) + 1)]

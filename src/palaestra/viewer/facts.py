@@ -1,0 +1,202 @@
+"""What a run is, and how it has done: said from its small documents and one look at its episodes.
+
+Older runs, runs that go on and runs of commands to come lack some of the documents: what is not
+known is None, and the page says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palaestra.evaluation.statistics import (
+    DIFFERENCES,
+    POLICIES,
+    Interval,
+    paired_difference,
+    success_interval,
+)
+from palaestra.store.database import Database
+from palaestra.store.queries import TaskStanding
+
+COSTS = ("cost", "cost_usd", "money", "dollars")
+"""Names under which a total or an evaluation may say what it cost, in US dollars."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What one stage of a run cost."""
+
+    name: str
+    seconds: float
+    read: float  # tokens
+    sampled: float  # tokens
+    trained: float  # tokens
+    peak_memory: float | None  # bytes
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens read, sampled and trained on, per second."""
+        return (self.read + self.sampled + self.trained) / self.seconds if self.seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a run's documents say."""
+
+    kind: str  # "train" or "eval"
+    summary: str
+    environment: str
+    model: str
+    agent: str
+    machine: str
+    seconds: float | None
+    tokens: float | None  # read and sampled
+    cost: float | None  # in US dollars
+    peak_memory: float | None
+    recipe: Mapping[str, Any]
+    stages: Sequence[Stage]
+
+
+def about(database: Database) -> About:
+    """What is known of the run."""
+    recipe, totals = _mapping(database.get("recipe")), _mapping(database.get("totals"))
+    evaluation = _mapping(database.get("evaluation"))
+    machine = _mapping(database.get("machine"))
+    stages = [_mapping(stage) for stage in _list(database.get("stages"))]
+    spent = [_number(row, name) for row in (*stages, evaluation) for name in _TOKENS]
+    tokens = [number for number in spent if number is not None]
+    cores, size = machine.get("cores"), _number(machine, "memory_bytes")
+    parts = [machine.get("cpu"), machine.get("gpu"), f"{cores} cores" if cores else None]
+    parts.append(f"{size / 1e9:.0f} GB" if size else None)
+    return About(
+        kind="eval" if recipe.get("command") == "eval" else "train",
+        summary=str(recipe.get("summary") or ""),
+        environment=_name(recipe.get("environment") or recipe.get("environments")),
+        model=_name(recipe.get("model") or recipe.get("models")),
+        agent=_name(recipe.get("agent") or recipe.get("agents")),
+        machine=", ".join(str(part) for part in parts if part),
+        seconds=_first(_number(totals, "seconds"), _number(evaluation, "seconds")),
+        tokens=sum(tokens) if tokens else None,
+        cost=_first(*(_number(row, name) for row in (totals, evaluation) for name in COSTS)),
+        peak_memory=_number(totals, "peak_memory_bytes"),
+        recipe=recipe,
+        stages=[_stage(row) for row in stages],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseStanding:
+    """How the episodes of one phase did; means are over scored episodes."""
+
+    phase: str
+    environment: str
+    episodes: int
+    faults: int  # not scored: the environment or the infrastructure broke
+    tasks: int  # with a scored episode
+    success: float | None  # mean over tasks
+    interval: Interval | None  # 95 %, over tasks
+    reward: float | None
+    turns: float | None
+    sampled_tokens: int
+
+
+def by_phase(standings: Sequence[TaskStanding]) -> dict[str, PhaseStanding]:
+    """The tasks of each phase taken together."""
+    of: dict[str, list[TaskStanding]] = {}
+    for task in standings:
+        of.setdefault(task.phase, []).append(task)
+    return {phase: _phase(phase, tasks) for phase, tasks in of.items()}
+
+
+def differences(
+    standings: Sequence[TaskStanding], prefix: str = "test/"
+) -> dict[tuple[str, str], Interval]:
+    """What training changed on the same tasks, for each pair of policies that were tested."""
+    scores: dict[str, dict[int, float]] = {}
+    for task in standings:
+        if task.success is not None:
+            scores.setdefault(task.phase, {})[task.group] = task.success
+    found = {}
+    for a, b in DIFFERENCES:
+        after, before = scores.get(prefix + a, {}), scores.get(prefix + b, {})
+        both = sorted(after.keys() & before.keys())
+        if len(both) > 1:
+            found[a, b] = paired_difference([after[g] for g in both], [before[g] for g in both])
+    return found
+
+
+def telling(phases: Sequence[str]) -> str:
+    """The phase that says best how a run did: of the last policy tested, else the last one."""
+    tested = [f"test/{policy}" for policy in reversed(POLICIES)]
+    found = [phase for phase in tested if phase in phases]
+    return (found or list(phases[-1:]) or [""])[0]
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The keys of a recipe as one writes them with `--set`, with their values."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+_TOKENS = ("sampled_tokens", "prompt_tokens")
+
+
+def _stage(row: Mapping[str, Any]) -> Stage:
+    return Stage(
+        name=str(row.get("name") or "?"),
+        seconds=_number(row, "seconds") or 0.0,
+        read=_number(row, "prompt_tokens") or 0.0,
+        sampled=_number(row, "sampled_tokens") or 0.0,
+        trained=_number(row, "trained_tokens") or 0.0,
+        peak_memory=_number(row, "peak_memory_bytes"),
+    )
+
+
+def _phase(phase: str, tasks: Sequence[TaskStanding]) -> PhaseStanding:
+    scored = sum(task.scored for task in tasks)
+    scores = [task.success for task in tasks if task.success is not None]
+    episodes = sum(task.episodes for task in tasks)
+    return PhaseStanding(
+        phase=phase,
+        environment=", ".join(dict.fromkeys(task.environment for task in tasks)),
+        episodes=episodes,
+        faults=episodes - scored,
+        tasks=len(scores),
+        success=sum(scores) / len(scores) if scores else None,
+        interval=success_interval(scores),
+        reward=sum(task.reward for task in tasks) / scored if scored else None,
+        turns=sum(task.turns for task in tasks) / scored if scored else None,
+        sampled_tokens=sum(task.sampled_tokens for task in tasks),
+    )
+
+
+def _mapping(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}
+
+
+def _list(found: Any) -> Sequence[Any]:
+    return found if isinstance(found, list) else []
+
+
+def _number(row: Mapping[str, Any], name: str) -> float | None:
+    found = row.get(name)
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def _first(*found: float | None) -> float | None:
+    return next((number for number in found if number is not None), None)
+
+
+def _name(found: Any) -> str:
+    """What a part of a recipe is called: itself, its id or name, or those of its parts."""
+    if isinstance(found, Mapping):
+        named = found.get("id") or found.get("name") or found.get("mixture")
+        return _name(named) if named else ", ".join(str(key) for key in found)
+    if isinstance(found, list):
+        return ", ".join(_name(part) for part in found)
+    return "" if found is None else str(found)

@@ -1,0 +1,124 @@
+"""Several runs side by side: their learning curves, and in what they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from palaestra.evaluation.curves import Metrics, smooth
+from palaestra.store.queries import Queries, TaskStanding
+from palaestra.store.run import RunFolder
+from palaestra.viewer import facts
+from palaestra.viewer.charts import COLOURS, Frame, Series, line_chart
+from palaestra.viewer.facts import About, PhaseStanding
+from palaestra.viewer.site import Site
+from palaestra.viewer.words import figure
+
+MOST = COLOURS  # runs at once
+Z = 1.96  # of a 95 % interval
+Band = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One of the runs."""
+
+    name: str
+    about: About
+    metrics: Metrics
+    result: PhaseStanding | None
+    band: Sequence[Band]  # of the success of training rollouts: step, low, high
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of this page."""
+
+    def page(request: Request) -> HTMLResponse:
+        names = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST]
+        runs = [_read(site, name) for name in names]
+        metrics = sorted({name for run in runs for _, row in run.metrics for name in row})
+        metric = request.query_params.get("metric", "success")
+        if metrics and metric not in metrics:
+            raise HTTPException(404, f"None of these runs has recorded '{metric}'.")
+        rows = _differences([run.about for run in runs])
+        return site.page(
+            "curves.html",
+            title="curves",
+            runs=runs,
+            metric=metric,
+            metrics=metrics,
+            chart=_chart(runs, metric) if metrics else None,
+            banded=metric == "success" and any(run.band for run in runs),
+            rows=[(key, values) for key, values in rows if len({*map(str, values)}) > 1],
+            shared=sum(len({*map(str, values)}) == 1 for _, values in rows),
+        )
+
+    return [Route("/curves", page)]
+
+
+def _read(site: Site, name: str) -> Compared:
+    with site.run(name) as opened:
+        database = opened.database
+        metrics = database.metrics("rl")
+        found = site.soon(opened.path, "standings of rl", partial(_lived, opened.path)) or []
+        queries = Queries(database)
+        phase = facts.telling([p for p in queries.phases() if not p.startswith("rl/")])
+        tested = facts.by_phase(queries.standings(phase) if phase else [])
+        return Compared(name, facts.about(database), metrics, tested.get(phase), bands(found))
+
+
+def _lived(path: Path) -> list[TaskStanding]:
+    with RunFolder.read(path) as opened:
+        return Queries(opened.database).standings("rl")
+
+
+def bands(standings: Sequence[TaskStanding]) -> list[Band]:
+    """95 % intervals of the success of each step's rollouts, over its tasks (normal, in [0, 1])."""
+    scores: dict[int, list[float]] = {}
+    for task in standings:
+        step = task.phase.removeprefix("rl/")
+        if task.success is not None and step.isdigit():
+            scores.setdefault(int(step), []).append(task.success)
+    found = []
+    for number, of in sorted(scores.items()):
+        if len(of) > 1:
+            half = Z * stdev(of) / sqrt(len(of))
+            mean = fmean(of)
+            found.append((float(number), max(0.0, mean - half), min(1.0, mean + half)))
+    return found
+
+
+def _chart(runs: Sequence[Compared], metric: str) -> Any:
+    drawn = []
+    for number, run in enumerate(runs):
+        points = [(float(step), row[metric]) for step, row in run.metrics if metric in row]
+        line = points
+        if metric == "success" and points:
+            values = smooth(np.array([y for _, y in points]))
+            line = [(x, float(y)) for (x, _), y in zip(points, values, strict=True)]
+        band = run.band if metric == "success" else ()
+        drawn.append(Series(run.name, line, band, colour=number))
+    if metric == "success":
+        frame = Frame(900, 340, "RL step", y_range=(0.0, 1.0), tick=lambda y: f"{100 * y:.0f} %")
+    else:
+        frame = Frame(900, 340, "RL step")
+    ends = [f"{s.name} ends at {figure(s.points[-1][1])}" for s in drawn if s.points]
+    return line_chart(drawn, frame, f"{metric} by step: {'; '.join(ends)}")
+
+
+def _differences(abouts: Sequence[About]) -> list[tuple[str, list[Any]]]:
+    """The value of each key of the recipes in each run; None where a recipe lacks it."""
+    recipes = [dict(facts.flat(about.recipe)) for about in abouts]
+    keys = dict.fromkeys(key for recipe in recipes for key in recipe)
+    return [(key, [recipe.get(key) for recipe in recipes]) for key in keys]

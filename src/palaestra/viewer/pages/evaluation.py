@@ -1,0 +1,135 @@
+"""Several evaluations beside each other: `/evaluation?run=RUN&run=RUN:PHASE…`.
+
+A matrix of success by environment, success against tokens per task with the Pareto front, and
+the tasks as a heat map.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from palaestra.viewer.choices import choices
+from palaestra.viewer.sides import Side, Standing, clusters, evaluated, side_of, standings, tiles
+from palaestra.viewer.site import Site
+
+MOST = 24  # sides at once
+TILES = 1000  # shown
+WIDTH, HEIGHT, LEFT, BOTTOM = 560, 300, 48, 36  # of a picture and its margins
+
+
+def routes(site: Site) -> list[Route]:
+    """The route of this page."""
+
+    def page(request: Request) -> Response:
+        names = _sides(site, request.query_params.getlist("run"))
+        if not names:
+            offered = choices(site)
+            return site.page("evaluation.html", title="evaluations", sides=(), choices=offered)
+        sides = [side_of(site, name) for name in names[:MOST]]
+        return site.page("evaluation.html", **_page(sides), left=max(0, len(names) - MOST))
+
+    return [Route("/evaluation", page)]
+
+
+def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Which of the points (cost, success) no other beats in both, cheapest first."""
+    found: list[int] = []
+    order = sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1]))
+    for index in order:
+        if not found or points[index][1] > points[found[-1]][1]:
+            found.append(index)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Dot:
+    """A side in a picture of success against cost."""
+
+    name: str
+    x: float
+    y: float
+    low: float
+    high: float
+    front: bool
+    about: str
+
+
+def _sides(site: Site, names: Sequence[str]) -> list[str]:
+    """RUN:PHASE as it is, and all phases of RUN that evaluate."""
+    found: dict[str, None] = {}
+    for name in names:
+        run, colon, _ = name.partition(":")
+        if colon:
+            found[name] = None
+            continue
+        if run:
+            with site.run(run) as opened:
+                phases = evaluated(opened.database.phases())
+            found.update({f"{run}:{phase}": None for phase in phases})
+    return list(found)
+
+
+def _page(sides: Sequence[Side]) -> dict[str, Any]:
+    cells = {side.name: standings(side) for side in sides}
+    worlds = list(dict.fromkeys(world for of in cells.values() for world in of))
+    every = tiles(sides)
+    return {
+        "title": "evaluations",
+        "choices": (),
+        "sides": sides,
+        "worlds": worlds,
+        "cells": cells,
+        "pictures": [(world, *_picture(world, cells)) for world in worlds[:12]],
+        "tiles": every[:TILES],
+        "tiles_left": max(0, len(every) - TILES),
+        "clusters": clusters(sides),
+        "failures": [sum(not e.outcome.solved for e in side.episodes) for side in sides],
+        "size": (WIDTH, HEIGHT, LEFT, BOTTOM),
+    }
+
+
+def _round(most: float) -> float:
+    """The end of an axis of four even parts."""
+    unit = 4 * 10.0 ** math.floor(math.log10(max(1.0, most) / 4))
+    return next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= most)
+
+
+def _picture(
+    world: str, cells: Mapping[str, Mapping[str, Standing]]
+) -> tuple[list[_Dot], list[tuple[float, str]]]:
+    """The sides in one environment, and the marks of the axis of tokens."""
+    known = [(name, of[world]) for name, of in cells.items() if world in of]
+    here = [(name, found, found.success) for name, found in known if found.success is not None]
+    if not here:
+        return [], []
+    dearest = _round(max(found.tokens for _, found, _ in here))
+    front = set(pareto([(found.tokens, rate.mean) for _, found, rate in here]))
+
+    def across(tokens: float) -> float:
+        return LEFT + (WIDTH - LEFT - 12) * tokens / dearest
+
+    def up(share: float) -> float:
+        return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - 12) * share
+
+    dots = [
+        _Dot(
+            name,
+            round(across(found.tokens), 1),
+            round(up(rate.mean), 1),
+            round(up(rate.low), 1),
+            round(up(rate.high), 1),
+            i in front,
+            f"{name}: {100 * rate.mean:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}], "
+            f"{found.tokens:,.0f} tokens per task",
+        )
+        for i, (name, found, rate) in enumerate(here)
+    ]
+    marks = [(round(across(dearest * i / 4), 1), f"{dearest * i / 4:,.0f}") for i in range(5)]
+    return dots, marks

@@ -1,0 +1,199 @@
+"""Search over all episodes of all runs.
+
+An answer is bounded in time: runs that were not looked through, or whose index of words is still
+being made, are named, and the next look finds more.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from array import array
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from palaestra.core.errors import InputError
+from palaestra.store.notes import labelled
+from palaestra.store.queries import Queries
+from palaestra.store.run import RunFolder, RunRecord
+from palaestra.store.search import Extent, TextIndex, passages
+from palaestra.viewer.indexing import Indexer
+from palaestra.viewer.pages.episodes import outcome_kind
+from palaestra.viewer.question import Question, parse
+from palaestra.viewer.site import Site, episode_url
+
+PAGE = 30  # episodes shown at once
+PATIENCE = 1.0  # seconds to look through runs
+INDEXING = 0.4  # seconds to wait for indexes
+QUOTING = 0.3  # seconds to find the passages that are shown
+LONGEST = 2000  # events of an episode that is read for its passage
+AROUND = 80  # characters shown on both sides of a word
+
+
+@dataclass(slots=True)
+class Looked:
+    """What a search has come to."""
+
+    found: list[tuple[RunRecord, array[int]]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)  # runs for which there was no time
+    indexing: list[tuple[str, Extent | None]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)  # why runs could not be searched
+
+    @property
+    def total(self) -> int:
+        return sum(len(ids) for _, ids in self.found)
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of this page."""
+    indexer = Indexer()
+
+    def page(request: Request) -> HTMLResponse:
+        text = request.query_params.get("q", "").strip()[:1000]
+        digits = request.query_params.get("page", "1")
+        number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 9 else 1
+        question = parse(text)
+        looked = Looked() if question.empty else _look(site, indexer, question)
+        start = max(0, number - 1) * PAGE
+        return site.page(
+            "search.html",
+            title=f"search: {text}" if text else "search",
+            text=text,
+            question=question,
+            looked=looked,
+            hits=_hits(looked, question, start),
+            page=max(1, number),
+            pages=max(1, -(-looked.total // PAGE)),
+        )
+
+    return [Route("/search", page)]
+
+
+def _look(site: Site, indexer: Indexer, question: Question) -> Looked:
+    end = time.monotonic() + PATIENCE
+    looked = Looked()
+    records = [r for r in site.records() if question.run.lower() in r.name.lower()]
+    if question.words:
+        extents = indexer.extents([record.path for record in records], INDEXING)
+        for record in records:
+            extent = extents[record.path]
+            if isinstance(extent, str):
+                looked.failed.append(f"{record.name}: {extent}")
+            elif extent is None or not extent.whole:
+                looked.indexing.append((record.name, extent))
+    for record in records:
+        left = end - time.monotonic()
+        if left <= 0:
+            looked.left.append(record.name)
+            continue
+        try:
+            ids, complete = _within(site, record, question, left)
+        except InputError as error:
+            if not any(reason.startswith(f"{record.name}: ") for reason in looked.failed):
+                looked.failed.append(f"{record.name}: {error}")
+            continue
+        if len(ids):
+            looked.found.append((record, ids))
+        if not complete:
+            looked.left.append(record.name)
+    return looked
+
+
+def _within(
+    site: Site, record: RunRecord, question: Question, seconds: float
+) -> tuple[array[int], bool]:
+    """The episodes of one run, and whether all of them were looked at."""
+    filter = question.filter
+    if question.label:
+        name, equals, value = question.label.partition("=")
+        given = labelled(record.path)
+        keys = [k for k, of in given.items() if name in of and (not equals or of[name] == value)]
+        if not keys:
+            return array("q"), True
+        filter = replace(filter, keys=frozenset(keys))
+    with RunFolder.read(record.path) as opened:
+        queries = Queries(opened.database)
+        found = site.remembered(
+            record.path, ("ids", filter, "finished"), lambda: queries.ids(filter, seconds=seconds)
+        )
+    if not question.words:
+        return found.ids, found.complete
+    having = set(TextIndex(record.path).find(question.words))
+    return array("q", (id for id in found.ids if id in having)), found.complete
+
+
+def _hits(looked: Looked, question: Question, start: int) -> list[dict[str, Any]]:
+    """The episodes of a page of results, each with a passage where there is time to find it."""
+    end = time.monotonic() + QUOTING
+    hits: list[dict[str, Any]] = []
+    skipped = start
+    for record, ids in looked.found:
+        if skipped >= len(ids):
+            skipped -= len(ids)
+            continue
+        chosen = ids[skipped : skipped + PAGE - len(hits)].tolist()
+        skipped = 0
+        with RunFolder.read(record.path) as opened:
+            queries = Queries(opened.database)
+            for row in queries.rows(chosen):
+                url, summary = episode_url(record.name, row.summary.key), row.summary
+                short = time.monotonic() < end and queries.events(summary.key) <= LONGEST
+                said = _passage(opened, row.summary.key, question) if short else None
+                if said and said[0] is not None:
+                    url += f"?turn={said[0] + 1}#turn-{said[0] + 1}"
+                hits.append(
+                    {
+                        "run": record.name,
+                        "summary": summary,
+                        "url": url,
+                        "kind": outcome_kind(summary.outcome),
+                        "passage": said[1] if said else None,
+                        "turn": said[0] + 1 if said and said[0] is not None else None,
+                    }
+                )
+        if len(hits) >= PAGE:
+            break
+    return hits
+
+
+def _passage(opened: RunFolder, key: Any, question: Question) -> tuple[int | None, Markup] | None:
+    """The first text of an episode that holds a word of the question: its step, and the words."""
+    if not question.words:
+        return None
+    episode = opened.database.episode(key)
+    pattern = _pattern(question.words)
+    if episode is None or pattern is None:
+        return None
+    for step, text in passages(episode):
+        match = pattern.search(text)
+        if match is not None:
+            return step, _marked(text, match, pattern)
+    return None
+
+
+def _pattern(words: tuple[str, ...]) -> re.Pattern[str] | None:
+    """Any of the words, as the index reads them: letters and digits, whatever lies between."""
+    found = []
+    for word in words:
+        tokens = re.findall(r"[^\W_]+", word)
+        if tokens:
+            end = "" if word.endswith("*") else r"(?![^\W_])"
+            found.append(r"(?<![^\W_])" + r"[\W_]+".join(map(re.escape, tokens)) + end)
+    return re.compile("|".join(found), re.I) if found else None
+
+
+def _marked(text: str, match: re.Match[str], pattern: re.Pattern[str]) -> Markup:
+    """The surroundings of a match, with the words marked."""
+    first, last = max(0, match.start() - AROUND), match.end() + AROUND
+    part = text[first:last]
+    parts, at = [Markup("…") if first else Markup()], 0
+    for found in pattern.finditer(part):
+        parts += [escape(part[at : found.start()]), Markup("<mark>{}</mark>").format(found[0])]
+        at = found.end()
+    parts += [escape(part[at:]), Markup("…") if last < len(text) else Markup()]
+    return Markup("").join(parts)

@@ -1,0 +1,143 @@
+"""`palaestra explain`: the losing turn, suspicions, robustness, and how often it is right."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palaestra.cli.main import main
+from palaestra.store.run import RunFolder
+
+ENV = "probe/umbrella-4"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation's run, made once."""
+    folder = tmp_path_factory.mktemp("runs") / "a"
+    asked = ["eval", "--env", ENV, "--model", "random", "-n", "12", "--run", str(folder)]
+    assert main(asked) == 0
+    return folder
+
+
+@pytest.fixture
+def run(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a copy of it."""
+    monkeypatch.setenv("PALAESTRA_RUNS", str(tmp_path))
+    shutil.copytree(recorded, tmp_path / "a")
+    return "a"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(["explain", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def found(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    return json.loads(said(capsys, *arguments, "--json"))
+
+
+def failed(run: str, path: Path, solved: bool = False) -> str:
+    with RunFolder.read(path / run) as opened:
+        of = [e for e in opened.database.episodes("eval/test") if e.outcome.solved is solved]
+    return str(of[0].key)
+
+
+def test_every_failure_in_the_umbrella_world_is_lost_on_the_first_day(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = found(capsys, run)
+    assert result["failed"] == len(result["episodes"]) > 0
+    for episode in result["episodes"]:
+        best = episode["attributions"][0]
+        assert (best["method"], best["exact"], best["turn"]) == ("oracle", True, 0)
+    assert "lost at turn" in said(capsys, run)
+
+
+def test_one_episode_is_told_turn_by_turn_and_kept(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = failed(run, tmp_path)
+    shown = said(capsys, run, key, "--save")
+    assert "by oracle (exact): lost at turn 1 (agent)" in shown
+    with RunFolder.read(tmp_path / run) as opened:
+        stored = opened.database.get(f"explain/{key}")
+    assert [one["method"] for one in stored] == ["oracle", "words"]
+
+
+def test_the_recorded_policy_and_chance_can_go_on_from_each_turn(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = failed(run, tmp_path)
+    result = found(
+        capsys, run, key, "--by", "policy", "--by", "chance", "--model", "random", "--samples", "6"
+    )
+    assert [one["method"] for one in result["attributions"]] == ["chance", "policy"]
+    assert {one["turn"] for one in result["attributions"]} == {0}
+
+
+def test_a_model_that_labels_nothing_blames_nobody(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = found(capsys, run, failed(run, tmp_path), "--by", "judge", "--judge", "null")
+    assert [(one["method"], one["ending"]) for one in result["attributions"]] == [
+        ("judge", "unknown")
+    ]
+
+
+def test_honest_episodes_are_not_suspicious(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert found(capsys, run, "--shortcuts")["findings"] == []
+    assert "0 of 12 episodes are suspicious" in said(capsys, run, "--shortcuts")
+
+
+def test_robustness_is_paired_by_task(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--robustness", ENV, "--model", "expert", "-n", "6", "--turns", "4")
+    result = found(capsys, *asked, "--factor", "errors=0.4", "--factor", "stale=0.5")
+    by_name = {factor["name"]: factor for factor in result["factors"]}
+    assert by_name["as it is"]["success"]["mean"] == 1.0
+    assert by_name["errors=0.4"]["robustness"]["mean"] < 0.7  # no turn is left to try again
+    assert by_name["stale=0.5"]["robustness"]["mean"] == 1.0  # the expert does not look
+
+
+def test_methods_are_measured_on_planted_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    result = found(capsys, "--planted", ENV, "-n", "6", "--samples", "4")
+    assert result["methods"]["oracle"]["right"]["mean"] == 1.0
+    assert result["methods"]["last turn"]["right"]["mean"] == 0.0
+    assert "names the turn" in said(capsys, "--planted", ENV, "-n", "2", "--samples", "2")
+
+
+def test_a_success_is_not_explained(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", run, failed(run, tmp_path, solved=True)]) == 2
+    assert "no turn lost it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ((), "Name a run"),
+        (("nowhere",), "There is no run"),
+        (("a", "eval/tst/0"), "There is no episode"),
+        (("a", "eval/test/0", "--by", "orakel"), "Did you mean 'oracle'?"),
+        (("a", "eval/test/0", "--by", "judge"), "name it with --judge"),
+        (("a", "eval/test/0", "--by", "policy"), "Name it with --model"),
+        (("a", "--samples", "0"), "--samples 0 leaves nothing"),
+        (("a", "-n", "0"), "-n 0 leaves nothing"),
+        (("a", "--planted", ENV), "need no run"),
+        (("--robustness", ENV), "Name it with --model"),
+        (("--robustness", ENV, "--model", "expert", "--factor", "eror=1"), "errors"),
+        (("--planted", "probe/umbrela-4"), "Did you mean 'umbrella-4'?"),
+        (("--planted", "openspiel/connect_four", "-n", "1"), "no oracle"),
+    ],
+)
+def test_what_cannot_work_exits_2_with_a_sentence(
+    run: str, arguments: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *arguments]) == 2
+    assert why in capsys.readouterr().err

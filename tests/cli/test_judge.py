@@ -1,0 +1,114 @@
+"""`palaestra judge`: from an evaluation to measured verdicts, as a user would do it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from palaestra.cli.main import main
+from palaestra.store.run import RunFolder
+
+ENV = "probe/memory-4"
+RULE = "seen:end"  # the world says "The end." whether the task was solved or not
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation's run, made once."""
+    folder = tmp_path_factory.mktemp("runs") / "a"
+    asked = ["eval", "--env", ENV, "--model", "random", "-n", "12", "--run", str(folder)]
+    assert main(asked) == 0
+    return folder
+
+
+@pytest.fixture
+def run(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a copy of it."""
+    monkeypatch.setenv("PALAESTRA_RUNS", str(tmp_path))
+    shutil.copytree(recorded, tmp_path / "a")
+    return "a"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(["judge", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_judge_is_measured_then_labels_with_what_is_known_of_it(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = json.loads(said(capsys, "calibrate", run, "--judge", RULE, "--json"))
+    truth = measured["agreement"]["solved"] / 12
+    assert measured["agreement"]["accuracy"]["mean"] == pytest.approx(truth)
+    assert measured["agreement"]["recall"]["mean"] == 1.0
+    assert {effect["probe"] for effect in measured["effects"]} == {"order", "length", "brevity"}
+
+    before = episodes(tmp_path / run)
+    labelled = json.loads(said(capsys, run, "--judge", RULE, "--json"))
+    assert (labelled["episodes"], labelled["solved"], labelled["no_verdict"]) == (12, 12, 0)
+    for verdict in labelled["verdicts"].values():
+        assert verdict["calibration"]["accuracy"][0] == pytest.approx(truth)
+    assert episodes(tmp_path / run) == before  # recorded episodes never change
+
+
+def test_nothing_is_judged_twice(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    first = json.loads(said(capsys, run, "--judge", RULE, "-n", "5", "--json"))
+    second = json.loads(said(capsys, run, "--judge", RULE, "--json"))
+    assert (first["judged_now"], second["judged_now"], second["episodes"]) == (5, 7, 12)
+
+
+def test_a_judge_that_was_never_measured_says_so(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "never measured" in said(capsys, run, "--judge", RULE)
+    assert "seen:end: 12 verdicts; never measured" in said(capsys, run)
+
+
+def test_a_model_that_says_nothing_gives_no_verdict_and_no_zero(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(said(capsys, run, "--judge", "null", "--json"))
+    assert (found["no_verdict"], found["solved"]) == (12, 0)
+    assert {verdict["value"] for verdict in found["verdicts"].values()} == {None}
+
+
+def test_a_run_without_judges_says_so(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "No judge has judged" in said(capsys, run)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("nowhere", "--judge", RULE), "There is no run"),
+        (("a", "b", "--judge", RULE), "One run is judged at a time"),
+        (("calibrate", "a"), "Name it with --judge"),
+        (("a", "--judge", "seen:("), "no regular expression"),
+        (("a", "--judge", "random"), "reads nothing"),
+        (("a", "--judge", "nobody"), "There is no model 'nobody'"),
+        (("a", "--judge", RULE, "-n", "0"), "nothing to judge"),
+        (("a", "--judge", RULE, "--phase", "eval/tset"), "eval/test"),
+        (("calibrate", "a", "--judge", RULE, "--without", "oder"), "Did you mean 'order'?"),
+        (("a", "--judge", "null", "--rubric", "no.toml"), "cannot be read"),
+        (("a", "--judge", "shown:x"), "give --probe ACTION"),
+    ],
+)
+def test_what_cannot_work_exits_2_with_a_sentence(
+    run: str, arguments: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["judge", *arguments]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_both_kinds_of_output_are_readable(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = said(capsys, "calibrate", run, "--judge", RULE, "--without", "order")
+    assert "accuracy" in shown and "bias: length" in shown and "bias: order" not in shown
+    assert "this says little" in shown  # 12 cases
+
+
+def episodes(path: Path) -> object:
+    with RunFolder.read(path) as opened:
+        return opened.database.episodes("eval/test")

@@ -1,0 +1,241 @@
+"""The pages in a real browser: filters, sorting, long tables, the keyboard, live figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palaestra.core.episode import Key
+from palaestra.store.notes import Notes, labelled
+from palaestra.store.run import RunFolder
+from tests.viewer.browser import Watch, chromium, served
+from tests.viewer.stores import HOSTILE, RECIPE, make_run, make_training, plain
+
+MANY = 3000
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    make_run(root, "eval-a", [plain(Key("eval/test", i), number=i) for i in range(MANY)])
+    make_training(root, "train-a", learning_rate=0.1)
+    make_training(root, "train-b", learning_rate=0.2)
+    hostile = [plain(Key("eval/test", i), saw=t, did=t) for i, t in enumerate(HOSTILE)]
+    make_run(root, "hostile", hostile)
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(root: Path) -> Iterator[str]:
+    with served(root) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """A page that must not complain, nor ask anybody but this site."""
+    page = browser.new_page(viewport={"width": 1200, "height": 700})
+    page.set_default_timeout(20_000)
+    watch = Watch(page, address)
+    yield page
+    page.close()
+    assert watch.complaints == []
+
+
+def until(page: Any, holds: str) -> None:
+    """Wait until an expression holds; pages forbid the eval that Playwright's own wait uses."""
+    for _ in range(200):
+        if page.evaluate(holds):
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"never: {holds}")
+
+
+def top_row(page: Any) -> str:
+    """The first row of the table that the window shows whole."""
+    return str(
+        page.evaluate(
+            """() => [...document.querySelectorAll("table.long tbody tr:not(.space)")]
+            .find((row) => row.getBoundingClientRect().top >= 0).cells[0].textContent"""
+        )
+    )
+
+
+def test_filters_apply_when_they_are_changed_and_the_address_keeps_them(
+    page: Any, address: str
+) -> None:
+    page.goto(f"{address}/run/eval-a/episodes")
+    page.select_option("select[name=solved]", "yes")
+    page.wait_for_url("**/episodes?solved=yes")
+    assert page.text_content("[data-total]") == "750"
+    page.click("thead a:text('reward')")
+    page.wait_for_url("**sort=reward")
+    page.click("thead a:text('reward')")
+    page.wait_for_url("**sort=-reward")
+    assert page.get_attribute("th[aria-sort]", "aria-sort") == "descending"
+    assert page.url.endswith("episodes?solved=yes&sort=-reward")
+
+
+def test_a_long_table_scrolls_to_any_row_with_few_in_the_page(page: Any, address: str) -> None:
+    page.goto(f"{address}/run/eval-a/episodes")
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    page.wait_for_selector(f"a:text-is('eval/test/{MANY - 1}.0')")
+    assert page.locator("table.long tbody tr").count() < 150
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight / 2)")
+    page.wait_for_selector(f"a:text-is('eval/test/{MANY // 2}.0')")
+    until(page, "new URL(location.href).searchParams.get('page') > 10")
+    shown = top_row(page)
+    page.reload()
+    until(page, "window.scrollY > 10000")
+    page.wait_for_timeout(300)
+    number, other = (int(text.split("/")[2].split(".")[0]) for text in (shown, top_row(page)))
+    assert abs(number - other) <= 100  # the address keeps the place, to a page
+
+
+def test_the_table_and_the_search_are_reached_by_the_keyboard(page: Any, address: str) -> None:
+    page.goto(f"{address}/run/eval-a/episodes")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.focus("table.long tbody a")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.textContent") == "eval/test/1.0"
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.name") == "q"
+    page.keyboard.type("a/b")
+    assert page.input_value("form.find input") == "a/b"
+
+
+def test_chosen_runs_are_laid_over_each_other(page: Any, address: str) -> None:
+    page.goto(address)
+    for name in ("train-a", "train-b"):
+        page.check(f"input[value={name}]")
+    page.click("button:text('learning curves')")
+    page.wait_for_url("**/curves?run=*")
+    assert page.locator("path.line").count() == 2
+    page.select_option("select[name=metric]", "entropy")
+    page.wait_for_url("**metric=entropy")
+
+
+def test_words_are_indexed_and_found_while_one_waits(page: Any, address: str) -> None:
+    page.goto(f"{address}/search?q=run:eval-a+forward")
+    page.wait_for_selector(f"[role=status] strong:text-is('{MANY:,}')")
+    assert page.locator(".hits li").count() == 30
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_their_ground(browser: Any, address: str, scheme: str) -> None:
+    page = browser.new_page(color_scheme=scheme)
+    page.goto(f"{address}/run/train-a")
+    lowest = page.evaluate(CONTRAST)
+    page.close()
+    assert lowest >= 4.5, f"contrast {lowest:.2f} (WCAG AA asks for 4.5)"
+
+
+CONTRAST = """() => {
+  const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const light = (text) => {
+    const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map(channel);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = getComputedStyle(node).backgroundColor;
+      if (!/, 0\\)|transparent/.test(colour)) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  let lowest = 21;
+  for (const node of document.querySelectorAll("main *, header *")) {
+    const own = [...node.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || node.closest("svg, .unseen, option")) continue;
+    const [a, b] = [light(getComputedStyle(node).color), light(ground(node))];
+    lowest = Math.min(lowest, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+  }
+  return lowest;
+}"""
+
+
+def test_figures_of_a_run_that_goes_on_move_and_the_page_stays(
+    page: Any, address: str, root: Path
+) -> None:
+    with RunFolder.create(root / "live", RECIPE) as run:
+        for number in range(40):
+            run.database.finish(plain(Key("eval/test", number), number=4 * number))
+            run.database.add_metrics("rl", number, {f"m{i}": 1.0 for i in range(30)})
+        page.goto(f"{address}/run/live")
+        page.wait_for_selector(".live:text('at work')")
+        page.evaluate("window.scrollTo(0, 900)")
+        page.click("summary")
+        place = page.evaluate("window.scrollY")
+        for number in range(40, 50):
+            run.database.finish(plain(Key("eval/test", number), number=4 * number))
+        page.wait_for_selector(".facts a:text-is('50')")
+        assert abs(page.evaluate("window.scrollY") - place) <= 2
+        assert page.evaluate("document.querySelector('details').open")
+        page.goto(f"{address}/run/live/episodes")
+        assert page.text_content("[data-total]") == "50"
+        run.database.finish(plain(Key("eval/test", 50)))
+        page.wait_for_selector("[data-total]:text-is('51')")
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+        page.wait_for_selector("a:text-is('eval/test/50.0')")
+        page.goto(f"{address}/run/live")
+    page.wait_for_selector(".live", state="detached")
+
+
+def test_a_note_is_written_from_a_form_of_the_site(page: Any, address: str, root: Path) -> None:
+    page.goto(f"{address}/run/eval-a")
+    page.evaluate(
+        """() => {
+          const form = document.createElement("form");
+          form.method = "post";
+          form.action = location.pathname + "/notes";
+          for (const [name, value] of [["episode", "eval/test/3.0"], ["labels", "good"]]) {
+            const field = document.createElement("input");
+            [field.name, field.value] = [name, value];
+            form.append(field);
+          }
+          document.body.append(form);
+          form.submit();
+        }"""
+    )
+    page.wait_for_selector(".notes a:text-is('eval/test/3.0')")
+    assert labelled(root / "eval-a") == {Key("eval/test", 3): {"good": "yes"}}
+    Notes.open(root / "eval-a").remove(1)
+
+
+def test_hostile_episodes_run_nothing(page: Any, address: str) -> None:
+    for path in ("/run/hostile", "/run/hostile/episodes", "/search?q=run:hostile+title"):
+        page.goto(address + path)
+        page.wait_for_timeout(200)
+        assert "owned" not in page.title()
+
+
+def test_a_saved_page_needs_nothing_else(
+    browser: Any, page: Any, address: str, tmp_path: Path
+) -> None:
+    page.goto(f"{address}/run/train-a")
+    with page.expect_download() as download:
+        page.click("a.save")
+    file = tmp_path / "saved.html"
+    download.value.save_as(file)
+    context = browser.new_context(offline=True)
+    saved = context.new_page()
+    watch = Watch(saved, file.as_uri())
+    saved.goto(file.as_uri())
+    assert saved.locator("svg.chart path.line").count() > 3
+    padding = saved.evaluate("getComputedStyle(document.querySelector('.facts')).paddingTop")
+    assert padding == "12px"  # the style sheet is in it
+    assert saved.locator("script, main a[href^='/']").count() == 0
+    context.close()
+    assert watch.complaints == []

@@ -1,0 +1,407 @@
+"""Every page answers in words, with and without runs, whatever the runs hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from palaestra.core.episode import Key
+from palaestra.core.outcome import Outcome, Owner
+from palaestra.core.task import Task
+from palaestra.store.notes import Notes, labelled
+from palaestra.viewer.pages.run import raised_by
+from tests.store.samples import python
+from tests.viewer.stores import HOSTILE, client_of, make_run, make_training, plain
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    make_run(root, "eval-a", [plain(Key("eval/test", i), number=i) for i in range(250)])
+    make_training(root, "train-a", learning_rate=0.1)
+    make_training(root, "train-b", learning_rate=0.2)
+    return root
+
+
+@pytest.fixture(scope="module")
+def client(root: Path) -> TestClient:
+    return client_of(root)
+
+
+def words(page: str) -> str:
+    """What a reader sees."""
+    bare = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.S)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", bare)).split())
+
+
+# ── what pages tell ──────────────────────────────────────────────────────────
+
+
+def test_the_first_page_says_what_each_run_is_and_how_it_did(client: TestClient) -> None:
+    text = words(client.get("/").text)
+    # of eval-a, a quarter of 250 broke: 188 scored, 63 of them solved
+    assert "eval-a eval babyai/GoTo tiny 250 33.5 %" in text
+    assert "train-a train babyai/GoTo" in text and "abacus" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("q=train", {"train-a", "train-b"}),
+        ("kind=eval", {"eval-a"}),
+        ("env=goto&q=-b", {"train-b"}),
+        ("q=nothing", set()),
+    ],
+)
+def test_runs_are_filtered_by_the_address(client: TestClient, query: str, shown: set[str]) -> None:
+    page = client.get(f"/?{query}").text
+    assert set(re.findall(r'href="/run/([\w-]+)"', page)) == shown
+
+
+def test_runs_are_sorted_by_the_address(client: TestClient) -> None:
+    names = re.findall(r'href="/run/([\w-]+)"', client.get("/?sort=-run").text)
+    assert names == ["train-b", "train-a", "eval-a"]
+
+
+def test_a_folder_without_runs_says_how_to_make_one(tmp_path: Path) -> None:
+    assert "palaestra train quick" in client_of(tmp_path).get("/").text
+    assert client_of(tmp_path / "gone").get("/").status_code == 200
+
+
+def test_a_run_shows_results_differences_cost_health_and_recipe(client: TestClient) -> None:
+    page = client.get("/run/train-a").text
+    text = words(page)
+    assert "test/base 8 0.0 %" in text and "test/rl 8 50.0 %" in text
+    assert "rl − base" in text and "+50.0" in text
+    assert "rl 3.0 s 20 10 10" in text
+    assert "engine_gap" in text and "0.2 nats per token" in text
+    assert page.count('<svg class="chart"') >= 5 and "learning_rate" in text
+    assert 'href="/run/train-a/episodes?phase=test%2Frl"' in page
+
+
+def test_an_alarm_says_since_when_and_how_long() -> None:
+    found = raised_by([(step, {"gap": 0.2 if 5 <= step < 90 else 0.0}) for step in range(1, 121)])
+    (raised,) = found
+    assert raised.first.name == "engine_gap" and raised.first.step == 5
+    assert raised.last == 91 and raised.steps == 87
+
+
+def test_the_figures_of_a_phase_are_there_as_a_table(client: TestClient) -> None:
+    rows = client.get("/run/train-a/metrics.csv?phase=rl").text.split()
+    assert rows[0] == "step,success,entropy,gap,loss" and len(rows) == 13
+
+
+def test_runs_beside_each_other_show_curves_and_only_the_keys_that_differ(
+    client: TestClient,
+) -> None:
+    page = client.get("/curves?run=train-a&run=train-b").text
+    text = words(page)
+    assert page.count('class="line ') == 2 and page.count('class="band ') == 2
+    assert "learning_rate 0.1 0.2" in text and "seed" not in text
+    assert "3 keys are the same" in text
+    entropy = client.get("/curves?run=train-a&metric=entropy")
+    assert entropy.status_code == 200 and 'class="band ' not in entropy.text
+
+
+# ── the table of episodes ────────────────────────────────────────────────────
+
+
+def shown(page: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a href="[^"]+">([^<]+)</a>', page)
+
+
+def test_the_table_of_episodes_has_pages(client: TestClient) -> None:
+    first = client.get("/run/eval-a/episodes").text
+    assert len(shown(first)) == 100 and "250" in words(first)
+    last = client.get("/run/eval-a/episodes?page=3").text
+    assert shown(last)[-1] == "eval/test/249.0" and len(shown(last)) == 50
+    assert 'rel="next"' in first and 'rel="next"' not in last and 'rel="prev"' in last
+    assert shown(client.get("/run/eval-a/episodes?page=99").text) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "count", "first"),
+    [
+        ("sort=-turns", 250, "eval/test/249.0"),
+        ("sort=-reward&solved=yes", 63, "eval/test/248.0"),
+        ("outcome=truncated(turns)", 62, "eval/test/2.0"),
+        ("outcome=error", 62, "eval/test/3.0"),
+        ("task=test/24", 11, "eval/test/24.0"),
+        ("env=nowhere", 0, None),
+        ("text=A+ROOM", 250, "eval/test/0.0"),
+        ("phase=eval", 250, "eval/test/0.0"),
+        ("phase=eval/tes", 0, None),
+        ("text=%25", 0, None),
+        ("sort=nonsense&solved=perhaps", 250, "eval/test/0.0"),
+    ],
+)
+def test_episodes_are_filtered_and_sorted_by_the_address(
+    client: TestClient, query: str, count: int, first: str | None
+) -> None:
+    found = client.get(f"/run/eval-a/episodes.json?{query}&count=1").json()
+    assert found["total"] == count
+    assert (found["rows"][0]["cells"][0] if found["rows"] else None) == first
+
+
+def test_any_place_of_the_table_can_be_asked_for(client: TestClient) -> None:
+    found = client.get("/run/eval-a/episodes.json?start=240&count=500").json()
+    assert [row["cells"][0] for row in found["rows"]] == [
+        f"eval/test/{i}.0" for i in range(240, 250)
+    ]
+    assert client.get("/run/eval-a/episodes.json?start=-1").status_code == 400
+    assert client.get("/run/eval-a/episodes?page=x").status_code == 400
+
+
+# ── search ───────────────────────────────────────────────────────────────────
+
+
+def test_search_finds_words_and_says_where(tmp_path: Path) -> None:
+    episodes = [plain(Key("eval/test", i), number=i) for i in range(6)]
+    episodes[4] = plain(Key("eval/test", 4), number=4, saw="x", did="open the Purple-door")
+    make_run(tmp_path, "eval-a", episodes)
+    make_run(tmp_path, "eval-b", episodes[:2])
+    client = client_of(tmp_path)
+    page = client.get('/search?q="purple door"').text
+    assert "1 episodes" in words(page) and "<mark>Purple-door</mark>" in page
+    assert '/run/eval-a/episode/eval/test/4.0?turn=1#turn-1"' in page
+    assert "8 episodes in 2 runs" in words(client.get("/search?q=forward").text)
+    assert "1 episodes" in words(client.get("/search?q=purp* solved:yes turns>=3").text)
+    assert "0 episodes" in words(client.get("/search?q=purp* solved:no").text)
+    assert "2 episodes" in words(client.get("/search?q=run:eval-b").text)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ['"', '""""', "a OR NEAR(", "reward>nan", "*", "^x -y", "%00", "(", "'; --", "x" * 5000],
+)
+def test_no_question_breaks_the_search(client: TestClient, query: str) -> None:
+    assert client.get("/search", params={"q": query}).status_code == 200
+
+
+def test_labels_of_persons_are_found(tmp_path: Path) -> None:
+    path = make_run(tmp_path, "eval-a", [plain(Key("eval/test", i)) for i in range(3)])
+    Notes.open(path).add(Key("eval/test", 2), "", {"good": "yes"})
+    client = client_of(tmp_path)
+    assert client.get("/run/eval-a/episodes.json?label=good").json()["total"] == 1
+    assert "eval/test/2.0" in client.get("/search?q=label:good").text
+    assert "0 episodes" in words(client.get("/search?q=label:bad").text)
+
+
+# ── notes ────────────────────────────────────────────────────────────────────
+
+
+def test_a_note_is_taken_from_a_page_of_this_site_only(tmp_path: Path) -> None:
+    path = make_run(tmp_path, "eval-a", [plain(Key("eval/test", 0))])
+    client = client_of(tmp_path)
+    note = {"episode": "eval/test/0.0", "text": "odd", "labels": "good, lost_at=2", "back": "/x"}
+    for origin in ({}, {"Origin": "null"}, {"Origin": "http://elsewhere.example"}):
+        assert client.post("/run/eval-a/notes", data=note, headers=origin).status_code == 403
+    assert labelled(path) == {}
+    here = {"Origin": "http://127.0.0.1:8417"}
+    answer = client.post("/run/eval-a/notes", data=note, headers=here, follow_redirects=False)
+    assert answer.status_code == 303 and answer.headers["location"] == "/x"
+    assert labelled(path) == {Key("eval/test", 0): {"good": "yes", "lost_at": "2"}}
+    assert "odd" in client.get("/run/eval-a").text
+    away = {**note, "back": "//elsewhere.example"}
+    answer = client.post("/run/eval-a/notes", data=away, headers=here, follow_redirects=False)
+    assert answer.headers["location"] == "/run/eval-a"
+    client.post("/run/eval-a/notes", data={"remove": "1"}, headers=here, follow_redirects=False)
+    assert len(Notes.open(path).all()) == 1
+    missing = {**note, "episode": "eval/test/9.0"}
+    assert client.post("/run/eval-a/notes", data=missing, headers=here).status_code == 404
+    huge = {**note, "text": "x" * 300_000}
+    assert client.post("/run/eval-a/notes", data=huge, headers=here).status_code == 413
+    empty = {"episode": "eval/test/0.0"}
+    refused = client.post("/run/eval-a/notes", data=empty, headers=here)
+    assert refused.status_code == 409 and "The note says nothing" in words(refused.text)
+
+
+# ── what goes wrong ──────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "said"),
+    [
+        ("/run/nope", 404, "There is no run 'nope' here."),
+        ("/run/nope/episodes", 404, "There is no run 'nope' here."),
+        ("/run/nope/live.json", 404, "There is no run 'nope' here."),
+        ("/curves?run=eval-a&run=nope", 404, "There is no run 'nope' here."),
+        ("/nowhere", 404, "There is no page /nowhere here."),
+        ("/run/%2e%2e%2f%2e%2e/episodes", 404, "There is no"),
+        ("/static/%2e%2e/app.py", 404, "There is no page"),
+        ("/static/../site.py", 404, "There is no page"),
+        ("/curves?run=train-a&metric=nope", 404, "None of these runs has recorded 'nope'."),
+    ],
+)
+def test_what_is_not_there_is_said_in_words(
+    client: TestClient, address: str, code: int, said: str
+) -> None:
+    answer = client.get(address)
+    assert answer.status_code == code and said in words(answer.text)
+
+
+def test_a_run_of_an_older_format_says_so_and_hides_no_other(tmp_path: Path) -> None:
+    old = make_run(tmp_path, "old", [plain(Key("eval/test", 0))])
+    make_run(tmp_path, "new", [plain(Key("eval/test", 0))])
+    about = json.loads((old / "run.json").read_text())
+    (old / "run.json").write_text(json.dumps({**about, "format": 1}))
+    broken = make_run(tmp_path, "broken", [])
+    (broken / "run.sqlite").write_bytes(b"no database" * 1000)
+    client = client_of(tmp_path)
+    page = words(client.get("/").text)
+    assert "run format 1" in page and "new eval babyai/GoTo" in page and "broken" in page
+    answer = client.get("/run/old")
+    assert answer.status_code == 409 and "pip install palaestra==" in words(answer.text)
+    assert client.get("/run/broken").status_code == 409
+    assert client.get("/run/new").status_code == 200
+    assert "1 episodes" in words(client.get("/search?q=forward").text)
+
+
+def test_a_stranger_is_kept_out(root: Path, client: TestClient) -> None:
+    assert client.get("/", headers={"Host": "evil.example:8417"}).status_code == 403
+    assert client.get("/", headers={"Host": "localhost"}).status_code == 200
+    asked = client_of(root, token="secret")
+    assert asked.get("/").status_code == 403
+    assert asked.get("/?token=wrong").status_code == 403
+    answer = asked.get("/?token=secret", follow_redirects=False)
+    assert answer.status_code == 307 and "token" not in answer.headers["location"]
+    assert "HttpOnly" in answer.headers["set-cookie"]
+    assert asked.get("/").status_code == 200  # the cookie is kept
+
+
+def test_every_answer_forbids_foreign_content(client: TestClient) -> None:
+    for address in ("/", "/run/train-a", "/nowhere", "/static/viewer.js"):
+        policy = client.get(address).headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+
+
+def test_no_page_holds_inline_style_or_script(client: TestClient) -> None:
+    for address in ("/", "/run/train-a", "/run/eval-a/episodes", "/curves?run=train-a", "/search"):
+        page = client.get(address).text
+        assert not re.search(r"<[^>]+\s(style|on\w+)=", page), address
+        assert not re.search(r"<script(?![^>]*\bsrc=)", page), address
+        assert not re.search(r'(src|href)="(https?:)?//', page), address
+
+
+# ── hostile content ──────────────────────────────────────────────────────────
+
+
+def test_hostile_episodes_are_text_on_every_page(tmp_path: Path) -> None:
+    episodes = []
+    for number, text in enumerate(HOSTILE):
+        made = plain(Key("eval/test", number), number=number, saw=text, did=text)
+        made = replace(
+            made,
+            task=Task(text[:500], text[:500], 1, instruction=text),
+            outcome=Outcome.error(text[:100], Owner.AGENT, text),
+            labels={text[:50]: text[:50] + "\ud800"},
+            agent=text[:500],
+        )
+        episodes.append(made)
+    name = "x<img src=x onerror=alert(1)> {{7*7}} '\"& b"
+    recipe = {"summary": "\ud800" + "".join(HOSTILE[:5]), "environment": {"id": HOSTILE[0]}}
+    path = make_run(tmp_path, name, episodes, {**recipe, HOSTILE[0]: HOSTILE[1]})
+    Notes.open(path).add(Key("eval/test", 0), "".join(HOSTILE[:5]), {HOSTILE[0]: HOSTILE[1]})
+    client = client_of(tmp_path)
+    front = client.get("/").text
+    address = unescape(re.findall(r'href="(/run/[^"]+)"', front)[0])
+    pages = ["/", address, f"{address}/episodes", "/search?q=script", "/search?q=run:x"]
+    pages += ["/curves?run=" + address.removeprefix("/run/")]
+    pages += [f"{page}{'&' if '?' in page else '?'}export=1" for page in pages]
+    for asked in pages:
+        answer = client.get(asked)
+        assert answer.status_code == 200, asked
+        page = answer.text
+        for bad in ("<script>document", "<img src=x", "<svg/onload", "</textarea></title>"):
+            assert bad not in page, asked
+        assert "49" not in words(page).replace("100,494", ""), asked
+        assert not re.search(r'href="\s*javascript:', page), asked
+    rows = client.get(f"{address}/episodes.json").json()["rows"]
+    assert len(rows) == len(HOSTILE)
+    assert all(len(cell) <= 200 for row in rows for cell in row["cells"] if cell)
+
+
+# ── a run that goes on ───────────────────────────────────────────────────────
+
+
+def test_a_run_is_read_while_another_process_writes_it(tmp_path: Path) -> None:
+    writer = python(
+        """
+        import sys, time
+        from pathlib import Path
+        from palaestra.core.episode import Key
+        from palaestra.store.run import RunFolder
+        from tests.viewer.stores import RECIPE, plain
+        run = RunFolder.create(Path(sys.argv[1]), RECIPE)
+        number = 0
+        print("ready", flush=True)
+        while True:
+            run.database.finish(plain(Key("eval/test", number), number=number))
+            if number % 50 == 0:
+                run.database.add_metrics("rl", number // 50 + 1, {"success": 0.5})
+            number += 1
+            time.sleep(0.002)
+        """,
+        str(tmp_path / "run"),
+    )
+    try:
+        assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
+        client = client_of(tmp_path)
+        counts = []
+        for _ in range(6):
+            for address in ("/", "/run/run", "/run/run/episodes", "/search?q=forward"):
+                assert client.get(address).status_code == 200
+            state = client.get("/run/run/live.json").json()
+            assert state["live"] is True
+            counts.append(client.get("/run/run/episodes.json?count=1").json()["total"])
+        assert counts == sorted(counts)
+        page = client.get("/run/run").text
+        assert f'title="process {writer.pid}"' in page
+    finally:
+        writer.kill()
+        writer.wait()
+    after = client.get("/run/run/live.json").json()
+    assert after["live"] is False
+
+
+def test_a_lock_left_by_a_killed_process_is_no_sign_of_life(tmp_path: Path) -> None:
+    path = make_run(tmp_path, "run", [plain(Key("eval/test", 0))])
+    client = client_of(tmp_path)
+    for left in ("999999999\n", "nonsense", "-1", "1" * 400):
+        (path / "run.lock").write_text(left)
+        assert client.get("/run/run/live.json").json()["live"] is False
+
+
+def test_what_changes_is_seen(tmp_path: Path) -> None:
+    path = make_run(tmp_path, "run", [plain(Key("eval/test", 0))])
+    client = client_of(tmp_path)
+    before = client.get("/run/run/live.json").json()
+    assert before == client.get("/run/run/live.json").json()
+    Notes.open(path).add(Key("eval/test", 0), "seen")
+    assert client.get("/run/run/live.json").json()["version"] != before["version"]
+
+
+def test_a_run_in_a_folder_that_cannot_be_written_is_shown_and_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_run(tmp_path, "run", [plain(Key("eval/test", 0))])
+    monkeypatch.setenv("PALAESTRA_CACHE", str(tmp_path / "cache"))
+    with sqlite3.connect(path / "run.sqlite") as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
+    real = shutil.os.access
+    monkeypatch.setattr(
+        "os.access", lambda where, mode: False if str(where) == str(path) else real(where, mode)
+    )
+    client = client_of(tmp_path)
+    assert client.get("/run/run").status_code == 200
+    assert "1 episodes" in words(client.get("/search?q=forward").text)
+    assert not list(path.glob("search*")) and list((tmp_path / "cache/search").iterdir())
