@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 import time
@@ -518,4 +517,3 @@ def test_sessions_are_the_links_own(root: str) -> None:
     first.close()
     assert "over" in fault(lambda: first.step({"direction": "east"})).detail
     second.close()
-    assert os.path.exists(GRID)

@@ -237,9 +237,11 @@ def _show_calibration(result: dict[str, Any]) -> None:
     for effect in result["effects"]:
         flips = effect["flipped"]
         changed = f"; verdict changed in {100 * flips['mean']:.0f} %" if flips else ""
-        measured = _bounds(effect["effect"]) if effect["effect"] else "not measured"
-        note = effect["note"] if not effect["effect"] else ""
-        table.add_row(f"bias: {effect['probe']}", f"{measured}{changed} {note}".strip())
+        if effect["silent"]:
+            changed += f"; {effect['silent']} left out without a verdict"
+        why = f"not measured: {effect['note']}"
+        measured = _bounds(effect["effect"]) if effect["effect"] else why
+        table.add_row(f"bias: {effect['probe']}", f"{measured}{changed}")
     cost = result["cost"]
     read, acted = f"{cost['prompt_tokens']} tokens read", f"{cost['actions']} actions"
     table.add_row("one pass", f"{cost['calls']} calls, {read}, {acted}, {cost['seconds']:.1f} s")

@@ -96,7 +96,7 @@ class ToolWorld(Environment):
         """Of the action that was just done; 1 on success by default."""
         return float(self._solved)
 
-    def call(self, name: str, **arguments: Any) -> Action:
+    def call(self, name: str, /, **arguments: Any) -> Action:
         """The call of a tool as an action, for an oracle."""
         call = ToolCall(name, arguments)
         return Action(str(call), call)

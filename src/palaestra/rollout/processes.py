@@ -32,10 +32,27 @@ def resident_bytes(pid: int, *, family: bool = False) -> int:
 
 
 def processor_seconds(pid: int) -> float:
-    """Processor time of a process and of those that it started; 0 where it is not told."""
+    """Seconds that a process and those that it started have computed, or queued for a processor.
+
+    The latter where the system tells it (Linux): what is starved by others does not wait for
+    anything of its own. 0 where nothing is told.
+    """
     try:
         process = psutil.Process(pid)
-        times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+        family = (process, *process.children(recursive=True))
+        times = [one.cpu_times() for one in family]
     except psutil.Error:
         return 0.0
-    return float(sum(time.user + time.system for time in times))
+    queued = sum(_queued_seconds(one.pid) for one in family)
+    return float(sum(time.user + time.system for time in times)) + queued
+
+
+def _queued_seconds(pid: int) -> float:
+    """For how long the threads of a process were ready to run and had no processor."""
+    total = 0
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total += int(file.read_text().split()[1])  # nanoseconds
+        except (OSError, ValueError, IndexError):
+            continue  # the thread has ended, or the system does not tell
+    return total / 1e9

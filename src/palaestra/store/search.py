@@ -62,7 +62,7 @@ class TextIndex:
             self._file = cache_folder() / "search" / f"{name}-{FORMAT}.sqlite"
 
     def extend(self, database: Database, *, seconds: float) -> Extent:
-        """Add finished episodes of `database`, which is open for reading, for about so long.
+        """Add finished episodes of `database`, open for reading, for about so long: at least one.
 
         Raises:
             InputError: the file cannot be written to.
@@ -80,7 +80,7 @@ class TextIndex:
             lacking = [id for id in finished if id not in known or id in gone]
             done = len(finished) - len(lacking)
             for start in range(0, len(lacking), _BATCH):
-                if time.monotonic() > end:
+                if start and time.monotonic() > end:
                     break
                 batch = lacking[start : start + _BATCH]
                 texts = _texts(database._connection, batch, end)

@@ -18,7 +18,7 @@ only then can a world be moved, brought back and snapshotted.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -220,7 +220,7 @@ class OpenEnv(Environment):
         except EnvironmentFault as fault:
             raise EnvironmentFault(fault.kind, f"{self._id}: {fault.detail}") from fault
 
-    def _asked(self, ask: Any) -> Seen:
+    def _asked(self, ask: Callable[[Link], Seen]) -> Seen:
         """What the server answers; where it breaks, it is gone until the next reset."""
         if self._link is None:
             raise EnvironmentFault("crash", f"{self._id}: the server is gone; reset the world")

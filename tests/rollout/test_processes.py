@@ -1,0 +1,53 @@
+"""What the system tells of processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from palaestra.rollout.processes import processor_seconds
+
+BUSY = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not tell")
+def test_who_is_kept_from_the_processor_does_not_wait() -> None:
+    core = str(min(psutil.Process().cpu_affinity()))
+    crowd = [subprocess.Popen([sys.executable, "-c", BUSY, core]) for _ in range(3)]
+    try:
+        time.sleep(0.5)
+        first = [processor_seconds(one.pid) for one in crowd]
+        started = time.monotonic()
+        time.sleep(1.5)
+        took = time.monotonic() - started
+        busy = [processor_seconds(one.pid) - was for one, was in zip(crowd, first, strict=True)]
+        computed = sum(psutil.Process(one.pid).cpu_times().user for one in crowd)
+    finally:
+        for one in crowd:
+            one.kill()
+            one.wait()
+    assert computed < 2 * (took + 0.5)  # three of them on one processor
+    assert all(seconds > 0.6 * took for seconds in busy)
+
+
+def test_who_sleeps_waits() -> None:
+    sleeping = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        time.sleep(1.0)
+        before = processor_seconds(sleeping.pid)
+        time.sleep(0.5)
+        assert processor_seconds(sleeping.pid) - before < 0.25
+    finally:
+        sleeping.kill()
+        sleeping.wait()
+
+
+def test_of_a_process_that_has_ended_nothing_is_told() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert processor_seconds(ended.pid) == 0.0
