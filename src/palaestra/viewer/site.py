@@ -38,7 +38,7 @@ POLICY = (
 REQUEST: ContextVar[Request | None] = ContextVar("request", default=None)
 """The request that is being answered."""
 
-PATIENCE = 0.15  # seconds that a page waits for figures; they come a moment later where it is more
+PATIENCE = 0.1  # seconds that a page waits for figures; they come a moment later where it is more
 KEPT = 256  # answers that are remembered
 FRESH = 2.0  # seconds for which an answer about a run that is being written to is good enough
 SHARE = 10  # and as many times what it took: looking on must not slow the run

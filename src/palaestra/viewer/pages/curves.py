@@ -71,16 +71,16 @@ def _read(site: Site, name: str) -> Compared:
     with site.run(name) as opened:
         database = opened.database
         metrics = database.metrics("rl")
-        found = site.soon(opened.path, "standings of rl", partial(_lived, opened.path)) or []
+        found = site.soon(opened.path, "bands", partial(_bands, opened.path)) or []
         queries = Queries(database)
         phase = facts.telling([p for p in queries.phases() if not p.startswith("rl/")])
         tested = facts.by_phase(queries.standings(phase) if phase else [])
-        return Compared(name, facts.about(database), metrics, tested.get(phase), bands(found))
+        return Compared(name, facts.about(database), metrics, tested.get(phase), found)
 
 
-def _lived(path: Path) -> list[TaskStanding]:
+def _bands(path: Path) -> list[Band]:
     with RunFolder.read(path) as opened:
-        return Queries(opened.database).standings("rl")
+        return bands(Queries(opened.database).standings("rl"))
 
 
 def bands(standings: Sequence[TaskStanding]) -> list[Band]:

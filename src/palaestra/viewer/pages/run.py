@@ -79,18 +79,19 @@ def routes(site: Site) -> list[Route]:
     ]
 
 
-def standings_of(path: Path) -> list[TaskStanding]:
-    """How each task of the run in `path` did: one look at all its episodes."""
+def results_of(path: Path) -> tuple[dict[str, PhaseStanding], list[Any]]:
+    """How each phase of the run in `path` did, and what differs: one look at all its episodes."""
     with RunFolder.read(path) as opened:
-        return Queries(opened.database).standings()
+        standings = Queries(opened.database).standings()
+        return facts.by_phase(standings), _differences(standings)
 
 
 def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
     database, queries = opened.database, Queries(opened.database)
     about = facts.about(database)
     counts = queries.phases()
-    standings = site.soon(opened.path, "standings", partial(standings_of, opened.path))
-    phases = facts.by_phase(standings) if standings is not None else {}
+    results = site.soon(opened.path, "results", partial(results_of, opened.path))
+    phases, differences = results or ({}, [])
     health = [
         _health(site, opened, phase, database.metrics(phase)) for phase in queries.metric_phases()
     ]
@@ -102,11 +103,11 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
         "live": worker(opened.path),
         "about": about,
         "rows": rows,
-        "pending": standings is None or any(part["alarms"] is None for part in health),
+        "pending": results is None or any(part["alarms"] is None for part in health),
         "episodes": sum(counts.values()),
         "invalid": _invalid(report),
         "example": report.get("example") or {},
-        "differences": _differences(standings or []),
+        "differences": differences,
         "curve": _curve(database.metrics("rl"), phases),
         "stages": about.stages,
         "time": _time(about.stages, database.metrics("rl")),
