@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
+from threading import Event
 from xml.etree import ElementTree
 
 import pytest
@@ -15,6 +17,7 @@ from palaestra.viewer import facts, words
 from palaestra.viewer.charts import MOST, Frame, Series, line_chart, thinned
 from palaestra.viewer.pages.curves import bands
 from palaestra.viewer.question import Question, parse
+from palaestra.viewer.site import Site
 
 numbers = st.floats(-1e9, 1e9) | st.sampled_from([math.nan, math.inf, -math.inf])
 
@@ -112,6 +115,26 @@ def test_a_band_is_over_the_tasks_of_a_step_and_within_zero_and_one() -> None:
 def test_the_telling_phase_is_of_the_last_policy_tested() -> None:
     assert facts.telling(["test/base", "rl/1", "test/rl", "transfer/rl"]) == "test/rl"
     assert facts.telling(["eval/test"]) == "eval/test" and facts.telling([]) == ""
+
+
+def test_what_takes_long_is_asked_once_and_answered_later(tmp_path: Path) -> None:
+    site, go, asked = Site(tmp_path), Event(), []
+
+    def find() -> str:
+        asked.append(1)
+        assert go.wait(20)
+        return "found"
+
+    assert site.soon(tmp_path, "what", find, 0.01) is None
+    assert site.soon(tmp_path, "what", find, 0.01) is None
+    go.set()
+    assert site.soon(tmp_path, "what", find, 20) == "found"
+    assert site.soon(tmp_path, "what", find, 0) == "found" and len(asked) == 1
+    (tmp_path / "run.sqlite").write_text("changed")
+    assert site.soon(tmp_path, "what", find, 0) == "found"  # of a moment ago, which will do
+    assert site.soon(tmp_path, "else", lambda: 1 / 0, 0.0) is None
+    with pytest.raises(ZeroDivisionError):
+        site.soon(tmp_path, "else", lambda: 1 / 0, 20)
 
 
 @pytest.mark.parametrize(

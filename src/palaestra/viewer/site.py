@@ -123,13 +123,12 @@ class Site:
         an answer about an earlier state of the run is given meanwhile.
         """
         state = mark(path)
+        known = self._known(path, what, state)
         with self._guard:
             running = self._running.get((path, what))
-        if running is None and self._known(path, what, state) is None:
-            running = self._pool.submit(self._find, path, what, state, find)
-            with self._guard:
-                if not running.done():
-                    self._running[path, what] = running
+            if running is None and known is None:
+                running = self._pool.submit(self._find, path, what, state, find)
+                self._running[path, what] = running
         if running is not None:
             with suppress(TimeoutError):
                 running.result(max(0.0, patience))

@@ -24,13 +24,13 @@ SEAT = "palaestra_seat"  # verifiers finds a harness by the name of a module at 
 __all__ = ["Seat"]
 
 
-class SeatConfig(vf.HarnessConfig):
+class SeatConfig(vf.HarnessConfig):  # type: ignore[misc]
     """What every harness has."""
 
     id: str = SEAT
 
 
-class Seat(vf.Harness[SeatConfig]):
+class Seat(vf.Harness[SeatConfig]):  # type: ignore[misc]
     """Chat and tools, in process."""
 
     APPENDS_SYSTEM_PROMPT = True

@@ -179,7 +179,8 @@ def rows_of(settings: vf.EnvConfig) -> Rows:
     Raises:
         InputError: they cannot be loaded.
     """
-    return _rows(type(settings.taskset), settings.taskset.model_dump_json())
+    kind: Any = type(settings.taskset)
+    return _rows(kind, settings.taskset.model_dump_json())
 
 
 @cache
