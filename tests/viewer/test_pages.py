@@ -306,7 +306,7 @@ def test_hostile_episodes_are_text_on_every_page(tmp_path: Path) -> None:
             agent=text[:500],
         )
         episodes.append(made)
-    name = "x<img src=x onerror=alert(1)> {{7*7}} '\"& b"
+    name = "x<img src=x onerror=alert(1)> {{1234567*7}} '\"& b"
     recipe = {"summary": "\ud800" + "".join(HOSTILE[:5]), "environment": {"id": HOSTILE[0]}}
     path = make_run(tmp_path, name, episodes, {**recipe, HOSTILE[0]: HOSTILE[1]})
     Notes.open(path).add(Key("eval/test", 0), "".join(HOSTILE[:5]), {HOSTILE[0]: HOSTILE[1]})
@@ -322,7 +322,8 @@ def test_hostile_episodes_are_text_on_every_page(tmp_path: Path) -> None:
         page = answer.text
         for bad in ("<script>document", "<img src=x", "<svg/onload", "</textarea></title>"):
             assert bad not in page, asked
-        assert "49" not in words(page).replace("100,494", ""), asked
+        assert "8641969" not in page, asked  # no template was run: not the run's name,
+        assert page.count("<!doctype html>") == 1, asked  # nor the include of an episode
         assert not re.search(r'href="\s*javascript:', page), asked
     rows = client.get(f"{address}/episodes.json").json()["rows"]
     assert len(rows) == len(HOSTILE)

@@ -55,6 +55,8 @@ def _path(name: str, root: Path) -> Path:
 
 def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens there; raises InputError where that cannot be."""
+    if not 0 <= port <= 65535:  # the system would take another one for it
+        raise InputError(f"There is no port {port}; give 0 (any free one) to 65535.")
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
