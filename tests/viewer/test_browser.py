@@ -186,7 +186,7 @@ def test_figures_of_a_run_that_goes_on_move_and_the_page_stays(
         page.goto(f"{address}/run/live/episodes")
         assert page.text_content("[data-total]") == "50"
         run.database.finish(plain(Key("eval/test", 50)))
-        page.wait_for_selector("[data-total]:text-is('51')")
+        page.wait_for_selector("[data-total]:text-is('51')", timeout=60_000)  # a busy machine
         page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
         page.wait_for_selector("a:text-is('eval/test/50.0')")
         page.goto(f"{address}/run/live")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from palaestra.core.environment import Action, Environment, Observation, Transition
-from palaestra.environments.wrapper import Wrapper
+from palaestra.environments.wrapper import Ending, Wrapper
 
 AGAIN = "Something went wrong for a moment, and nothing happened. Try again."
 
@@ -24,34 +24,22 @@ class Latency(Wrapper):
         return super().changed(transition)
 
 
-class Errors(Wrapper):
+class Errors(Ending):
     """Some actions meet a passing error."""
-
-    keyed = True
 
     def __init__(self, inner: Environment, choice: str) -> None:
         super().__init__(inner)
-        self._share, self._over = float(choice), False
-
-    def begun(self, observation: Observation) -> Observation:
-        self._over = False
-        return observation
+        self._share = float(choice)
 
     def step(self, action: Action) -> Transition:
-        if self._over or not self._happens("error", self._share, self.turn):
+        if self.over or not self._happens("error", self._share, self.turn):
             return super().step(action)
         self.turn += 1
         return Transition(Observation(AGAIN))
 
     def changed(self, transition: Transition) -> Transition:
-        self._over = transition.terminated or transition.truncated
+        self.over = transition.terminated or transition.truncated
         return super().changed(transition)
-
-    def memory(self) -> bool:
-        return self._over
-
-    def remember(self, memory: bool) -> None:
-        self._over = memory
 
     def oracle(self) -> Sequence[Action]:
         """With each action as often as it takes."""

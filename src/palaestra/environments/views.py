@@ -17,7 +17,7 @@ from palaestra.core.environment import (
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.tool import NotACall, Tool, checked, parse_call
-from palaestra.environments.wrapper import Wrapper
+from palaestra.environments.wrapper import Limited, Wrapper
 
 
 class Diff(Wrapper):
@@ -88,95 +88,38 @@ class Reward(Wrapper):
         self._progress, self._seen = memory
 
 
-class Turns(Wrapper):
-    """A limit of actions."""
-
-    keyed = True
-
-    def __init__(self, inner: Environment, choice: str) -> None:
-        super().__init__(inner)
-        self._limit, self._over = int(choice), False
-
-    @property
-    def typical_turns(self) -> int:
-        return min(self._limit, self.inner.typical_turns)
-
-    def begun(self, observation: Observation) -> Observation:
-        self._over = False
-        return observation
-
-    def step(self, action: Action) -> Transition:
-        if self._over:
-            return Transition(Observation("It is over."), valid=False)
-        return super().step(action)
+class Turns(Limited):
+    """A limit of actions that cuts the episode."""
 
     def changed(self, transition: Transition) -> Transition:
         transition = super().changed(transition)
-        self._over = self.turn >= self._limit
-        return replace(transition, truncated=self._over and not transition.terminated)
-
-    def memory(self) -> bool:
-        return self._over
-
-    def remember(self, memory: bool) -> None:
-        self._over = memory
-
-    def oracle(self) -> Sequence[Action]:
-        """Nothing where the way is longer than what is left."""
-        way = list(self.inner.oracle())
-        return way if len(way) <= self._limit - self.turn else []
+        self.over = self.turn >= self.limit
+        return replace(transition, truncated=self.over and not transition.terminated)
 
 
-class Budget(Wrapper):
+class Budget(Limited):
     """A budget of actions that the agent can see, and whose end fails the task."""
-
-    keyed = True
-
-    def __init__(self, inner: Environment, choice: str) -> None:
-        super().__init__(inner)
-        self._limit, self._over = int(choice), False
 
     @property
     def instructions(self) -> str:
-        told = f"You have a budget of {self._limit} actions; when it is used up, you have failed."
+        told = f"You have a budget of {self.limit} actions; when it is used up, you have failed."
         return f"{self.inner.instructions}\n{told}"
 
-    @property
-    def typical_turns(self) -> int:
-        return min(self._limit, self.inner.typical_turns)
-
     def begun(self, observation: Observation) -> Observation:
-        self._over = False
-        return self._told(observation)
-
-    def step(self, action: Action) -> Transition:
-        if self._over:
-            return Transition(Observation("It is over."), valid=False)
-        return super().step(action)
+        return self._told(super().begun(observation))
 
     def changed(self, transition: Transition) -> Transition:
         transition = super().changed(transition)
-        spent = self.turn >= self._limit and not transition.truncated
-        self._over = spent or transition.terminated or transition.truncated
+        spent = self.turn >= self.limit and not transition.truncated
+        self.over = spent or transition.terminated or transition.truncated
         return replace(
             transition,
             observation=self._told(transition.observation),
             terminated=transition.terminated or spent,
         )
 
-    def memory(self) -> bool:
-        return self._over
-
-    def remember(self, memory: bool) -> None:
-        self._over = memory
-
-    def oracle(self) -> Sequence[Action]:
-        """Nothing where the way costs more than what is left."""
-        way = list(self.inner.oracle())
-        return way if len(way) <= self._limit - self.turn else []
-
     def _told(self, observation: Observation) -> Observation:
-        return Observation(f"{observation.text}\nBudget left: {self._limit - self.turn}")
+        return Observation(f"{observation.text}\nBudget left: {self.limit - self.turn}")
 
 
 class Actions(Wrapper):

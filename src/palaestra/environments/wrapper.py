@@ -125,3 +125,45 @@ class Wrapper(Environment):
 
     def _happens(self, what: str, share: float, turn: int) -> bool:
         return random.Random(f"{what} {self.seed} {turn}").random() < share
+
+
+class Ending(Wrapper):
+    """A wrapper that ends episodes, or must know that they have ended."""
+
+    keyed = True
+
+    def __init__(self, inner: Environment) -> None:
+        super().__init__(inner)
+        self.over = False
+
+    def begun(self, observation: Observation) -> Observation:
+        self.over = False
+        return observation
+
+    def step(self, action: Action) -> Transition:
+        if self.over:
+            return Transition(Observation("It is over."), valid=False)
+        return super().step(action)
+
+    def memory(self) -> bool:
+        return self.over
+
+    def remember(self, memory: bool) -> None:
+        self.over = memory
+
+
+class Limited(Ending):
+    """At most so many actions."""
+
+    def __init__(self, inner: Environment, choice: str) -> None:
+        super().__init__(inner)
+        self.limit = int(choice)
+
+    @property
+    def typical_turns(self) -> int:
+        return min(self.limit, self.inner.typical_turns)
+
+    def oracle(self) -> Sequence[Action]:
+        """Nothing where the way is longer than what is left."""
+        way = list(self.inner.oracle())
+        return way if len(way) <= self.limit - self.turn else []
