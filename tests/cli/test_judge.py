@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,23 +12,6 @@ from palaestra.store.run import RunFolder
 
 ENV = "probe/memory-4"
 RULE = "seen:end"  # the world says "The end." whether the task was solved or not
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An evaluation's run, made once."""
-    folder = tmp_path_factory.mktemp("runs") / "a"
-    asked = ["eval", "--env", ENV, "--model", "random", "-n", "12", "--run", str(folder)]
-    assert main(asked) == 0
-    return folder
-
-
-@pytest.fixture
-def run(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a copy of it."""
-    monkeypatch.setenv("PALAESTRA_RUNS", str(tmp_path))
-    shutil.copytree(recorded, tmp_path / "a")
-    return "a"
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
