@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action, Capability, Observation, Signals, Transition, World
@@ -16,6 +18,7 @@ from palaestra.core.session import Session
 from palaestra.core.task import Task
 from palaestra.models.chatml import ChatMLRenderer
 from palaestra.models.expert import ExpertModel
+from palaestra.models.registry import check_model
 from palaestra.models.scripted import ScriptedModel
 from palaestra.models.weights import prepare
 
@@ -145,3 +148,24 @@ def test_an_expert_without_an_answer_is_the_environments_fault() -> None:
 def test_an_expert_without_a_world_says_how_to_bind_it() -> None:
     with pytest.raises(InputError, match="for_world"):
         ask(ExpertModel(Walker()), user("?"))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.floats(0, 1), st.integers(0, 2**31))
+def test_an_expert_errs_as_often_as_stated_and_by_its_seed(error: float, seed: int) -> None:
+    model = ExpertModel(Walker(), error=error).for_world(Corridor())
+
+    async def said(count: int) -> list[str]:
+        asked = [Prompt([user("?")], None, Sampling(), seed + n) for n in range(count)]
+        return [(await model.generate(prompt)).text for prompt in asked]
+
+    replies = asyncio.run(said(400))
+    slips = sum(text == "I rest" for text in replies)
+    assert abs(slips / 400 - error) < 0.15  # six standard deviations
+    assert replies[:9] == asyncio.run(said(9))
+
+
+@pytest.mark.parametrize("name", ["expert?error=2", "expert?error=often", "expert?slips=0.1"])
+def test_an_error_rate_that_cannot_be_is_said(name: str) -> None:
+    with pytest.raises(InputError, match=r"from 0 to 1|'slips'"):
+        check_model(name)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from palaestra.core.environment import Action
+from palaestra.core.message import Message
 
 if TYPE_CHECKING:
     from palaestra.core.session import Session
@@ -22,6 +24,10 @@ class Agent(ABC):
     several: ClassVar[bool] = False
     """Whether it plays for each of several players, with a conversation for each."""
 
+    roles: ClassVar[tuple[str, ...]] = ()
+    """Roles besides "agent" in which it asks a model, such as "planner"; whoever has no model of
+    its own is played by that of "agent"."""
+
     @abstractmethod
     async def run(self, session: Session) -> None:
         """Live one episode. Returning before the session is over gives the task up."""
@@ -29,3 +35,14 @@ class Agent(ABC):
     def phrase(self, action: Action) -> str:
         """How a model steered by this agent would say `action`; used for demonstrations."""
         return action.text
+
+    def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
+        """What a model that knows the way would reply to a prompt of this agent.
+
+        Override it where the agent asks for more than the next action, such as a plan.
+
+        Args:
+            messages: the prompt.
+            actions: those that solve the task from the present state; at least one.
+        """
+        return self.phrase(actions[0])

@@ -132,7 +132,7 @@ class Session:
     ) -> Generation:
         """Ask the model of `role`, and record the call.
 
-        A player without a model of its own is played by that of the role "agent".
+        A player, or a role of the agent, without a model of its own is played by that of "agent".
 
         Raises:
             InputError: there is no model for the role.
@@ -279,7 +279,7 @@ class Session:
     # ── details ──────────────────────────────────────────────────────────────
 
     def _model(self, role: str) -> Model:
-        if role not in self.models and role in self.world.players:
+        if role not in self.models and role in (*self.world.players, *self.agent.roles):
             role = "agent"
         if role not in self.models:
             known = ", ".join(self.models)

@@ -68,7 +68,7 @@ def plan(asked: Asked) -> tuple[Plan, list[str]]:
     for model in (*asked.models, *asked.roles.values()):
         check_model(model)
     worlds = {entry.environment: _look(entry.environment, asked.suite) for entry in asked.entries}
-    _check_roles(asked.roles, worlds)
+    _check_roles(asked.roles, worlds, asked.agents)
 
     notes: list[str] = []
     counted = [_existing(entry, notes) for entry in asked.entries]
@@ -112,7 +112,11 @@ def _cell(
         environment=environment,
         agent=agent,
         model=model,
-        roles={role: name for role, name in asked.roles.items() if role in world.players},
+        roles={
+            role: name
+            for role, name in asked.roles.items()
+            if role in (*world.players, *agent_class(agent).roles)
+        },
         seed=seed,
         split=entry.split,
         tasks=entry.numbers,
@@ -162,16 +166,19 @@ def _impossible(agent: str, model: str, environment: str, world: _World) -> str 
             f"'{environment}' has the players {', '.join(world.players)}, and the agent "
             f"'{agent}' plays one; use --agent players."
         )
-    if model == "expert" and Capability.ORACLE not in world.capabilities:
+    if model.partition("?")[0] == "expert" and Capability.ORACLE not in world.capabilities:
         return f"'{environment}' has no expert; choose another model."
     if model == "random" and not world.names_actions:
         return f"'{environment}' does not name its actions; choose another model."
     return None
 
 
-def _check_roles(roles: Mapping[str, str], worlds: Mapping[str, _World]) -> None:
-    players = {player: None for world in worlds.values() for player in world.players}
+def _check_roles(
+    roles: Mapping[str, str], worlds: Mapping[str, _World], agents: Sequence[str]
+) -> None:
+    known = {player: None for world in worlds.values() for player in world.players}
+    known |= {role: None for agent in agents for role in agent_class(agent).roles}
     for role in roles:
-        if role not in players:
-            where = "'" + "', '".join(worlds) + "'"
-            raise InputError(f"--role {role}=… plays nobody: {where} has {', '.join(players)}.")
+        if role not in known:
+            where = "'" + "', '".join((*worlds, *agents)) + "'"
+            raise InputError(f"--role {role}=… plays nobody: {where} has {', '.join(known)}.")

@@ -38,6 +38,9 @@ def models() -> dict[str, About]:
             "palaestra",
         ),
         "expert": About("the environment's own reference solution", "the environment"),
+        "expert?error=P": About(
+            "the same, with each action replaced by chance with probability P", "palaestra"
+        ),
         "random": About("chooses uniformly among the environment's actions", "palaestra"),
         "null": About("says nothing, ever: what it solves was solved before", "palaestra"),
         "openai:MODEL@URL": About(
@@ -57,7 +60,10 @@ def check_model(name: str) -> None:
         UnknownName: no such name, and no folder either.
         InputError: the folder, or the remote address, cannot be used.
     """
-    if name in ("expert", "random", "null"):
+    if name in ("random", "null"):
+        return
+    if name.partition("?")[0] == "expert":
+        _error_rate(name)
         return
     if name.startswith(REMOTE):
         from palaestra.models.remote import parse_remote
@@ -91,10 +97,10 @@ def load_model(
         InputError: see `check_model` and `weights.prepare`.
     """
     check_model(name)
-    if name == "expert":
+    if name.partition("?")[0] == "expert":
         from palaestra.models.expert import ExpertModel
 
-        return ExpertModel(agent)
+        return ExpertModel(agent, error=_error_rate(name))
     if name == "random":
         from palaestra.models.random_choice import RandomModel
 
@@ -185,6 +191,23 @@ def multiplies_bf16(device: torch.device) -> bool:
         return False  # macOS: fp32 is faster there than torch's bf16
     text = flags.read_text()
     return "avx512_bf16" in text or "amx_bf16" in text or " bf16" in text
+
+
+def _error_rate(name: str) -> float:
+    """That of `expert?error=P`; 0 of `expert`."""
+    query = name.partition("?")[2]
+    if not query:
+        return 0.0
+    option, _, value = query.partition("=")
+    if option != "error":
+        raise UnknownName("option of the model 'expert'", option, ["error"])
+    try:
+        rate = float(value)
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate <= 1:
+        raise InputError(f"'{name}': the error rate must be a number from 0 to 1, not '{value}'.")
+    return rate
 
 
 def _checkpoint(name: str) -> str:

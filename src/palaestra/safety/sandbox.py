@@ -1,0 +1,152 @@
+"""A sandbox: a place of its own for programs that nobody has read.
+
+Inside, a program sees its work folder, what is mounted, and nothing else of this machine. Whatever
+it tries, the caller gets a `Ran` that says how it ended: a broken limit is an outcome, never an
+exception. Sandboxes are synchronous, as environments are; agents use them through a thread.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar
+
+WORK = "/work"
+"""The work folder as programs inside see it; relative paths begin here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one program, with everything it starts, may use."""
+
+    seconds: float = 10.0  # from its start to its end
+    cpu_seconds: float = 10.0  # of all its processes
+    memory: int = 512 * 2**20  # bytes
+    processes: int = 64
+    file_bytes: int = 64 * 2**20  # of one file
+    disk_bytes: int = 256 * 2**20  # of the work folder and the temporary one
+    output_bytes: int = 2**20  # of stdout, and of stderr
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or folder of this machine that is seen inside."""
+
+    outside: Path
+    inside: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a sandbox is made with."""
+
+    limits: Limits = Limits()
+    mounts: tuple[Mount, ...] = ()
+    hosts: tuple[str, ...] = ()  # "name:port" that may be reached; empty: no network at all
+    environment: Mapping[str, str] = field(default_factory=dict)  # nothing else is inherited
+
+
+class Ended(StrEnum):
+    """Why a program ended."""
+
+    EXIT = "exit"  # by itself
+    SIGNAL = "signal"  # killed, not by us
+    SECONDS = "seconds"  # the wall limit
+    CPU = "cpu"
+    MEMORY = "memory"
+    DISK = "disk"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of one program."""
+
+    code: int | None  # its exit code; None where it did not exit by itself
+    stdout: str  # undecodable bytes are replaced; cut at the limit
+    stderr: str
+    ended: Ended
+    seconds: float
+
+
+class Program(ABC):
+    """A program that goes on between calls, such as an interpreter."""
+
+    @abstractmethod
+    def send(self, line: str) -> None:
+        """Write one line to its standard input.
+
+        Raises:
+            BrokenPipeError: it has ended.
+        """
+
+    @abstractmethod
+    def receive(self, seconds: float) -> str:
+        """The next line of its standard output, without its end.
+
+        Raises:
+            TimeoutError: none came in that time; the program goes on.
+            EOFError: it has ended.
+        """
+
+    @abstractmethod
+    def close(self) -> Ran:
+        """End it and everything that it started; what it wrote to stderr is in the result."""
+
+
+class Sandbox(ABC):
+    """One work folder and the programs that run in it."""
+
+    name: ClassVar[str]
+
+    def __init__(self, settings: Settings = Settings()) -> None:
+        self.settings = settings
+
+    @classmethod
+    @abstractmethod
+    def missing(cls) -> str | None:
+        """Why this kind cannot run on this machine, and the remedy; None: it can."""
+
+    @abstractmethod
+    def run(self, command: Sequence[str], *, input: str = "", limits: Limits | None = None) -> Ran:
+        """Run a program in the work folder to its end; nothing that it started outlives it."""
+
+    @abstractmethod
+    def start(self, command: Sequence[str], *, limits: Limits | None = None) -> Program:
+        """Start a program that goes on; `seconds` of its limits is for its whole life."""
+
+    @abstractmethod
+    def write(self, path: str, data: bytes) -> None:
+        """Put a file into the work folder; folders on the way are made.
+
+        Raises:
+            InputError: the path leads out of the work folder.
+        """
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """A file of the work folder; links are never followed out of it.
+
+        Raises:
+            InputError: no such file in the work folder.
+        """
+
+    @abstractmethod
+    def files(self) -> dict[str, int]:
+        """Path to size in bytes of every plain file in the work folder."""
+
+    @abstractmethod
+    def save(self) -> bytes:
+        """The work folder as it stands, as a tar archive: equal folders, equal bytes."""
+
+    @abstractmethod
+    def restore(self, saved: bytes) -> None:
+        """Make the work folder what it was when it was saved."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End every program and remove the work folder."""
