@@ -14,7 +14,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test test-slow check check-peers check-environments bench clean
+.PHONY: help train test test-slow test-laws check check-peers check-environments bench clean
 
 export PYTHON PIP_ARGS
 JOBS = 2
@@ -23,6 +23,7 @@ help:
 	@echo "make train      set up, then train and evaluate an agent (ARGS: see palaestra train --help)"
 	@echo "make test       set up, then run the tests that are not slow"
 	@echo "make test-slow  set up, then run the slow tests"
+	@echo "make test-laws  set up, then try every law (property test) on 500 examples instead of 40"
 	@echo "make check      formatting, lint, types, import rules, and make test"
 	@echo "make check-peers compare the learning library with verl and TRL, in their own environments"
 	@echo "make check-environments test every family of environments, with its package, in an environment of its own"
@@ -40,6 +41,10 @@ test:
 test-slow:
 	@scripts/setup.sh dev
 	.venv/bin/python -m pytest -m slow $(ARGS)
+
+test-laws:
+	@scripts/setup.sh dev
+	.venv/bin/python -m pytest -m "hypothesis and not slow" --hypothesis-profile=laws -n $(JOBS) $(ARGS)
 
 check:
 	@scripts/setup.sh dev

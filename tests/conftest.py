@@ -6,13 +6,16 @@ machine, the environment workers among them; passive ones sleep.
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else "2")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 
 from hypothesis import settings
 
-settings.register_profile("palaestra", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+FEW = 40  # examples of a law in the fast suite; `make test-laws` takes many
+
+settings.register_profile("palaestra", deadline=None, max_examples=FEW)
+settings.register_profile("laws", deadline=None, max_examples=500)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None, max_examples=FEW)
 settings.load_profile("ci" if os.environ.get("CI") else "palaestra")

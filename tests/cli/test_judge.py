@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from palaestra.cli.main import main
+from palaestra.core.episode import Key
+from palaestra.store.notes import Notes
 from palaestra.store.run import RunFolder
 
 ENV = "probe/memory-4"
@@ -50,6 +52,22 @@ def test_a_judge_that_was_never_measured_says_so(
     assert "seen:end: 12 verdicts; never measured" in said(capsys, run)
 
 
+def test_what_persons_said_judges_and_is_a_truth(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = Notes.open(tmp_path / run)
+    for number in range(4):
+        notes.add(Key("eval/test", number), "", {"good": "no" if number else "yes"})
+    found = json.loads(said(capsys, run, "--judge", "label:good", "--json"))
+    assert (found["episodes"], found["solved"], found["no_verdict"]) == (12, 1, 8)
+    given = ("calibrate", run, "--judge", RULE, "--truth", "label:good", "--json")
+    agreed = json.loads(said(capsys, *given))["agreement"]
+    assert (agreed["cases"], agreed["solved"], agreed["accuracy"]["mean"]) == (4, 1, 0.25)
+
+    notes.add(Key("eval/test", 1), "on second thoughts", {"good": "yes"})
+    assert json.loads(said(capsys, run, "--judge", "label:good", "--json"))["solved"] == 2
+
+
 def test_a_model_that_says_nothing_gives_no_verdict_and_no_zero(
     run: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,6 +92,7 @@ def test_a_run_without_judges_says_so(run: str, capsys: pytest.CaptureFixture[st
         (("a", "--judge", RULE, "-n", "0"), "nothing to judge"),
         (("a", "--judge", RULE, "--phase", "eval/tset"), "eval/test"),
         (("calibrate", "a", "--judge", RULE, "--without", "oder"), "Did you mean 'order'?"),
+        (("a", "--judge", RULE, "--truth", "label:good"), "with `judge calibrate`"),
         (("a", "--judge", "null", "--rubric", "no.toml"), "cannot be read"),
         (("a", "--judge", "shown:x"), "give --probe ACTION"),
     ],

@@ -1,7 +1,8 @@
-"""`palaestra new environment` writes a package that works as it stands."""
+"""`palaestra new` writes a package that works as it stands."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -34,13 +35,38 @@ def test_the_package_passes_its_own_tests_and_the_kit(tmp_path: Path) -> None:
     assert "NAME" not in told and "TITLE" not in told
 
 
+def test_an_agent_passes_its_own_tests_and_is_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "thinker"
+    assert main(["new", "agent", "thinker", "--to", str(folder)]) == 0
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(folder / "src")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = (folder / "pyproject.toml").read_text()
+    assert 'thinker = "thinker.agent:Thinker"' in told and "palaestra.agents" in told
+    assert "NAME" not in told and "TITLE" not in told
+
+    monkeypatch.syspath_prepend(folder / "src")
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    what = ["--env", "probe/memory-4", "--agent", "thinker.agent:Thinker", "--model", "expert"]
+    assert main(["eval", *what, "-n", "2", "--workers", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["environment", "My World"], "cannot name a package"),
         (["environment", "class"], "cannot name a package"),
         (["environment", "babyai"], "There is an environment family 'babyai' already"),
-        (["agent", "mine"], "There is no kind of package 'agent'"),
+        (["agent", "react"], "There is an agent 'react' already"),
+        (["agent", "my-agent"], "cannot name a package"),
+        (["model", "mine"], "There is no kind of package 'model'"),
     ],
 )
 def test_what_cannot_be_written_is_told(

@@ -508,7 +508,7 @@ def test_installed_descriptions_have_names(monkeypatch: pytest.MonkeyPatch) -> N
             self.load = lambda: found
 
     points = {"todo": Point(TODO), "mine": Point(described())}
-    monkeypatch.setattr(mcp_env, "_installed", lambda: points)
+    monkeypatch.setattr(McpEnvironment, "installed", lambda: points)
     assert McpEnvironment.names() == ["mine", "todo"]
     assert McpEnvironment.tasks("mcp/todo").count(Split.TRAIN) == 1
     assert McpEnvironment.tasks("mcp/mine").count(Split.TEST) == 2

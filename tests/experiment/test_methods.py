@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import io
 import shutil
 from pathlib import Path
@@ -19,19 +18,9 @@ from palaestra.experiment.run import execute
 from palaestra.learning.algorithms import ALGORITHMS
 from palaestra.store import checkpoint
 from palaestra.store.run import RunFolder
+from tests.experiment.learning import train, weights
 from tests.experiment.runs import write_recipe
 
-SMALL = [
-    "rl.steps=2",
-    "rl.tasks=3",
-    "rl.group=3",
-    "checkpoint_every=1",
-    "environment.transfer=",
-    "environment.workers=0",
-    "evaluation.tasks=2",
-    "imitation.demonstrations=0",
-    "rl.invalid_cost=0.3",
-]
 TRAINABLE = [name for name in ALGORITHMS if name not in ("igpo", "spa")]
 COMBINATIONS = {
     "sum of rules": ["rl.credit=rloo + 0.5*anchor", "rl.credit_options.anchor.gamma=0.9"],
@@ -53,27 +42,6 @@ COMBINATIONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A policy that has imitated a little: sometimes right, so that rollouts differ."""
-    folder = tmp_path_factory.mktemp("start")
-    keys = ["rl.steps=0", "evaluation.tasks=2", "environment.transfer=", "environment.workers=0"]
-    recipe = load(str(write_recipe(folder)), keys)
-    with RunFolder.create(folder / "run", recipe.model_dump(mode="json")) as run:
-        asyncio.run(execute(recipe, run, Reporter(Console(file=io.StringIO()))))
-    return folder / "run" / "final"
-
-
-def train(start: Path, folder: Path, *keys: str) -> RunFolder:
-    """RL from `start` on."""
-    recipe = load(str(write_recipe(folder)), [f"model.name={start}", "model.tiny=", *SMALL, *keys])
-    check_recipe(recipe)
-    path = folder / "run"
-    with RunFolder.create(path, recipe.model_dump(mode="json")) as run:
-        asyncio.run(execute(recipe, run, Reporter(Console(file=io.StringIO()))))
-    return RunFolder.read(path)
-
-
 def undo_last_step(run: RunFolder, recipe: Recipe) -> None:
     """As if the process had been killed before the last step was learned."""
     stages = run.database.get("stages")
@@ -85,11 +53,6 @@ def undo_last_step(run: RunFolder, recipe: Recipe) -> None:
     for phase in ["test/rl", *(f"rl/{step}" for step in range(lived_ahead + 1, last + 1))]:
         for episode in run.database.episodes(phase):
             run.database.forget(episode.key)
-
-
-def weights(model: Path) -> str:
-    """Of a model, bit for bit."""
-    return hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
 
 
 def varied(name: str) -> list[str]:

@@ -18,6 +18,7 @@ import pytest
 from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError
 from palaestra.core.message import Message, system, user
 from palaestra.core.model import Finish, Generation, Prompt, Sampling
+from palaestra.models.dialects import ANTHROPIC
 from palaestra.models.endpoint import Patience
 from palaestra.models.remote import RemoteModel, parse_remote
 
@@ -147,6 +148,22 @@ def test_the_request_says_what_the_prompt_says(server: Server) -> None:
             "max_tokens": 9,
             "seed": 5,
         }
+    ]
+
+
+def test_pictures_are_sent_as_each_protocol_wants_them(server: Server) -> None:
+    seen = user("What is it?", "iVBORw0KGgoA")
+    ask(model(server), system("Look."), seen)
+    assert server.requests[-1]["messages"][1]["content"] == [
+        {"type": "text", "text": "What is it?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgoA"}},
+    ]
+    server.answers = [says(200, {"content": [{"type": "text", "text": "a cat"}], "usage": {}})]
+    assert ask(model(server, dialect=ANTHROPIC), system("Look."), seen).text == "a cat"
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgoA"}
+    assert server.requests[-1]["messages"][0]["content"] == [
+        {"type": "image", "source": source},
+        {"type": "text", "text": "What is it?"},
     ]
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from palaestra.core.episode import Key
+from palaestra.core.budget import Usage
+from palaestra.core.environment import Action, Observation, Signals, Transition
+from palaestra.core.episode import Episode, Key, Step
+from palaestra.core.outcome import Outcome
+from palaestra.core.task import Task
+from palaestra.environments.pictures import png
+from palaestra.evaluation.attribution.attribution import Attribution, Ending, keep
 from palaestra.store.database import Database
 from palaestra.store.ranges import CallFacts, StepFacts
 from palaestra.store.run import RunFolder
@@ -174,6 +182,22 @@ def test_the_turn_that_lost_it_is_led_to_and_says_on_what_ground(client: TestCli
     assert "Turn 334: the turn of the largest fall of progress." in words(page)
 
 
+def test_a_turn_that_was_explained_goes_before_a_guess(tmp_path: Path) -> None:
+    stairs_run(tmp_path)
+    key = Key("eval/test", 0, 1)
+    with RunFolder.open(tmp_path / "stairs") as run:
+        why = Attribution("oracle", Ending.TURN, 2, True, "after it, nothing solves the task")
+        vague = Attribution("words", Ending.UNKNOWN, None, False, "nobody can say")
+        keep(run.database, key, [vague, why])
+    client = client_of(tmp_path)
+    answer = client.get("/run/stairs/lost/eval/test/0.1", follow_redirects=False)
+    assert "turn=3&lost=explained#turn-3" in answer.headers["location"]
+    page = words(client.get("/run/stairs/lost/eval/test/0.1").text)
+    assert "Turn 3: found by living on" in page and "after it, nothing solves the task" in page
+    forged = client.get("/run/stairs/episode/eval/test/0.1?turn=1&lost=explained").text
+    assert 'class="lost"' not in forged  # no attribution names that turn
+
+
 def test_nothing_lost_an_episode_that_was_solved(client: TestClient) -> None:
     assert "The turn that lost it" not in client.get("/run/stairs/episode/eval/test/0.0").text
     answer = client.get("/run/stairs/lost/eval/test/0.0", follow_redirects=False)
@@ -314,3 +338,20 @@ def test_strands_part_where_two_calls_go_on_from_one() -> None:
     ]
     found = [(s.first, s.last, s.depth, s.origin) for s in strands(calls)]
     assert found == [(0, 1, 0, None), (2, 2, 1, 1), (3, 4, 1, 1), (5, 5, 0, None)]
+
+
+def test_what_the_agent_saw_is_shown_and_only_if_it_is_a_picture(tmp_path: Path) -> None:
+    pixels = numpy.full((2, 2, 3), 200, numpy.uint8)
+    images = [base64.b64encode(png(pixels)).decode(), '"><script>alert(1)</script>']
+    steps = [Step(0, None, Action("look"), Transition(Observation("b", images[1])), Signals())]
+    task, lost = Task("test/0", "stairs", 0), Outcome.failure()
+    with RunFolder.create(tmp_path / "seen", {}) as run:
+        run.database.finish(
+            Episode(
+                Key("p", 0), task, "a", Observation("a", images[0]), (), tuple(steps), lost, Usage()
+            )
+        )
+    page = client_of(tmp_path).get("/run/seen/episode/p/0.0").text
+    assert page.count("<img") == 1
+    assert f'src="data:image/png;base64,{images[0]}"' in page
+    assert "alert(1)" not in page

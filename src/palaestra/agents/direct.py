@@ -11,6 +11,7 @@ class DirectAgent(Agent):
     """A chat: the world explains itself, then observation and action alternate."""
 
     name = "direct"
+    sees = True
 
     def __init__(self, *, history: Keep = None) -> None:
         """With `history`, only so many of the last exchanges are told to the model."""
@@ -19,7 +20,9 @@ class DirectAgent(Agent):
     async def run(self, session: Session) -> None:
         assert session.observation is not None
         past = History(session.instructions, session.observation.text, self.history)
+        past.look(session.observation)
         while not session.over:
             reply = await session.generate(past.messages)
             transition = await session.act(reply.text.strip())
             past.add(reply.text, transition.observation.text)
+            past.look(transition.observation)

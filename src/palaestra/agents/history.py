@@ -6,6 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from palaestra.agents.memory.memory import Memory
+from palaestra.core.environment import Observation
 from palaestra.core.message import Message, assistant, system, user
 
 Keep = Annotated[int, Field(ge=0)] | None
@@ -14,32 +16,48 @@ Keep = Annotated[int, Field(ge=0)] | None
 CUT = "\n…\n"
 
 
-class History:
+class History(Memory):
     """A conversation of which only the last exchanges are told.
 
-    `keep=None` appends for ever, so each prompt extends the one before. With a number, the
-    instructions and the first observation stay (they hold the task), followed by the last `keep`
+    `last=None` appends for ever, so each prompt extends the one before. With a number, the
+    instructions and the first observation stay (they hold the task), followed by the last `last`
     exchanges; each prompt that leaves one out begins a new branch of the message graph.
     """
 
-    def __init__(self, instructions: str, first: str, keep: Keep) -> None:
-        self._instructions, self._keep = system(instructions), keep
-        self._replies: list[str] = []
-        self._seen = [first]  # one more than the replies
+    def __init__(self, instructions: str, first: str, last: Keep = None) -> None:
+        self.instructions, self.last = instructions, last
+        self.replies: list[str] = []
+        self.seen = [first]  # one more than the replies
+        self.pictures: dict[int, tuple[str, ...]] = {}  # of those in `seen`, by their places
 
     def add(self, reply: str, observation: str) -> None:
         """One more exchange."""
-        self._replies.append(reply)
-        self._seen.append(observation)
+        self.replies.append(reply)
+        self.seen.append(observation)
+
+    def look(self, observation: Observation) -> None:
+        """Tell the pictures of the latest observation, too."""
+        if observation.images:
+            self.pictures[len(self.seen) - 1] = observation.images
+
+    @property
+    def cut(self) -> int:
+        """How many exchanges are not told."""
+        return 0 if self.last is None else max(0, len(self.replies) - self.last)
+
+    @property
+    def opening(self) -> str:
+        """What the conversation begins with, before its first reply."""
+        first, cut = self.seen[0], self.cut
+        return f"{first}{CUT}{self.seen[cut]}" if cut else first
 
     @property
     def messages(self) -> list[Message]:
         """What to ask the model with; ends with the present observation."""
-        keep, first = self._keep, self._seen[0]
-        cut = 0 if keep is None else max(0, len(self._replies) - keep)
-        start = f"{first}{CUT}{self._seen[cut]}" if cut else first
-        found = [self._instructions, user(start)]
-        rest = zip(self._replies[cut:], self._seen[cut + 1 :], strict=True)
-        for reply, observation in rest:
-            found += [assistant(reply), user(observation)]
+        cut = self.cut
+        shown = self.pictures.get(0, ()) + (self.pictures.get(cut, ()) if cut else ())
+        found = [system(self.instructions), user(self.opening, *shown)]
+        for place in range(cut, len(self.replies)):
+            images = self.pictures.get(place + 1, ())
+            found += [assistant(self.replies[place]), user(self.seen[place + 1], *images)]
         return found

@@ -22,6 +22,7 @@ class ReActAgent(Agent):
     """A chat with a thought before each action."""
 
     name = "react"
+    sees = True
 
     def __init__(self, *, history: Keep = None) -> None:
         """With `history`, only so many of the last exchanges are told to the model."""
@@ -31,10 +32,12 @@ class ReActAgent(Agent):
         assert session.observation is not None
         told = f"{session.instructions}\n{FORMAT}"
         past = History(told, session.observation.text, self.history)
+        past.look(session.observation)
         while not session.over:
             reply = await session.generate(past.messages)
             transition = await session.act(action_of(reply.text))
             past.add(reply.text, transition.observation.text)
+            past.look(transition.observation)
 
     def phrase(self, action: Action) -> str:
         return f"Thought: {action.text} is the next step.\nAction: {action.text}"

@@ -54,6 +54,7 @@ def examine() -> list[Check]:
         checks += _compute()
     checks += [*_folders(), _model()]
     checks += [_package("babyai", "minigrid"), _package("textworld", "textworld"), _java()]
+    checks.append(_sandboxes())
     return checks
 
 
@@ -167,6 +168,16 @@ def _java() -> Check:
     java = shutil.which("java") or (shutil.which("java", path=f"{home}/bin") if home else None)
     found = f"{java}" if java else "not installed; none of the present environments needs it"
     return Check("Java", True, False, found)
+
+
+def _sandboxes() -> Check:
+    from palaestra.safety.opening import kinds
+    from palaestra.safety.plain import PlainSandbox
+
+    safe = {name: reason for name, reason in kinds().items() if name != PlainSandbox.name}
+    here = [name for name, reason in safe.items() if reason is None]
+    rest = "; ".join(f"{name}: {reason}" for name, reason in safe.items() if reason is not None)
+    return Check("sandboxes", bool(here), False, ", ".join(here) or "none can run here", rest)
 
 
 def _render(checks: list[Check], healthy: bool) -> None:

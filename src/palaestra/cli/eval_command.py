@@ -29,8 +29,8 @@ TASKS = 64  # where the user gives none
 
 OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline")
 OF_NEW_RUNS = (
-    *OF_SUITES, "suite", "agent", "model", "role", "seed", "temperature", "shard", "price",
-    "folder",
+    *OF_SUITES, "suite", "agent", "agent_command", "model", "role", "seed", "temperature", "shard",
+    "price", "folder",
 )  # fmt: skip
 """Options that say what is evaluated, which a run that is gone on with has settled."""
 
@@ -40,6 +40,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument("--env", action="append", metavar="ID", help="see `palaestra list` (r)")
     new.add_argument("--suite", metavar="FILE", help="a TOML file of environments and tasks")
     new.add_argument("--agent", action="append", metavar="NAME", help="default: direct (r)")
+    new.add_argument(
+        "--agent-command", action="append", metavar="COMMAND",
+        help="a program that is the agent, such as 'python my_agent.py'; see docs/gateway.md (r)",
+    )  # fmt: skip
     new.add_argument(
         "--model", action="append", metavar="NAME",
         help="a name of `palaestra list models`, a run's folder, a checkpoint, "
@@ -98,14 +102,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    return _resume(options) if options.resume is not None else begin(asked_by(options), options)
+
+
+def begin(asked: Asked, options: argparse.Namespace) -> int:
+    """Evaluate what is asked in a new run; returns the exit code."""
     from palaestra.evaluation.plan import DOCUMENT, as_json
     from palaestra.experiment.matrix import plan
     from palaestra.experiment.progress import Reporter
     from palaestra.store.run import RunFolder, default_root, new_run_path
 
-    if options.resume is not None:
-        return _resume(options)
-    asked = _asked(options)
     made, notes = plan(asked)
     concurrency, allowance = _concurrency(options, made), _allowance(options, made)
     family = asked.entries[0].environment.partition("/")[2] or asked.entries[0].environment
@@ -207,10 +213,12 @@ def _work(
 # ── what was asked ───────────────────────────────────────────────────────────
 
 
-def _asked(options: argparse.Namespace) -> Asked:
+def asked_by(options: argparse.Namespace) -> Asked:
+    """What the options ask for; raises InputError for what cannot be meant."""
     from palaestra.evaluation.plan import parse_shard
     from palaestra.evaluation.suite import Entry, Limits, load
     from palaestra.experiment.matrix import Asked
+    from palaestra.rollout.gateway.agent import name_of
 
     for option in ("n", "repeats", "turns", "max_tokens", "deadline"):
         value = getattr(options, option)
@@ -248,7 +256,7 @@ def _asked(options: argparse.Namespace) -> Asked:
         entries = list(suite.entries)
     return Asked(
         entries=entries,
-        agents=options.agent or ["direct"],
+        agents=[*(options.agent or ()), *map(name_of, options.agent_command or ())] or ["direct"],
         models=options.model,
         seeds=options.seed or [1],
         roles=_roles(options.role or []),

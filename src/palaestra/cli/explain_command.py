@@ -237,6 +237,9 @@ def _turns(options: argparse.Namespace, opened: RunFolder, episode: Episode) -> 
 
 
 def _document(explained: Explanation, found: tuple[Attribution, ...]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from palaestra.evaluation.stages import stages
     from palaestra.evaluation.transcript import turns
 
     episode = explained.episode
@@ -252,6 +255,7 @@ def _document(explained: Explanation, found: tuple[Attribution, ...]) -> dict[st
         "attributions": [one.as_json() for one in found],
         "labels": list(explained.labels),
         "ignored": list(explained.ignored),
+        "stages": asdict(stages(episode)),
         "unable": list(explained.unable),
     }
 

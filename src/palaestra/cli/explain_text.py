@@ -22,6 +22,10 @@ def episode(result: Found) -> None:
         console.print(f"(not applied: {why})", markup=False, soft_wrap=True)
     if result["ignored"]:
         console.print(f"never used of the task: {', '.join(result['ignored'])}", markup=False)
+    known = {name: share for name, share in result["stages"].items() if share is not None}
+    if known:
+        said = ", ".join(f"{name} {share:.2f}" for name, share in known.items())
+        console.print(f"by stages, the share of turns in order: {said}", markup=False)
     console.print(_turns(result))
 
 

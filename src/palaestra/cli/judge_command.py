@@ -15,7 +15,7 @@ from palaestra.core.errors import InputError
 if TYPE_CHECKING:
     from palaestra.core.episode import Episode, Key
     from palaestra.core.model import Model
-    from palaestra.evaluation.judges.calibration import Calibration
+    from palaestra.evaluation.judges.calibration import Calibration, Truth
     from palaestra.evaluation.judges.verdict import Judge, Verdict
     from palaestra.store.run import RunFolder
 
@@ -31,8 +31,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--judge", metavar="NAME",
-        help="seen:PATTERN, said:PATTERN, called:TOOL, shown:PATTERN, state:MODULE:FUNCTION, or a "
-        "model; without it, the judges of the run are listed",
+        help="seen:PATTERN, said:PATTERN, called:TOOL, shown:PATTERN, state:MODULE:FUNCTION, "
+        "label:NAME, or a model; without it, the judges of the run are listed",
+    )  # fmt: skip
+    parser.add_argument(
+        "--truth", metavar="label:NAME",
+        help="with calibrate: what persons said is the truth, instead of the outcome",
     )  # fmt: skip
     parser.add_argument("--rubric", type=Path, metavar="FILE", help="TOML: question and criteria")
     parser.add_argument(
@@ -55,6 +59,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     measuring, path = _words(options.words)
+    if options.truth is not None and not (measuring and options.truth.startswith("label:")):
+        raise InputError(f"--truth {options.truth}: give label:NAME, with `judge calibrate`.")
     if options.judge is None:
         if measuring:
             raise InputError("Which judge is to be measured? Name it with --judge.")
@@ -71,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     with RunFolder.open(path) as opened:
         names = choose(opened.database.phases(), options.phases)
         episodes = [e for name in names for e in opened.database.episodes(name)][: options.n]
-        judge, held = _judge(options)
+        judge, held = _judge(options, path)
         try:
             work = _measure if measuring else _label
             result = run_until_interrupted(work(options, judge, held, episodes, opened))
@@ -115,12 +121,13 @@ def _words(words: Sequence[str]) -> tuple[bool, Path]:
     return measuring, run_path(left[0])
 
 
-def _judge(options: argparse.Namespace) -> tuple[Judge, list[Model]]:
+def _judge(options: argparse.Namespace, path: Path) -> tuple[Judge, list[Model]]:
     from palaestra.environments.registry import make
     from palaestra.evaluation.judges.naming import Wanted, make_judge
+    from palaestra.store.notes import labelled
 
     wanted = Wanted(options.judge, options.rubric, options.probe, options.prober, options.tokens)
-    return make_judge(wanted, make, loaded)
+    return make_judge(wanted, make, loaded, labelled(path))
 
 
 async def _measure(
@@ -131,17 +138,26 @@ async def _measure(
     opened: RunFolder,
 ) -> dict[str, Any]:
     from palaestra.evaluation.judges import records
-    from palaestra.evaluation.judges.calibration import PROBES, calibrate
+    from palaestra.evaluation.judges.calibration import PROBES, calibrate, solved
 
     probes = [probe for probe in PROBES if probe not in options.without]
     try:
         model = held[0].name if held else ""
-        found, _ = await calibrate(judge, episodes, model=model, probes=probes)
+        truth = _truth(options.truth, opened.path) if options.truth else solved
+        found, _ = await calibrate(judge, episodes, model=model, probes=probes, truth=truth)
     finally:
         for one in held:
             await one.close()
     records.keep_calibration(opened.database, found)
     return _document(found)
+
+
+def _truth(name: str, path: Path) -> Truth:
+    """What persons said of the episodes of the run, by the label in `label:NAME`."""
+    from palaestra.store.notes import labelled, says
+
+    label, given = name.partition(":")[2], labelled(path)
+    return lambda episode: says(given.get(episode.key, {}), label)
 
 
 async def _label(

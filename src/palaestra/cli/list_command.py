@@ -83,13 +83,9 @@ def _models() -> list[Row]:
 
 
 def _agents() -> list[Row]:
-    from palaestra.agents.registry import agent_class, agents
+    from palaestra.agents.listing import entries
 
-    rows: list[Row] = []
-    for name, target in sorted(agents().items()):
-        summary = (agent_class(name).__doc__ or "").strip().partition("\n")[0]
-        rows.append({"name": name, "source": target, "summary": summary})
-    return rows
+    return [agent._asdict() for agent in entries()]
 
 
 def _algorithms() -> list[Row]:

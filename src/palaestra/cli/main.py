@@ -20,6 +20,8 @@ COMMANDS = {
     "leaderboard": "put agents and models of eval runs side by side",
     "advise": "say which agent and model to take under constraints",
     "ctl": "pause, retune or cancel a running evaluation",
+    "agents": "compare agents on the same tasks at an equal budget",
+    "serve": "open sessions to programs that come from elsewhere",
     "play": "act in an environment yourself",
     "list": "list environments, models, agents, algorithms, recipes or runs",
     "show": "show a run, or an episode turn by turn",
@@ -30,8 +32,9 @@ COMMANDS = {
     "compare": "compare credit rules on recorded episodes, without training",
     "export": "write recorded episodes to a file for other programs",
     "import": "make a run of episodes that other programs recorded",
-    "new": "write a package with an environment of your own, its tests and its entry point",
+    "new": "write a package with an environment or agent of your own, its tests and entry point",
     "check-env": "hold an environment to its contract, clause by clause",
+    "sandbox": "run one command in a sandbox and say how it ended",
     "doctor": "check this machine and say what to do",
 }
 

@@ -10,7 +10,11 @@ from pathlib import Path
 from palaestra.core.errors import InputError, UnknownName
 
 EXAMPLE = "palaestra new environment packing"
-KINDS = ("environment",)
+KINDS = ("agent", "environment")
+NEXT = {
+    "agent": ("palaestra eval --agent NAME --env probe/memory-4 --model expert -n 8",),
+    "environment": ("palaestra check-env NAME/easy", "palaestra play --env NAME/easy"),
+}
 TEMPLATES = Path(__file__).parent.parent / "templates"
 
 
@@ -21,8 +25,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.environments.registry import families
-
     if options.kind not in KINDS:
         raise UnknownName("kind of package", options.kind, KINDS)
     name = options.name
@@ -31,8 +33,7 @@ def run(options: argparse.Namespace) -> int:
             f"'{name}' cannot name a package; use lower-case letters, digits and underscores, "
             "beginning with a letter."
         )
-    if name in families():
-        raise InputError(f"There is an environment family '{name}' already; choose another name.")
+    _check_free(options.kind, name)
     folder = Path(options.to or name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"'{folder}' exists and is not an empty folder; give another with --to.")
@@ -40,11 +41,24 @@ def run(options: argparse.Namespace) -> int:
     print(f"Written to {folder}:")
     for path in written:
         print(f"  {path}")
-    print(
-        f"\nNext:\n  pip install -e {folder}\n  palaestra check-env {name}/easy\n"
-        f"  palaestra play --env {name}/easy\n  pytest {folder}"
-    )
+    print("\nNext:")
+    for command in (f"pip install -e {folder}", *NEXT[options.kind], f"pytest {folder}"):
+        print(f"  {command.replace('NAME', name)}")
     return 0
+
+
+def _check_free(kind: str, name: str) -> None:
+    """Raise InputError if there is an agent, or an environment family, of that name."""
+    if kind == "agent":
+        from palaestra.agents.registry import agents
+
+        taken, what = name in agents(), "agent"
+    else:
+        from palaestra.environments.registry import families
+
+        taken, what = name in families(), "environment family"
+    if taken:
+        raise InputError(f"There is an {what} '{name}' already; choose another name.")
 
 
 def _write(template: Path, folder: Path, name: str) -> list[Path]:

@@ -176,7 +176,8 @@ def _show_episode(
     used = episode.usage
     console.print(
         f"{episode.agent}: {episode.outcome}, reward {episode.reward:g}, {used.turns} turns, "
-        f"{used.sampled_tokens} tokens sampled, {used.seconds:.1f} s\n",
+        f"{f'{used.tried} tried, ' if used.tried else ''}{used.sampled_tokens} tokens sampled, "
+        f"{used.seconds:.1f} s\n",
         markup=False,
     )
     if episode.outcome.detail:

@@ -39,6 +39,11 @@ class Observation:
     """What an agent sees."""
 
     text: str
+    image: str = ""  # a PNG in base64, where the knob `observation=image` asks for it
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        return (self.image,) if self.image else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class Capability(StrEnum):
     PROGRESS = "progress"  # how much of the task is done, in [0, 1]
     ORACLE = "oracle"  # a reference solution from the present state
     ADMISSIBLE = "admissible"  # the actions that make sense now
+    PICTURE = "picture"  # what the agent sees now, as a picture
 
 
 class Environment(ABC):
@@ -79,6 +85,10 @@ class Environment(ABC):
     deterministic: ClassVar[bool] = True
     """Equal tasks and equal actions give equal episodes, so a lost world can be replayed."""
 
+    version: ClassVar[str] = "1"
+    """A whole number that rises when equal tasks and actions begin to give other episodes, so that
+    older results no longer compare; an id may ask for it: `family/name@1`."""
+
     programs: ClassVar[tuple[str, ...]] = ()
     """Programs outside Python that this world needs on the PATH, e.g. ("java",)."""
 
@@ -86,7 +96,8 @@ class Environment(ABC):
     """Any words are an action here, as in a conversation or an answer: nothing is garbage."""
 
     tools: tuple[Tool, ...] = ()
-    """Tools that this world offers; empty where actions are words."""
+    """Tools that this world offers; empty where actions are words. Where they change with the task
+    or within an episode, assign a new tuple; before the first reset, all that there may be."""
 
     players: tuple[str, ...] = ("agent",)
     """Who acts here. With several, an observation is for whoever acts next, and `reward` is of
@@ -177,6 +188,10 @@ class Environment(ABC):
     def admissible(self) -> Sequence[str]:
         self._undeclared(Capability.ADMISSIBLE)
 
+    def picture(self) -> bytes:
+        """What the agent sees now, as a PNG; equal states, equal pictures."""
+        self._undeclared(Capability.PICTURE)
+
     def turn_of(self) -> str:
         """The player who acts next."""
         return self.players[0]
@@ -240,8 +255,9 @@ class World(ABC):
     """
 
     instructions: str
-    tools: tuple[Tool, ...]
+    tools: tuple[Tool, ...]  # on offer now; each reset and each step may change them
     capabilities: frozenset[Capability]
+    deterministic: bool = True  # a reset and the same actions lead to the same state
     players: tuple[str, ...] = ("agent",)
 
     @abstractmethod
@@ -259,6 +275,14 @@ class World(ABC):
     async def sample(self, seed: int) -> Action:
         """An action drawn by chance, where the world draws any (`Environment.sample_action`)."""
         raise CapabilityMissing("This world draws no actions; choose another model than chance.")
+
+    async def snapshot(self) -> bytes:
+        """The present state, where the world declares snapshots (`Environment.snapshot`)."""
+        raise CapabilityMissing("This world saves no state; choose one that declares 'snapshot'.")
+
+    async def restore(self, snapshot: bytes) -> Signals:
+        """Put a saved state back, after any reset; returns its signals."""
+        raise CapabilityMissing("This world saves no state; choose one that declares 'snapshot'.")
 
     @abstractmethod
     async def close(self) -> None: ...

@@ -28,14 +28,15 @@ class Message:
 
     role: Speaker
     content: str
+    images: tuple[str, ...] = ()  # PNGs in base64, for models that see
 
 
 def system(content: str) -> Message:
     return Message("system", content)
 
 
-def user(content: str) -> Message:
-    return Message("user", content)
+def user(content: str, *images: str) -> Message:
+    return Message("user", content, images)
 
 
 def assistant(content: str) -> Message:

@@ -17,6 +17,9 @@ from palaestra.core.environment import World
 from palaestra.core.errors import InputError
 from palaestra.core.message import Message
 
+CHOOSING = "|choices"
+"""Behind the name of a model that was held to choices, in the record of its calls."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -25,10 +28,26 @@ class Sampling:
     temperature: float = 1.0  # 0 means greedy
     max_tokens: int = 64
     stop: tuple[str, ...] = ()  # a reply ends when its text contains one of them
+    choices: tuple[str, ...] | None = None
+    """The reply is one of these texts, said to its end whatever `max_tokens` is; None: any text.
+    For models that can be held to it (`Model.chooses`). Each token is drawn among those with which
+    some choice goes on, and its log-probability is the one under that restriction."""
 
     def __post_init__(self) -> None:
         if "" in self.stop:
             raise InputError("A stop string is empty: every reply would end at once. Leave it out.")
+        if self.choices is not None and self.stop:
+            raise InputError("A reply with choices ends where its choice does: leave out `stop`.")
+        if self.choices == ():
+            raise InputError("There is no choice, so there is no reply; give one, or None for any.")
+
+    def policy(self, model: str) -> str:
+        """The policy that speaks when `model` is sampled so, as calls record it.
+
+        A model that may only choose is another policy than the free one, and never learned from
+        as if it were: the learner's log-probabilities are those of the free one.
+        """
+        return model if self.choices is None else f"{model}{CHOOSING}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +74,7 @@ class Generation:
     tokens: tuple[int, ...]  # sampled ids, the end token included; empty if unknown
     logprobs: tuple[float, ...]  # of `tokens` at the sampling temperature; empty if unknown
     finish: Finish
-    policy: str  # which model spoke
+    policy: str  # which model spoke; see `Sampling.policy`
     version: int  # how often its weights had been updated when it sampled the first token
     prompt_tokens: int = 0  # length of the prompt
     computed_tokens: int = 0  # prompt tokens that no cache held
@@ -114,12 +133,15 @@ class Model(ABC):
 
     name: str
     renderer: Renderer | None = None
+    chooses: bool = False
+    """Whether it can be held to `Sampling.choices`."""
 
     @abstractmethod
     async def generate(self, prompt: Prompt) -> Generation:
         """Answer one prompt.
 
         Raises:
+            InputError: there are choices that it cannot be held to, or cannot say.
             ContextTooLong: the prompt leaves no room to answer.
             InfrastructureFault: the model could not be reached or broke.
         """

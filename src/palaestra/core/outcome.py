@@ -21,6 +21,7 @@ class Limit(StrEnum):
     TURNS = "turns"  # the budget's number of actions is used up
     TOKENS = "tokens"  # the budget's number of sampled tokens is used up
     SECONDS = "seconds"  # the budget's wall-clock time is used up
+    TRIED = "tried"  # more actions were tried in trials than the budget allows
     CONTEXT = "context"  # the conversation no longer fits the model's context
     ENVIRONMENT = "environment"  # the environment's own step limit
 

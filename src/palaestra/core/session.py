@@ -34,6 +34,8 @@ from palaestra.core.message import Message, assistant
 from palaestra.core.model import Finish, Generation, Model, Prompt, Sampling
 from palaestra.core.outcome import Limit, Outcome, Owner
 from palaestra.core.task import Task
+from palaestra.core.tool import Tool
+from palaestra.core.trial import Trial
 
 Event = Call | Step
 E = TypeVar("E", Call, Step)
@@ -91,7 +93,10 @@ class Session:
         self.outcome: Outcome | None = None
         self._journal = journal
         self._past = deque(past)
-        self._turns = self._read = self._sampled = 0  # as `Usage` counts them
+        self.begun = next((event for event in past if isinstance(event, Call)), None)
+        """The first call of an interrupted episode that is lived again: what it was told then."""
+        self._turns = self._read = self._sampled = self._tried = 0  # as `Usage` counts them
+        self._trying = False  # whether a trial has the world
         self._signals = Signals()
         self._unparsed = 0
         self._asked = 0  # calls begun, so that calls at the same time have seeds of their own
@@ -103,6 +108,11 @@ class Session:
     def instructions(self) -> str:
         """How the world explains itself and its actions."""
         return self.world.instructions
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools on offer now; empty where actions are words."""
+        return self.world.tools
 
     @property
     def players(self) -> tuple[str, ...]:
@@ -121,7 +131,31 @@ class Session:
     @property
     def usage(self) -> Usage:
         seconds = time.monotonic() - self._started
-        return Usage(self._turns, self._read, self._sampled, seconds)
+        return Usage(self._turns, self._read, self._sampled, seconds, self._tried)
+
+    @property
+    def turns_left(self) -> int | None:
+        """How many actions the budget still allows; None: any number."""
+        return None if self.budget.turns is None else max(0, self.budget.turns - self._turns)
+
+    @property
+    def tries_left(self) -> int | None:
+        """How many actions in trials the budget still allows; None: any number."""
+        return None if self.budget.tried is None else max(0, self.budget.tried - self._tried)
+
+    def trial(self) -> Trial:
+        """Act in the world within `async with`, and find it as it was afterwards.
+
+        Raises (on entering):
+            CapabilityMissing: the world neither saves its state nor repeats itself.
+            AgentFault: another trial is open.
+            SessionOver: the episode has already ended.
+        """
+        return Trial(self, self._signals)
+
+    def can_choose(self, role: str = "agent") -> bool:
+        """Whether the model of that role can be held to `Sampling.choices`."""
+        return self._model(role).chooses
 
     async def generate(
         self,
@@ -135,12 +169,19 @@ class Session:
         A player, or a role of the agent, without a model of its own is played by that of "agent".
 
         Raises:
-            InputError: there is no model for the role.
+            InputError: there is no model for the role, or it cannot be held to the choices.
             SessionOver: the episode has ended, or a budget just ran out.
         """
         self._check_open()
         model = self._model(role)
-        parent, known, asked = self.graph.place(messages, model.name, role)
+        sampling = sampling or self.sampling
+        if sampling.choices is not None and not model.chooses:
+            raise InputError(
+                f"The model '{model.name}' cannot be held to choices; ask `can_choose` before, or "
+                "use a model in this process, such as smollm2-135m."
+            )
+        policy = sampling.policy(model.name)
+        parent, known, asked = self.graph.place(messages, policy, role)
         new = tuple(messages[known:])
         delta, tokens = self._prompt_tokens(model, parent, new)
 
@@ -151,10 +192,12 @@ class Session:
                 raise ReplayMismatch(f"{self.key}: call {recorded.index} asks something else")
             self._asked += 1
             self._add_call(recorded, asked)
-            return _as_generation(recorded, model)
+            return _as_generation(recorded)
 
-        sampling = sampling or self.sampling
-        left = self.budget.tokens_left(self._sampled)
+        left = self.budget.tokens_left(self._sampled, self._read + len(delta))
+        if left == 0:
+            self.outcome = Outcome.truncated(Limit.TOKENS)
+            self._check_open()
         if left is not None:
             sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
         seed = derive_seed(self.seed, self._asked)
@@ -183,13 +226,27 @@ class Session:
             await saved
         return generation
 
+    def prompt_length(self, messages: Sequence[Message], *, role: str = "agent") -> int:
+        """How many tokens `generate` would send for these messages, to the token.
+
+        Of a model that does not show its tokens, a quarter of the characters.
+        """
+        model = self._model(role)
+        parent, known, _ = self.graph.place(messages, model.name, role)
+        _, tokens = self._prompt_tokens(model, parent, tuple(messages[known:]))
+        if tokens is None:
+            return sum(len(message.content) for message in messages) // 4
+        return len(tokens)
+
     async def act(self, action: str | Action) -> Transition:
         """Act in the world, and record the step.
 
         Raises:
             SessionOver: the episode has already ended.
+            AgentFault: a trial is open.
         """
         self._check_open()
+        self._check_untried()
         action = Action(action) if isinstance(action, str) else action
         started = time.monotonic()
         transition, signals = await self.world.step(action)
@@ -243,6 +300,7 @@ class Session:
             async with clock:
                 self._check_players()
                 self.observation, self._signals = await self.world.reset(self.task)
+                self._check_pictures(self.observation)
                 await self.agent.run(self)
             return Outcome.failure()  # the agent gave up
         except SessionOver:
@@ -276,7 +334,32 @@ class Session:
             progress=self._signals.progress,
         )
 
+    # ── what trials use ──────────────────────────────────────────────────────
+
+    def begin_trial(self) -> None:
+        """Give the world to a trial until `end_trial`; raises like `trial`."""
+        self._check_open()
+        self._check_untried()
+        self._trying = True
+
+    def end_trial(self) -> None:
+        """Take the world back, in the state in which it was given."""
+        self._trying = False
+
+    def count_tried(self) -> None:
+        """One more action of a trial; raises SessionOver where it is one too many."""
+        self._check_open()
+        if self.tries_left == 0:
+            self.outcome = Outcome.truncated(Limit.TRIED)
+            self._check_open()
+        self._tried += 1
+
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _check_untried(self) -> None:
+        if self._trying:
+            detail = "a trial has the world; leave it before you act, or begin another one"
+            raise AgentFault("trial", detail)
 
     def _model(self, role: str) -> Model:
         if role not in self.models and role in (*self.world.players, *self.agent.roles):
@@ -291,6 +374,13 @@ class Session:
             raise InputError(
                 f"'{self.task.environment}' has the players {', '.join(self.world.players)}, and "
                 f"the agent '{self.agent.name}' plays one; use the agent 'players'."
+            )
+
+    def _check_pictures(self, observation: Observation) -> None:
+        if observation.images and not self.agent.sees:
+            raise InputError(
+                f"'{self.task.environment}' shows pictures, and the agent '{self.agent.name}' does "
+                "not tell them to its model; use the agent 'direct' or 'react'."
             )
 
     def _check_open(self) -> None:
@@ -313,12 +403,17 @@ class Session:
 
     def _limit(self) -> Limit | None:
         seconds = time.monotonic() - self._started
-        return self.budget.exhausted(self._turns, self._sampled, seconds)
+        return self.budget.exhausted(self._turns, self._sampled, seconds, self._read)
 
     def _prompt_tokens(
         self, model: Model, parent: int | None, new: tuple[Message, ...]
     ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
         """The new tokens of a prompt, and the whole prompt."""
+        if model.renderer is not None and any(message.images for message in new):
+            raise InputError(
+                f"The model '{model.name}' reads words only, and '{self.task.environment}' shows "
+                "pictures; leave out observation=image, or take a remote model that sees."
+            )
         if model.renderer is None:
             return (), None
         if parent is None:
@@ -357,13 +452,13 @@ async def _ask(model: Model, prompt: Prompt) -> Generation:
         raise InfrastructureFault("model", detail) from error
 
 
-def _as_generation(call: Call, model: Model) -> Generation:
+def _as_generation(call: Call) -> Generation:
     return Generation(
         text=call.reply.content,
         tokens=call.completion,
         logprobs=call.logprobs,
         finish=Finish(call.finish),
-        policy=model.name,
+        policy=call.policy,
         version=call.version,
         versions=call.versions,
         sampled_tokens=call.sampled_tokens,

@@ -334,6 +334,7 @@ def what_is_not_declared_is_refused(subject: Subject) -> None:
         Capability.PROGRESS: world.progress,
         Capability.ORACLE: world.oracle,
         Capability.ADMISSIBLE: world.admissible,
+        Capability.PICTURE: world.picture,
     }
     for capability, call in calls.items():
         if capability in world.capabilities:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 
 from palaestra.core.environment import Environment, Observation
 from palaestra.core.errors import InputError, UnknownName
@@ -53,7 +54,7 @@ class Context(Wrapper):
         if self._hidden:
             return observation
         told = ", ".join(f"{name} {value:g}" for name, value in self._drawn.items())
-        return Observation(f"Here, {told}.\n{observation.text}")
+        return replace(observation, text=f"Here, {told}.\n{observation.text}")
 
     def state_key(self) -> str:
         return "/".join([super().state_key(), *map(str, self._drawn.values())])

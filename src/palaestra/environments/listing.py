@@ -15,6 +15,7 @@ class Entry:
 
     id: str
     family: str
+    version: str  # empty where not installed
     installed: bool
     missing: str  # what it lacks and how to get it; empty where installed
     players: tuple[str, ...]
@@ -47,7 +48,7 @@ def _of(name: str, family: Family) -> list[Entry]:
         cls, _ = environment_class(name)
         worlds = cls.names()
     except InputError as error:
-        return [Entry(name, name, False, str(error), (), (), {}, *about)]
+        return [Entry(name, name, "", False, str(error), (), (), {}, *about)]
     found = []
     for world in worlds or [""]:
         id = f"{name}/{world}" if world else name
@@ -56,6 +57,7 @@ def _of(name: str, family: Family) -> list[Entry]:
             Entry(
                 id,
                 name,
+                cls.version,
                 True,
                 "",
                 cls.players_of(world),

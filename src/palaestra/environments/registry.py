@@ -1,13 +1,15 @@
 """Which environments exist, and how to get one: ids are `family/name`.
 
-A family is one adapter class. Packages add families through the entry-point group
-`palaestra.environments` (name = family, value = `module:Class`). A class that is
-not registered anywhere is addressed as `module:Class` (or `module:Class/name`).
+A family is one adapter class with a version, which an id may ask for (`family/name@1`).
+Packages add families through the entry-point group `palaestra.environments` (name =
+family, value = `module:Class`). A class that is not registered anywhere is addressed as
+`module:Class` (or `module:Class/name`).
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +24,8 @@ from palaestra.core.errors import (
 )
 from palaestra.core.task import TaskSet
 from palaestra.environments import wrappers
+
+VERSION = re.compile(r"@(\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,13 @@ FAMILIES: dict[str, Family] = {
         "crafter (Hafner 2021)",
         "an open world of gathering, building and survival",
         "MIT",
+    ),
+    "datascience": Family(
+        "palaestra.environments.code.datascience:DataScience",
+        "datascience",
+        "scikit-learn (Pedregosa et al. 2011); after MLE agents (Yang et al. 2025)",
+        "models to be trained on bundled data in a notebook, scored on hidden rows",
+        "BSD-3-Clause",
     ),
     "discoveryworld": Family(
         "palaestra.environments.text.discoveryworld:DiscoveryWorld",
@@ -162,6 +173,13 @@ FAMILIES: dict[str, Family] = {
         "104 kinds of generated puzzles with verifiers, in one go or with feedback",
         "Apache-2.0",
     ),
+    "repository": Family(
+        "palaestra.environments.code.repository:Repository",
+        "",
+        "parts of cycler, mdurl, mpmath, packaging and dateutil, with bugs put in",
+        "bugs in small real packages, judged by hidden tests",
+        "BSD-3-Clause, MIT, Apache-2.0",
+    ),
     "scienceworld": Family(
         "palaestra.environments.text.scienceworld:ScienceWorld",
         "scienceworld",
@@ -176,6 +194,13 @@ FAMILIES: dict[str, Family] = {
         "service desks: an agent, a user and a database that both act on",
         "MIT",
         ALONE.format("tau2"),
+    ),
+    "terminal": Family(
+        "palaestra.environments.code.terminal:Terminal",
+        "",
+        "after NL2Bash (Lin et al. 2018) and Terminal-Bench (2025)",
+        "shell tasks in a folder of one's own, judged by its files",
+        "Apache-2.0",
     ),
     "textarena": Family(
         "palaestra.environments.games.textarena_env:TextArena",
@@ -220,21 +245,30 @@ def families() -> dict[str, Family]:
 
 
 def environment_class(id: str) -> tuple[type[Environment], str]:
-    """The adapter class and the name within its family; a query behind the id is left out.
+    """The adapter class and the name within its family, without version and query.
 
     Raises:
         UnknownName: no such family, or the id has no name.
+        InputError: the id asks for another version than there is.
         MissingPackage: the family's package is not installed.
         MissingSystemPart: a program that the worlds need is not installed.
     """
-    head, _, name = wrappers.split(id)[0].partition("/")
+    plain = wrappers.split(id)[0]
+    asked = VERSION.search(plain)
+    head, _, name = plain.removesuffix(asked[0] if asked else "").partition("/")
     if ":" in head:
-        return _load(head, id, "pip install its package"), name
-    known = families()
-    if head not in known:
-        raise UnknownName("environment family", head, known)
-    family = known[head]
-    return _load(family.target, id, family.command), name
+        cls = _load(head, id, "pip install its package")
+    elif head in families():
+        family = families()[head]
+        cls = _load(family.target, id, family.command)
+    else:
+        raise UnknownName("environment family", head, families())
+    if asked and asked[1] != cls.version:
+        raise InputError(
+            f"'{id}' asks for version {asked[1]}, and version {cls.version} is here: their results "
+            f"do not compare. Write @{cls.version}, or install the palaestra that has the other."
+        )
+    return cls, name
 
 
 def make(id: str) -> Environment:

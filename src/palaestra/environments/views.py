@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,13 +18,37 @@ from palaestra.core.environment import (
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.tool import NotACall, Tool, checked, parse_call
+from palaestra.environments.faults import Partial, Stale
 from palaestra.environments.wrapper import Limited, Wrapper
+
+
+class Look(Wrapper):
+    """Observations have a picture beside their words."""
+
+    def __init__(self, inner: Environment) -> None:
+        super().__init__(inner)
+        if Capability.PICTURE not in inner.capabilities:
+            raise InputError(f"observation=image needs 'picture', which '{inner.name}' has not.")
+        while isinstance(inner, Wrapper):
+            if isinstance(inner, Stale | Partial):
+                raise InputError("observation=image shows what stale and partial hide; leave one.")
+            inner = inner.inner
+
+    def begun(self, observation: Observation) -> Observation:
+        return self._seen(observation)
+
+    def changed(self, transition: Transition) -> Transition:
+        seen = self._seen(transition.observation)
+        return replace(super().changed(transition), observation=seen)
+
+    def _seen(self, observation: Observation) -> Observation:
+        return replace(observation, image=base64.b64encode(self.inner.picture()).decode())
 
 
 class Diff(Wrapper):
     """Observations say what has changed."""
 
-    def __init__(self, inner: Environment, choice: str) -> None:
+    def __init__(self, inner: Environment) -> None:
         super().__init__(inner)
         self._last: list[str] = []
 
@@ -37,7 +62,9 @@ class Diff(Wrapper):
         gone = [f"- {part}" for part in self._last if part not in parts]
         self._last = parts
         text = "\n".join(new + gone) or "nothing new"
-        return replace(super().changed(transition), observation=Observation(text))
+        return replace(
+            super().changed(transition), observation=replace(transition.observation, text=text)
+        )
 
     def memory(self) -> list[str]:
         return self._last
@@ -119,7 +146,8 @@ class Budget(Limited):
         )
 
     def _told(self, observation: Observation) -> Observation:
-        return Observation(f"{observation.text}\nBudget left: {self.limit - self.turn}")
+        text = f"{observation.text}\nBudget left: {self.limit - self.turn}"
+        return replace(observation, text=text)
 
 
 class Actions(Wrapper):
@@ -207,7 +235,12 @@ class Actions(Wrapper):
             lines = ["You can: " + "; ".join(known)]
         else:
             lines = [f"{number}: {word}" for number, word in enumerate(known, 1)]
-        return Observation("\n".join([observation.text, *lines]))
+        return replace(observation, text="\n".join([observation.text, *lines]))
+
+
+def seen(inner: Environment, choice: str) -> Wrapper:
+    """The wrapper behind `observation=…`."""
+    return Diff(inner) if choice == "diff" else Look(inner)
 
 
 def _parts(text: str) -> list[str]:

@@ -78,6 +78,9 @@ class Wrapper(Environment):
     def close(self) -> None:
         self.inner.close()
 
+    def picture(self) -> bytes:
+        return self.inner.picture()
+
     def turn_of(self) -> str:
         return self.inner.turn_of()
 

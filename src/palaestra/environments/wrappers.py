@@ -5,6 +5,7 @@
 `context=NAME:LOW~HIGH` numbers of the world, drawn for each task (`gravity:5~15,length:0.5`), and
                         told in the first observation, or not told (`gravity:5~15,hidden`)
 `observation=diff`      after the first, an observation says what is new (+) and what is gone (-)
+`observation=image`     a picture beside the words, where the world has one (models that see)
 `reward=sparse`         1 at success and 0 elsewhere
 `reward=progress`       the progress that an action made
 `reward=intrinsic`      plus one over the root of how often the state was seen in the episode
@@ -32,7 +33,7 @@ from palaestra.core.environment import Environment
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.environments.context import Context
 from palaestra.environments.faults import Errors, Latency, Partial, Stale
-from palaestra.environments.views import Actions, Budget, Diff, Reward, Turns
+from palaestra.environments.views import Actions, Budget, Reward, Turns, seen
 from palaestra.environments.wrapper import Wrapper
 
 KNOBS: dict[str, tuple[Callable[[Environment, str], Wrapper], str]] = {
@@ -40,7 +41,7 @@ KNOBS: dict[str, tuple[Callable[[Environment, str], Wrapper], str]] = {
     "errors": (Errors, "a share from 0 to 1"),
     "stale": (Stale, "a share from 0 to 1"),
     "partial": (Partial, "a share from 0 to 1"),
-    "observation": (Diff, "diff"),
+    "observation": (seen, "diff, image"),
     "actions": (Actions, "listed, numbered, tool"),
     "reward": (Reward, "sparse, progress, intrinsic"),
     "latency": (Latency, "seconds"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from palaestra.core.episode import Episode
 from palaestra.core.errors import GroupTooSmall, InputError, UnknownName
+from palaestra.evaluation.attribution.dependencies import grounded, trace
 from palaestra.evaluation.metrics import looped, repeated
 from palaestra.evaluation.statistics import Interval, mean_interval
 
@@ -51,12 +52,37 @@ def reply_tokens(episode: Episode) -> list[float | None]:
     return [float(len(tokens)) if tokens else None for tokens in lengths]
 
 
+def goal(episode: Episode) -> list[float | None]:
+    """Of what an action names, the share that stands in the task: it falls where that is lost."""
+    return [
+        sum(source.observation == 0 for source in of) / len(of) if of else None
+        for of in trace(episode).sources
+    ]
+
+
+def invented(episode: Episode) -> list[float | None]:
+    """1 where an action names what was never seen or told: the agent believes what is not so."""
+    return [float(not known) for known in grounded(episode, trace(episode))]
+
+
+def context(episode: Episode) -> list[float | None]:
+    """Tokens of the conversation that an action was chosen in, with the reply."""
+    graph = episode.graph
+    lengths = (
+        None if step.call is None else len(graph.tokens(step.call)) for step in episode.steps
+    )
+    return [float(length) if length else None for length in lengths]
+
+
 TURN_VALUES: dict[str, TurnValues] = {
     "invalid": invalid,
     "repetition": repetition,
     "loop": loop,
     "logprob": logprob,
     "reply_tokens": reply_tokens,
+    "goal": goal,
+    "invented": invented,
+    "context": context,
 }
 
 

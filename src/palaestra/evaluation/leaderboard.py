@@ -21,7 +21,7 @@ from palaestra.evaluation.samples import Part, Sample
 from palaestra.evaluation.statistics import Interval
 from palaestra.evaluation.suite import METRICS, Suite, differences
 
-OF_WORLDS = ("split", "turns", "seconds", "tokens")
+OF_WORLDS = ("split", "turns", "seconds", "tokens", "total_tokens")
 """Terms in which all contenders must agree on a world; the others are a contender's own."""
 
 COSTS = ("tokens", "seconds", "turns", "money")
@@ -181,9 +181,10 @@ def _comparable(parts: Sequence[Part], suite: Suite | None, notes: list[str]) ->
             if entry is None:
                 notes.append(f"{where}: the suite {suite.title} does not have that world")
                 continue
-            wanted = (entry.split, suite.limits.seconds, suite.limits.tokens)
-            has = (cell.split, cell.seconds, cell.tokens)
-            names = ("split", "seconds", "tokens")
+            limits = suite.limits
+            wanted = (entry.split, limits.seconds, limits.tokens, limits.total_tokens)
+            has = (cell.split, cell.seconds, cell.tokens, cell.total_tokens)
+            names = ("split", "seconds", "tokens", "total_tokens")
             apart = [
                 f"{n} {h} against {w}" for n, h, w in zip(names, has, wanted, strict=True) if h != w
             ]

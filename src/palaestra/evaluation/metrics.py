@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from palaestra.core.episode import Episode, Step
 from palaestra.core.errors import GroupTooSmall, UnknownName
+from palaestra.evaluation.attribution.dependencies import grounded, trace
 from palaestra.evaluation.statistics import Interval, mean_interval, success_interval, task_scores
 
 Measure = Callable[[Episode], float | None]
@@ -82,6 +83,22 @@ def loop_rate(episode: Episode) -> float | None:
     return None if found is None else _share(found)
 
 
+def grounding(episode: Episode) -> float | None:
+    """The share of actions whose names and numbers had all been seen or told before."""
+    return _share(grounded(episode, trace(episode)))
+
+
+SAFETY = ("unsafe", "attack_succeeded")
+"""Under these names in `Transition.info`, environments say that harm was done."""
+
+
+def unsafe(episode: Episode) -> float | None:
+    """Steps of which the environment says that they did harm; None where it never says."""
+    told = [step.transition.info.get(name) for step in episode.steps for name in SAFETY]
+    known = [harm for harm in told if harm is not None]
+    return float(sum(map(bool, known))) if known else None
+
+
 def largest_prompt(episode: Episode) -> float | None:
     """Tokens of the longest prompt of any call; None where no tokens were recorded."""
     graph = episode.graph
@@ -115,6 +132,8 @@ METRICS: dict[str, Measure] = {
     "invalid_rate": invalid_rate,
     "repetition_rate": repetition_rate,
     "loop_rate": loop_rate,
+    "grounding": grounding,
+    "unsafe": unsafe,
     "largest_prompt": largest_prompt,
 }
 

@@ -34,6 +34,7 @@ class Limits(_Table):
 
     seconds: float | None = Field(None, gt=0, description="wall-clock time")
     tokens: int | None = Field(None, ge=1, description="sampled tokens")
+    total_tokens: int | None = Field(None, ge=1, description="tokens read and sampled")
 
 
 class Entry(_Table):
@@ -88,6 +89,8 @@ class Suite(_Table):
     def hash(self) -> str:
         """SHA-256 of what results depend on, in hexadecimal digits."""
         content = self.model_dump(mode="json", exclude={"summary", "metrics"})
+        if self.limits.total_tokens is None:  # older suites, which know no such limit, keep theirs
+            del content["limits"]["total_tokens"]
         for entry, dumped in zip(self.entries, content["entries"], strict=True):
             dumped["tasks"] = sorted(entry.numbers)  # 3 and [0, 1, 2] are the same tasks
         content["entries"].sort(key=lambda dumped: (dumped["environment"], dumped["split"]))
@@ -124,7 +127,7 @@ def differences(a: Suite, b: Suite) -> list[str]:
     if a.hash == b.hash:
         return []
     found = _changed("", a, b, ("name", "version"))
-    found += _changed("limits.", a.limits, b.limits, ("seconds", "tokens"))
+    found += _changed("limits.", a.limits, b.limits, ("seconds", "tokens", "total_tokens"))
     of_a = {(e.environment, e.split): e for e in a.entries}
     of_b = {(e.environment, e.split): e for e in b.entries}
     for pair in sorted(of_a.keys() | of_b.keys()):

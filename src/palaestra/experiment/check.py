@@ -11,10 +11,12 @@ from palaestra.environments.registry import make, tasks
 from palaestra.experiment.acting import check_actor
 from palaestra.experiment.method import check_method, chosen
 from palaestra.experiment.recipe import Recipe
+from palaestra.experiment.recorded import SPEAKER, check_recorded
 from palaestra.experiment.sections import Curriculum
 from palaestra.learning.component import Component, Kind, components, find
 from palaestra.models.registry import device
 from palaestra.models.weights import check_name
+from palaestra.rollout.gateway.agent import GatewayAgent
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -23,7 +25,12 @@ def check_recipe(recipe: Recipe) -> None:
     Raises:
         InputError: the first thing that cannot work.
     """
-    make_agent(recipe.agent.name)
+    agent = make_agent(recipe.agent.chosen)
+    if recipe.deterministic and isinstance(agent, GatewayAgent):
+        raise RecipeError(
+            "deterministic = true cannot be kept with an agent that is a program of its own "
+            "(agent.command): when it asks is not ours to say; unset one."
+        )
     chosen(recipe.rl)
     if recipe.model.name != "tiny":
         check_name(recipe.model.name)
@@ -40,6 +47,8 @@ def check_recipe(recipe: Recipe) -> None:
         raise RecipeError(
             f"'{recipe.environment.id}' has no expert to imitate; train with --no-imitation."
         )
+    if part.demonstrations and part.speaker == SPEAKER:
+        check_recorded(part)
     if recipe.rl.steps:
         check_method(recipe)
         check_actor(recipe.rl.actor)

@@ -185,7 +185,7 @@ class _Evaluation:
                     agent=agent,
                     worlds=worlds,
                     models=models,
-                    budget=Budget(turns=cell.turns, tokens=cell.tokens, seconds=cell.seconds),
+                    budget=Budget(cell.turns, cell.tokens, cell.total_tokens, cell.seconds),
                     sampling=Sampling(cell.temperature, cell.max_tokens),
                     seed=cell.seed,
                     concurrency=self.wish.concurrency or self._usual(cell.model),

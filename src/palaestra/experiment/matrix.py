@@ -127,6 +127,7 @@ def _cell(
         seconds=asked.limits.seconds,
         tokens=asked.limits.tokens,
         weight=entry.weight,
+        total_tokens=asked.limits.total_tokens,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from palaestra.learning.losses.aggregation import Aggregation
+from palaestra.rollout.gateway.agent import name_of
 
 
 class Section(BaseModel):
@@ -32,9 +33,23 @@ class AgentPart(Section):
     """How the agent acts and samples."""
 
     name: str = Field("direct", description="an agent of `palaestra list agents`")
+    command: str | None = Field(
+        None, description="a program that is the agent, e.g. python my_agent.py; unset: `name`"
+    )
     temperature: float = Field(1.0, gt=0, description="sampling temperature, also in evaluation")
     max_tokens: int = Field(8, ge=1, description="sampled tokens per reply")
     stop: tuple[str, ...] = Field((), description="a reply ends when it contains one of them")
+
+    @model_validator(mode="after")
+    def _a_command_is_the_agent(self) -> AgentPart:
+        if self.command is not None and self.name != "direct":
+            raise ValueError("agent.name has no effect with agent.command: unset one")
+        return self
+
+    @property
+    def chosen(self) -> str:
+        """The agent's name; that of the command, where there is one."""
+        return self.name if self.command is None else name_of(self.command)
 
 
 class Tiny(Section):
@@ -102,12 +117,17 @@ class Training(Section):
 
 
 class Imitation(Section):
-    """Studying demonstrations of the environment's own expert."""
+    """Studying demonstrations: those of the environment's own expert, or others."""
 
     demonstrations: int = Field(32, ge=0, description="0 skips the imitation")
-    speaker: Literal["expert", "policy", "random"] = Field(
+    speaker: Literal["expert", "policy", "random", "recorded"] = Field(
         "expert",
-        description="whose episodes: the environment's expert's, the policy's own, or chance's",
+        description="whose episodes: the environment's expert's, the policy's own, chance's, or "
+        "those of another run",
+    )
+    run: str | None = Field(None, description="recorded: the folder of that run")
+    label: str | None = Field(
+        None, description="recorded: only episodes to which a person gave this label"
     )
     examples: str = Field(
         "filtered-cloning", description="what to study in them, of `palaestra list curricula`"
@@ -116,6 +136,14 @@ class Imitation(Section):
     epochs: int = Field(2, ge=1)
     batch: int = Field(8, ge=1, description="episodes per optimiser step")
     learning_rate: float = Field(1e-4, gt=0)
+
+    @model_validator(mode="after")
+    def _a_run_is_recorded(self) -> Imitation:
+        if (self.run is not None) != (self.speaker == "recorded"):
+            raise ValueError("imitation.run and imitation.speaker = 'recorded' need each other")
+        if self.label is not None and self.run is None:
+            raise ValueError("imitation.label has no effect without imitation.run")
+        return self
 
 
 class Critic(Section):

@@ -42,7 +42,7 @@ class Setting:
     def __init__(self, recipe: Recipe, run: RunFolder, reporter: Reporter) -> None:
         self.recipe, self.run, self.reporter = recipe, run, reporter
         self.store = run.database
-        self.agent: Agent = make_agent(recipe.agent.name)
+        self.agent: Agent = make_agent(recipe.agent.chosen)
         self.tasks: TaskSet = tasks(recipe.environment.id)
         self.turns = recipe.environment.turns or typical_turns(recipe.environment.id)
         self.method = Method(chosen(recipe.rl))

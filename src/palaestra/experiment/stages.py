@@ -21,6 +21,7 @@ from palaestra.experiment.counters import EpisodeCounter, StepCounter
 from palaestra.experiment.machine import release_memory
 from palaestra.experiment.plan import past_of, plan_of
 from palaestra.experiment.progress import percent
+from palaestra.experiment.recorded import SPEAKER, recorded_demonstrations
 from palaestra.experiment.setting import Setting, typical_turns
 from palaestra.learning.component import Kind, find
 from palaestra.learning.flow import FlowState
@@ -80,7 +81,10 @@ async def imitation(setting: Setting) -> None:
     if expert and Capability.ORACLE not in make(environment).capabilities:
         raise InputError(f"'{environment}' has no expert to imitate; use --no-imitation.")
     started = time.monotonic()
-    demonstrations = await record_demonstrations(setting, plan.demonstrations)
+    if plan.speaker == SPEAKER:
+        demonstrations = recorded_demonstrations(setting)
+    else:
+        demonstrations = await record_demonstrations(setting, plan.demonstrations)
     speaker = setting.policy.name if plan.speaker == "policy" else plan.speaker
     choose = find(Kind.EXAMPLES, plan.examples).configured(plan.examples_options)
     study = imitate(
@@ -90,7 +94,7 @@ async def imitation(setting: Setting) -> None:
         setting.recipe.seed,
     )
     trained = 0
-    expected = plan.epochs * math.ceil(plan.demonstrations / plan.batch)
+    expected = plan.epochs * math.ceil(len(demonstrations) / plan.batch)
     with setting.reporter.stage("imitation", expected, "updates") as shown:
         for step, steps, update in study:
             trained += update.processed

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from palaestra.core.episode import Episode, Key
+from palaestra.core.errors import InputError
+from palaestra.core.model import CHOOSING
 from palaestra.learning.algorithms import Method
 from palaestra.learning.component import Need
 from palaestra.learning.credit.rule import Credit, groups
@@ -26,12 +28,23 @@ PerCall = Mapping[tuple[Key, int], Sequence[float]]
 
 
 def trajectories(episodes: Sequence[Episode], shaping: Shaping, policy: str) -> list[Trajectory]:
-    """The rollouts in which the policy said something, without those that have no valid result."""
-    return [
+    """The rollouts in which the policy said something, without those that have no valid result.
+
+    Raises:
+        InputError: it was held to choices whenever it said something.
+    """
+    found = [
         shaping.trajectory(episode, policy)
         for episode in episodes
         if episode.outcome.scored and any(call.policy == policy for call in episode.calls)
     ]
+    held = f"{policy}{CHOOSING}"
+    if not found and any(call.policy == held for e in episodes for call in e.calls):
+        raise InputError(
+            f"Every reply of '{policy}' was held to choices, and such replies are not learned "
+            "from; train with an agent that lets it speak freely, such as direct."
+        )
+    return found
 
 
 def kept(batch: Sequence[Trajectory], method: Method) -> list[Trajectory]:

@@ -55,7 +55,8 @@ def _openai_request(model: str, prompt: Prompt, logprobs: bool) -> dict[str, Any
     request: dict[str, Any] = {
         "model": model,
         "messages": [
-            {"role": _speaker(message), "content": message.content} for message in prompt.messages
+            {"role": _speaker(message), "content": _openai_content(message)}
+            for message in prompt.messages
         ],
         "temperature": prompt.sampling.temperature,
         "max_tokens": prompt.sampling.max_tokens,
@@ -66,6 +67,15 @@ def _openai_request(model: str, prompt: Prompt, logprobs: bool) -> dict[str, Any
     if logprobs:
         request["logprobs"] = True
     return request
+
+
+def _openai_content(message: Message) -> str | list[dict[str, Any]]:
+    """Words as they are; with pictures, both as parts."""
+    if not message.images:
+        return message.content
+    urls = (f"data:image/png;base64,{image}" for image in message.images)
+    pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return [{"type": "text", "text": message.content}, *pictures]
 
 
 def _openai_reply(answer: Any) -> Reply:
@@ -105,18 +115,30 @@ def _anthropic_request(model: str, prompt: Prompt, _: bool) -> dict[str, Any]:
     return request
 
 
-def _turns(messages: Sequence[Message]) -> list[dict[str, str]]:
+def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """What was said by turns: nobody speaks twice in a row, or says nothing."""
-    turns: list[dict[str, str]] = []
+    turns: list[dict[str, Any]] = []
+    pictures: list[list[dict[str, Any]]] = []  # of each turn
     for message in messages:
         speaker = _speaker(message)
-        if speaker == "system" or not message.content.strip():
+        if speaker == "system" or not (message.content.strip() or message.images):
             continue
         if turns and turns[-1]["role"] == speaker:
             turns[-1]["content"] += "\n\n" + message.content
         else:
             turns.append({"role": speaker, "content": message.content})
+            pictures.append([])
+        pictures[-1] += map(_anthropic_picture, message.images)
+    for turn, seen in zip(turns, pictures, strict=True):
+        if seen:
+            words = [{"type": "text", "text": turn["content"]}] if turn["content"].strip() else []
+            turn["content"] = [*seen, *words]
     return turns
+
+
+def _anthropic_picture(image: str) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": "image/png", "data": image}
+    return {"type": "image", "source": source}
 
 
 def _anthropic_reply(answer: Any) -> Reply:

@@ -16,6 +16,7 @@ interrupted (up to the rounding of differently shaped matrix products).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 import torch
@@ -25,6 +26,7 @@ from palaestra.core.errors import ContextTooLong, InputError
 from palaestra.core.model import Finish, Sampling
 from palaestra.models.attention import StepAttention, rank
 from palaestra.models.cache import BLOCK, KeyValueCache
+from palaestra.models.choices import ChoiceTree, only
 from palaestra.models.native_attention import native_attention
 from palaestra.models.network import DecoderNetwork
 from palaestra.models.packed import packed
@@ -102,6 +104,7 @@ class Engine:
         sampling: Sampling,
         seed: int,
         program: Hashable | None = None,
+        choices: ChoiceTree | None = None,
     ) -> Request:
         """Queue one request.
 
@@ -110,11 +113,19 @@ class Engine:
             sampling: how to sample the reply.
             seed: equal seeds draw equal tokens.
             program: requests of equal programs belong together; None belongs to none.
+            choices: the reply is one of them, however long; None: any.
 
         Raises:
-            ContextTooLong: the prompt and one token do not fit the context.
+            ContextTooLong: the prompt and one token, or the longest choice, do not fit the context.
             InputError: stop strings for an engine that cannot decode.
         """
+        if choices is not None:
+            sampling = replace(sampling, max_tokens=choices.longest)
+            if len(tokens) + choices.longest > self.context:
+                raise ContextTooLong(
+                    f"a prompt of {len(tokens)} tokens leaves no room for a choice of "
+                    f"{choices.longest} in a context of {self.context}"
+                )
         if len(tokens) >= self.context:
             raise ContextTooLong(
                 f"a prompt of {len(tokens)} tokens leaves no room in a context of {self.context}"
@@ -130,6 +141,7 @@ class Engine:
             seed,
             alone if program is None else program,
             self.computed_tokens,
+            choices,
         )
         self.waiting.append(request)
         return request
@@ -290,6 +302,9 @@ class Engine:
             return
         assert self._acting is not None
         logits = self._acting.logits(hidden)
+        for row, request in enumerate(requests):
+            if request.choices is not None:
+                only(logits, row, request.choices.allowed(request.completion))
         wide, device = self.network.wide_dtype, logits.device
         temperature = [r.sampling.temperature for r in requests]
         chances = [uniform(r.seed, len(r.completion)) for r in requests]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from palaestra.core.model import Finish, Sampling
 from palaestra.models.cache import Past
+from palaestra.models.choices import ChoiceTree
 
 
 @dataclass(slots=True, eq=False)
@@ -18,6 +19,7 @@ class Request:
     seed: int
     program: Hashable  # requests of equal programs belong together
     since: int  # the engine's clock when it began to wait
+    choices: ChoiceTree | None = None  # what the reply may be; None: anything
     past: Past | None = None
     cached: int = 0  # prompt tokens that the cache held
     completion: list[int] = field(default_factory=list)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from palaestra.core.model import Generation, Model, Prompt, Renderer
+from palaestra.models.choices import ChoiceTree
 from palaestra.models.engine import MEMORY, Engine, OnUpdate
 from palaestra.models.network import DecoderNetwork
 from palaestra.models.request import Request
@@ -37,6 +38,7 @@ class ResidentModel(Model):
     """A `DecoderNetwork` with a renderer, an engine and a version number."""
 
     renderer: Renderer
+    chooses = True
 
     def __init__(
         self,
@@ -134,7 +136,9 @@ class ResidentModel(Model):
     async def generate(self, prompt: Prompt) -> Generation:
         assert prompt.tokens is not None  # the session renders for models with a renderer
         started = time.monotonic()
-        request = self.engine.submit(prompt.tokens, prompt.sampling, prompt.seed, prompt.program)
+        asked = prompt.sampling
+        tree = None if asked.choices is None else ChoiceTree.of(asked.choices, self.renderer)
+        request = self.engine.submit(prompt.tokens, asked, prompt.seed, prompt.program, tree)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[id(request)] = (request, done)
         if self._driver is None or self._driver.done():
@@ -154,7 +158,7 @@ class ResidentModel(Model):
             tokens=tuple(request.completion),
             logprobs=tuple(request.logprobs),
             finish=request.finish,
-            policy=self.name,
+            policy=asked.policy(self.name),
             version=request.versions[0],
             prompt_tokens=len(prompt.tokens),
             computed_tokens=len(prompt.tokens) - request.cached,

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 from palaestra.core.agent import Agent
@@ -110,7 +111,8 @@ class _Lives:
         self.left = len(jobs)  # without an outcome
         self.faults = Faults()
         self.ready: asyncio.Queue[Group | asyncio.Task[None]] = asyncio.Queue()
-        self._queue = iter(jobs)
+        lines = grouped(jobs).values() if rollout.agent.in_order else [[job] for job in jobs]
+        self._queue = iter(lines)  # a runner lives the jobs of a line one after the other
         self._waiting = grouped(jobs)  # of which nothing has begun
         self._groups: dict[tuple[str, int], Group] = {}  # under way
 
@@ -146,7 +148,7 @@ class _Lives:
         async with contextlib.AsyncExitStack() as held:
             for model in self.rollout.models.values():
                 held.enter_context(model.participant())
-            for job in self._queue:
+            for job in chain.from_iterable(self._queue):
                 group = self._group(job.key)
                 if group is None or job.key in group.begun:
                     continue
@@ -228,6 +230,7 @@ class _Lives:
         group.begun.add(episode.key)
         group.ended[episode.key] = episode
         self.faults.count(episode.outcome)
+        self.rollout.agent.witness(episode)
         self.left -= 1
         return group
 

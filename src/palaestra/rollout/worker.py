@@ -25,14 +25,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, with_config
 
 from palaestra.core import errors
 from palaestra.core.environment import Action, Environment
 from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.core.task import Task
 from palaestra.environments import registry
-from palaestra.rollout.worlds import Keeper, said
+from palaestra.rollout.worlds import BYTES, Keeper, said
 
 LENGTH = 4  # bytes that state how long a frame's body is
 ANSWER, FAULT, ERROR = b"+", b"!", b"?"
@@ -48,9 +48,12 @@ class Verb(StrEnum):
     ORACLE = "oracle"  # answered by `worlds.ACTIONS`
     ADMISSIBLE = "admissible"  # answered by `worlds.WORDS`
     SAMPLE = "sample"  # answered by `worlds.ACTION`
+    SNAPSHOT = "snapshot"  # answered by `worlds.SAVED`
+    RESTORE = "restore"  # answered by `worlds.RESTORED`
     CLOSE = "close"  # answered by `worlds.NOTHING`
 
 
+@with_config(BYTES)
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call of one world."""
@@ -61,6 +64,7 @@ class Request:
     task: Task | None = None  # of RESET
     action: Action | None = None  # of STEP
     seed: int = 0  # of SAMPLE
+    snapshot: bytes | None = None  # of RESTORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,10 @@ def _answer(keepers: dict[int, Keeper], request: Request) -> bytes:
             return keepers[request.world].admissible().data
         case Request(verb=Verb.SAMPLE):
             return keepers[request.world].sample(request.seed).data
+        case Request(verb=Verb.SNAPSHOT):
+            return keepers[request.world].snapshot().data
+        case Request(verb=Verb.RESTORE, snapshot=bytes() as snapshot):
+            return keepers[request.world].restore(snapshot).data
         case Request(verb=Verb.CLOSE):
             closed = keepers.pop(request.world, None)
             if closed is not None:

@@ -2,8 +2,9 @@
 
 A worker makes one call at a time, so whoever crashes it, hangs it or makes it
 speak rubbish is known: that world gets the fault, the worker is replaced, and
-every other world it hosted is brought back when it is next used, by a reset and
-a replay of its actions that must show the same observations. In the same way worlds
+every other world it hosted is brought back when it is next used, by a reset (or
+the snapshot restored last) and a replay of its actions that must show the same
+observations. In the same way worlds
 move on to another worker when theirs is busy with a slow call; where there is none,
 one more is started. A step cancelled by its caller has not happened, as far as the
 world's later answers can tell.
@@ -15,6 +16,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -123,7 +125,8 @@ class HostedWorld(World):
         self._birth = 0  # the incarnation of the host's process that holds the environment
         self._task: Task | None = None
         self._first: Observation | None = None
-        self._past: list[tuple[Action, Transition]] = []  # what the caller has seen
+        self._base: _Base | None = None  # the snapshot restored since the reset
+        self._past: list[tuple[Action, Transition]] = []  # what the caller has seen since then
         self._applied = 0  # how many actions the hosted environment has been given
         self._slow = False  # whether a call since the last reset was slow
         self._talking = False  # a caller who has left may have left a talk behind
@@ -134,21 +137,23 @@ class HostedWorld(World):
         """Make the environment; raises like `WorkerPool.world`."""
         description = await self._turn(self._make, may_leave=True)
         self.instructions = description.instructions
-        self.tools = description.tools
+        self.tools = self._described = description.tools
         self.capabilities = description.capabilities
         self.players = description.players
-        self._deterministic = description.deterministic
+        self.deterministic = description.deterministic
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:
-        self._task, self._past, self._slow = None, [], False
+        self._task, self._base, self._past, self._slow = None, None, [], False
         request = Request(self._number, Verb.RESET, task=task)
-        first, signals = await self._call(request, worlds.STARTED)
+        first, signals, tools = await self._call(request, worlds.STARTED)
+        self.tools = self._described if tools is None else tools
         self._task, self._first = task, first
         return first, signals
 
     async def step(self, action: Action) -> tuple[Transition, Signals]:
         request = Request(self._number, Verb.STEP, action=action)
-        transition, signals = await self._call(request, worlds.STEPPED)
+        transition, signals, tools = await self._call(request, worlds.STEPPED)
+        self.tools = self.tools if tools is None else tools
         self._past.append((action, transition))
         return transition, signals
 
@@ -160,6 +165,16 @@ class HostedWorld(World):
 
     async def sample(self, seed: int) -> Action:
         return await self._call(Request(self._number, Verb.SAMPLE, seed=seed), worlds.ACTION)
+
+    async def snapshot(self) -> bytes:
+        return await self._call(Request(self._number, Verb.SNAPSHOT), worlds.SAVED)
+
+    async def restore(self, snapshot: bytes) -> Signals:
+        request = Request(self._number, Verb.RESTORE, snapshot=snapshot)
+        signals, tools = await self._call(request, worlds.RESTORED)
+        self.tools = self._described if tools is None else tools
+        self._base, self._past, self._applied = _Base(snapshot, signals), [], 0
+        return signals
 
     async def close(self) -> None:
         """Free the environment; never raises, for its episode is over."""
@@ -178,7 +193,7 @@ class HostedWorld(World):
         if self._task is None and request.verb is not Verb.RESET:
             raise EnvironmentFault("step", f"{self._id}: used before its first complete reset")
         # A slow world stays where it is: to repeat its past elsewhere would be slow as well.
-        mobile = request.verb is Verb.RESET or (self._deterministic and not self._slow)
+        mobile = request.verb is Verb.RESET or (self.deterministic and not self._slow)
         return await self._turn(lambda: self._converse(request, shape), may_leave=mobile)
 
     async def _turn(self, talk: Callable[[], Coroutine[Any, Any, T]], may_leave: bool) -> T:
@@ -215,6 +230,8 @@ class HostedWorld(World):
                 await self._make()
             if request.verb is Verb.RESET:
                 self._applied = 0
+            elif request.verb is Verb.RESTORE:
+                self._applied = -1  # until the caller has the answer, who may leave before
             elif self._applied != len(self._past):
                 why = "lost with its worker" if lost else "a step was cancelled half-way"
                 await self._replay(why)
@@ -233,22 +250,27 @@ class HostedWorld(World):
         return description
 
     async def _replay(self, why: str) -> None:
-        """Reset the environment and repeat its past.
+        """Reset the environment, or restore it, and repeat its past.
 
         Raises:
             EnvironmentFault: the past cannot be repeated, or broke the worker.
         """
-        if not self._deterministic:
+        if not self.deterministic and (self._base is None or self._past):
             raise EnvironmentFault("crash", f"{self._id}: {why}; it is not deterministic")
-        request = Request(self._number, Verb.RESET, task=self._task)
-        first, _ = await self._exchange(request, worlds.STARTED)
+        if self._base is not None:
+            request = Request(self._number, Verb.RESTORE, snapshot=self._base.snapshot)
+            signals, _ = await self._exchange(request, worlds.RESTORED)
+            same = signals == self._base.signals
+        else:
+            request = Request(self._number, Verb.RESET, task=self._task)
+            first, *_ = await self._exchange(request, worlds.STARTED)
+            same = first == self._first
         self._applied = 0
-        same = first == self._first
         for action, seen in self._past:
             if not same:
                 break
             request = Request(self._number, Verb.STEP, action=action)
-            again, _ = await self._exchange(request, worlds.STEPPED)
+            again, *_ = await self._exchange(request, worlds.STEPPED)
             self._applied += 1
             same = _shown(again) == _shown(seen)
         if not same:
@@ -263,6 +285,14 @@ class HostedWorld(World):
 
     async def _exchange(self, request: Request, shape: TypeAdapter[T]) -> T:
         return await self._host.exchange(request, shape, self._id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """A restored snapshot, and what the world showed in that state."""
+
+    snapshot: bytes
+    signals: Signals
 
 
 def _shown(transition: Transition) -> tuple[Observation, float, bool, bool]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from palaestra.core.environment import (
     Action,
@@ -33,6 +33,9 @@ from palaestra.core.tool import Tool
 
 T = TypeVar("T")
 
+BYTES = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+"""How snapshots travel as JSON."""
+
 MAX_BYTES = 64 * 2**20
 """The largest answer of an environment, as JSON; anything larger is rubbish."""
 
@@ -48,14 +51,25 @@ class Description:
     players: tuple[str, ...] = ("agent",)
 
 
+Started = tuple[Observation, Signals, tuple[Tool, ...] | None]
+"""A reset's answer; with the tools on offer, unless they are those of the description."""
+
+Stepped = tuple[Transition, Signals, tuple[Tool, ...] | None]
+"""A step's answer; with the tools on offer, if they are others than before it."""
+
+Restored = tuple[Signals, tuple[Tool, ...] | None]
+"""A restored snapshot's answer; with the tools on offer, as a reset's."""
+
 DESCRIPTION = TypeAdapter(Description)
 TASK = TypeAdapter(Task)
 ACTION = TypeAdapter(Action)
-STARTED: TypeAdapter[tuple[Observation, Signals]] = TypeAdapter(tuple[Observation, Signals])
-STEPPED: TypeAdapter[tuple[Transition, Signals]] = TypeAdapter(tuple[Transition, Signals])
+STARTED: TypeAdapter[Started] = TypeAdapter(Started)
+STEPPED: TypeAdapter[Stepped] = TypeAdapter(Stepped)
 ACTIONS: TypeAdapter[list[Action]] = TypeAdapter(list[Action])
 WORDS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 NOTHING: TypeAdapter[None] = TypeAdapter(None)
+RESTORED: TypeAdapter[Restored] = TypeAdapter(Restored)
+SAVED: TypeAdapter[bytes] = TypeAdapter(bytes, config=BYTES)
 
 
 class Answer(NamedTuple, Generic[T]):
@@ -76,14 +90,17 @@ class Keeper:
     def __init__(self, environment: Environment, label: str) -> None:
         self.environment = environment
         self.label = label  # what faults call it
+        self._described: tuple[Tool, ...] = ()
+        self._offered: tuple[Tool, ...] = ()
 
     def describe(self) -> Answer[Description]:
         environment = self.environment
 
         def look() -> Description:
+            self._described = self._offered = tuple(environment.tools)
             return Description(
                 environment.instructions,
-                tuple(environment.tools),
+                self._described,
                 environment.capabilities,
                 environment.deterministic,
                 tuple(environment.players),
@@ -91,17 +108,23 @@ class Keeper:
 
         return self._ask("reset", "description", look, DESCRIPTION)
 
-    def reset(self, task: Task) -> Answer[tuple[Observation, Signals]]:
+    def reset(self, task: Task) -> Answer[Started]:
         environment = self.environment
-        return self._ask(
-            "reset", "reset", lambda: (environment.reset(task), environment.signals()), STARTED
-        )
 
-    def step(self, action: Action) -> Answer[tuple[Transition, Signals]]:
+        def begin() -> Started:
+            first = environment.reset(task)
+            return first, environment.signals(), self._others_than(self._described)
+
+        return self._ask("reset", "reset", begin, STARTED)
+
+    def step(self, action: Action) -> Answer[Stepped]:
         environment = self.environment
-        return self._ask(
-            "step", "step", lambda: (environment.step(action), environment.signals()), STEPPED
-        )
+
+        def go_on() -> Stepped:
+            transition = environment.step(action)
+            return transition, environment.signals(), self._others_than(self._offered)
+
+        return self._ask("step", "step", go_on, STEPPED)
 
     def oracle(self) -> Answer[list[Action]]:
         return self._ask("step", "oracle", lambda: list(self.environment.oracle()), ACTIONS)
@@ -113,12 +136,30 @@ class Keeper:
         dice = random.Random(seed)
         return self._ask("step", "sample", lambda: self.environment.sample_action(dice), ACTION)
 
+    def snapshot(self) -> Answer[bytes]:
+        return self._ask("step", "snapshot", self.environment.snapshot, SAVED)
+
+    def restore(self, snapshot: bytes) -> Answer[Restored]:
+        environment = self.environment
+
+        def return_to() -> Restored:
+            environment.restore(snapshot)
+            return environment.signals(), self._others_than(self._described)
+
+        return self._ask("step", "restore", return_to, RESTORED)
+
     def close(self) -> None:
         """Close the environment; what goes wrong is logged, for the episode is over."""
         try:
             self.environment.close()
         except (Exception, SystemExit) as error:
             logging.getLogger(__name__).warning("%s: close raised %s", self.label, said(error))
+
+    def _others_than(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...] | None:
+        """The tools on offer; None if they are these."""
+        self._offered = tuple(self.environment.tools)
+        same = self._offered is tools or self._offered == tools
+        return None if same else self._offered
 
     def _ask(self, kind: str, verb: str, call: Callable[[], T], shape: TypeAdapter[T]) -> Answer[T]:
         try:
@@ -151,15 +192,20 @@ class LocalWorld(World):
         self._closed = False
         description = self._keeper.describe().value
         self.instructions = description.instructions
-        self.tools = description.tools
+        self.tools = self._described = description.tools
         self.capabilities = description.capabilities
+        self.deterministic = description.deterministic
         self.players = description.players
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:
-        return self._keeper.reset(_copy(TASK, task)).value
+        first, signals, tools = self._keeper.reset(_copy(TASK, task)).value
+        self.tools = self._described if tools is None else tools
+        return first, signals
 
     async def step(self, action: Action) -> tuple[Transition, Signals]:
-        return self._keeper.step(_sent(action)).value
+        transition, signals, tools = self._keeper.step(_sent(action)).value
+        self.tools = self.tools if tools is None else tools
+        return transition, signals
 
     async def oracle(self) -> list[Action]:
         return self._keeper.oracle().value
@@ -169,6 +215,14 @@ class LocalWorld(World):
 
     async def sample(self, seed: int) -> Action:
         return self._keeper.sample(seed).value
+
+    async def snapshot(self) -> bytes:
+        return self._keeper.snapshot().value
+
+    async def restore(self, snapshot: bytes) -> Signals:
+        signals, tools = self._keeper.restore(snapshot).value
+        self.tools = self._described if tools is None else tools
+        return signals
 
     async def close(self) -> None:
         if not self._closed:

@@ -58,6 +58,7 @@ class Ended(StrEnum):
     SECONDS = "seconds"  # the wall limit
     CPU = "cpu"
     MEMORY = "memory"
+    PROCESSES = "processes"
     DISK = "disk"
     OUTPUT = "output"
 
@@ -74,7 +75,13 @@ class Ran:
 
 
 class Program(ABC):
-    """A program that goes on between calls, such as an interpreter."""
+    """A program that goes on between calls, such as an interpreter.
+
+    Of its limits, `output_bytes` is for what it has written and nobody has received yet.
+    """
+
+    def begin(self, seconds: float) -> None:
+        """Let it live that long from now on: until now it was only kept ready."""
 
     @abstractmethod
     def send(self, line: str) -> None:
@@ -145,7 +152,7 @@ class Sandbox(ABC):
 
     @abstractmethod
     def restore(self, saved: bytes) -> None:
-        """Make the work folder what it was when it was saved."""
+        """Make the work folder what it was when it was saved; temporary files go."""
 
     @abstractmethod
     def close(self) -> None:

@@ -121,6 +121,17 @@ def labelled(run: Path) -> dict[Key, dict[str, str]]:
     return found
 
 
+def says(labels: Mapping[str, str], wanted: str) -> bool | None:
+    """Whether the labels of one episode agree to `wanted`; None where they say nothing of it.
+
+    "good" is a yes unless its value is "no"; "part=2" is one where the value is 2.
+    """
+    name, equals, value = wanted.partition("=")
+    if name not in labels:
+        return None
+    return labels[name] == value if equals else labels[name] != "no"
+
+
 def parse_labels(text: str) -> dict[str, str]:
     """The labels in a line that a person wrote, e.g. "good, lost_at=4"; a bare word means yes."""
     found: dict[str, str] = {}

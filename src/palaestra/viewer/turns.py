@@ -7,9 +7,11 @@ never a whole long episode.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from palaestra.core.environment import Observation
 from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call
 from palaestra.store.database import Database
@@ -18,6 +20,7 @@ from palaestra.viewer.credit import Credits
 from palaestra.viewer.texts import Change, Text, changes, cut, line, readable
 from palaestra.viewer.tokens import Pieces, Token, numbers, tokens_of
 
+PNG = re.compile("iVBORw0KGgo[A-Za-z0-9+/]+=*")  # its first bytes, and then base64
 CHUNK = 100  # turns that a page or a fragment holds
 
 
@@ -50,6 +53,7 @@ class TurnView:
     number: int  # from 1
     player: str | None  # who acts, where there are several
     seen: Text | None
+    picture: str  # of what was seen, as a PNG in base64; empty without one
     changed: tuple[Change, ...] | None  # against what was seen a turn before, if asked for
     said: tuple[Said, ...]
     acted: bool
@@ -64,6 +68,7 @@ class TurnView:
     ended: str  # "", "terminated", "cut off" or "solved"
     info: str
     after: Text | None  # what was seen after the last action; nowhere else is it shown
+    picture_after: str
 
     @property
     def advantage(self) -> float | None:
@@ -170,6 +175,7 @@ class _Maker:
             number=index + 1,
             player=step.before.turn if step else None,
             seen=None if seen is None else cut(seen),
+            picture=_picture(self._observed(index)),
             changed=changed,
             said=tuple(said),
             acted=step is not None,
@@ -186,13 +192,20 @@ class _Maker:
             if happened and happened.info
             else "",
             after=cut(happened.observation.text) if happened and index == self.last else None,
+            picture_after=_picture(
+                happened.observation if happened and index == self.last else None
+            ),
         )
 
     def _seen(self, index: int) -> str | None:
+        observation = self._observed(index)
+        return observation.text if observation else None
+
+    def _observed(self, index: int) -> Observation | None:
         if index == 0:
-            return self.header.observation.text if self.header.observation else None
+            return self.header.observation
         step = self.steps.get(index - 1)
-        return step.transition.observation.text if step else None
+        return step.transition.observation if step else None
 
     def _said(self, call: Call, step: Step | None, seen: str | None, last: int | None) -> Said:
         text = call.reply.content
@@ -225,6 +238,12 @@ class _Maker:
     def _tokens(self, call: Call) -> tuple[Token, ...]:
         advantages = self.credits.of_call(self.header.key, call.index)
         return tokens_of(call, self.pieces(call.completion), advantages, self.credits.scale)
+
+
+def _picture(observation: Observation | None) -> str:
+    """The picture, if it is one: a record may hold anything."""
+    image = observation.image if observation else ""
+    return image if PNG.fullmatch(image) else ""
 
 
 def _ended(step: Step | None) -> str:

@@ -16,16 +16,13 @@ calls gives equal answers; only then can a world be moved, brought back and snap
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
+from palaestra.core.environment import Action, Capability, Observation, Transition
 from palaestra.core.errors import EnvironmentFault, InputError, UnknownName
 from palaestra.core.message import ToolCall
-from palaestra.core.task import ListedTasks, Split, Task, TaskSet
+from palaestra.core.task import Task
 from palaestra.core.tool import NotACall, Tool
 from palaestra.environments.apps.mcp_description import (
     Assignment,
@@ -36,11 +33,9 @@ from palaestra.environments.apps.mcp_description import (
     load,
 )
 from palaestra.environments.apps.mcp_link import Link, Reply
-from palaestra.environments.apps.past import read, written
 from palaestra.environments.apps.speech import call_or_last_word
-from palaestra.environments.snapshots import opened, sealed
+from palaestra.environments.described import DescribedWorld
 
-GROUP = "palaestra.mcp"
 HOW = (
     'Reply with one tool call and nothing else, as name(argument="value"), and see its result. '
     "When all is done, reply in words without a call: that ends the task.\nTools:\n"
@@ -48,9 +43,11 @@ HOW = (
 LAST = 0.1  # how often a random agent has the last word
 
 
-class McpEnvironment(Environment):
+class McpEnvironment(DescribedWorld[Description, Link]):
     """An MCP server with tasks."""
 
+    family = "mcp"
+    title = "MCP"
     free_text = True
 
     def __init__(self, name: str = "") -> None:
@@ -61,17 +58,11 @@ class McpEnvironment(Environment):
             EnvironmentFault: the server does not start.
         """
         super().__init__(name)
-        described = self._description = self.describe(name)
-        has = {Capability.SNAPSHOT} if described.deterministic else set()
-        has |= {Capability.ORACLE} if any(task.solution for task in described.tasks) else set()
-        self.capabilities = frozenset(has)  # type: ignore[misc]
-        self.deterministic = described.deterministic  # type: ignore[misc]
-        self._task: Task | None = None
+        described = self._description
+        if any(task.solution for task in described.tasks):
+            self.capabilities |= {Capability.ORACLE}  # type: ignore[misc]
         self._assignment: Assignment | None = None
         self._made: list[Made] = []
-        self._past: list[Action] = []  # that were understood, since the reset
-        self._over = False
-        self._link: Link | None = None
         link = self._link = self._reached()
         self._fresh = True  # nobody has called anything yet
         self._own_words = link.instructions
@@ -82,48 +73,16 @@ class McpEnvironment(Environment):
             raise
 
     @classmethod
-    def describe(cls, name: str) -> Description:
-        """The description of that name; override it to describe in Python.
+    def load(cls, file: Path) -> Description:
+        return load(file)
 
-        Raises:
-            InputError: there is none, or it is none.
-        """
-        if name.endswith(".toml"):
-            return load(Path(name))
-        point = _installed().get(name)
-        if point is None:
-            raise UnknownName("installed description of an MCP world", name, _installed())
-        found = point.load()
-        return found if isinstance(found, Description) else load(Path(found))
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """The installed descriptions; files are not listed."""
-        return sorted(_installed())
-
-    @classmethod
-    def check_name(cls, name: str) -> None:
-        """Raise InputError unless there is such a description."""
-        cls.describe(name)
-
-    @classmethod
-    def tasks(cls, environment: str) -> TaskSet:
-        rows: dict[Split, list[Mapping[str, Any]]] = {}
-        name = environment.partition("/")[2]
-        if not name and not cls.names():
-            return ListedTasks(environment)  # of the family itself, without a description
-        for task in cls.describe(name).tasks:
-            rows.setdefault(task.split, []).append({"task": task.id})
-        return ListedTasks(environment, rows=rows)
+    def link(self) -> Link:
+        return Link(self._description)
 
     @property
     def instructions(self) -> str:
         said = (self._description.instructions or self._own_words).strip()
         return f"{said}\n{HOW}".lstrip() + "\n".join(tool.signature for tool in self.tools)
-
-    @property
-    def typical_turns(self) -> int:
-        return self._description.turns
 
     def reset(self, task: Task) -> Observation:
         """Start a task: in a server started anew, or by the tool that resets.
@@ -135,23 +94,20 @@ class McpEnvironment(Environment):
         said = dict(task.parameters)
         assignment = self._description.find(said.pop("task", None))
         if assignment is None or said or assignment.split is not task.split:
-            raise InputError(
-                f"'{task.id}' (of '{task.environment}') is no task of {self._id}; "
-                "take one of that environment's own task set."
-            )
+            raise self._no_task(task)
         self._task = None
         tool = self._description.reset
         if self._link is None or not (tool or self._fresh):
             self.close()
             self._link, self._fresh = self._reached(), True
-        if tool and (reply := self._asked(tool, assignment.parameters)).failed:
+        if tool and (reply := self._called(tool, assignment.parameters)).failed:
             raise EnvironmentFault("reset", f"{self._id}: {tool}: {reply.text}")
         self._task, self._assignment = task, assignment
         self._made, self._past, self._over = [], [], False
         return Observation(assignment.instruction)
 
     def step(self, action: Action) -> Transition:
-        assignment = self._running()
+        assignment = self._assigned()
         if self._over:
             return _refused("The task is over.")
         try:
@@ -161,41 +117,18 @@ class McpEnvironment(Environment):
         if call is None:
             return self._ended(assignment, action)
         arguments = dict(call.arguments)
-        reply = self._asked(call.name, arguments)
+        reply = self._called(call.name, arguments)
         if reply.refused:
             return _refused(reply.text)
         self._made.append(Made(call.name, arguments, reply.text, reply.data, reply.failed))
         self._past.append(action)
         return Transition(Observation(reply.text))
 
-    def close(self) -> None:
-        """End the session; a server that was started for it ends with it."""
-        if self._link is not None:
-            self._link.close()
-        self._link = None
-
-    def snapshot(self) -> bytes:
-        """The task and what was said and done, for servers that promise equal answers."""
-        if Capability.SNAPSHOT not in self.capabilities:
-            return super().snapshot()
-        self._running()
-        assert self._task is not None
-        return sealed(self._id, self._description.edition, written(self._task, self._past))
-
-    def restore(self, snapshot: bytes) -> None:
-        """Do it all again; raises InputError if it is another world's or edition's."""
-        if Capability.SNAPSHOT not in self.capabilities:
-            super().restore(snapshot)
-        task, actions = read(opened(snapshot, self._id, self._description.edition))
-        self.reset(task)
-        for action in actions:
-            self.step(action)
-
     def oracle(self) -> list[Action]:
         """What is left of the task's solution, if everything so far was its beginning."""
         if Capability.ORACLE not in self.capabilities:
             super().oracle()
-        solution = self._running().solution
+        solution = self._assigned().solution
         done = [(made.name, made.arguments) for made in self._made]
         begun = [(use.tool, use.arguments) for use in solution[: len(done)] if isinstance(use, Use)]
         if self._over or not solution or done != begun:
@@ -209,14 +142,10 @@ class McpEnvironment(Environment):
 
     # ── details ──────────────────────────────────────────────────────────────
 
-    @property
-    def _id(self) -> str:
-        return f"mcp/{quote(self.name)}"
-
     def _ended(self, assignment: Assignment, action: Action) -> Transition:
         check = assignment.check
         if isinstance(check, Wanted):
-            reply = self._asked(check.tool, check.arguments)
+            reply = self._called(check.tool, check.arguments)
             verdict = float(not reply.failed and check.met_by(reply.text, reply.data))
         else:
             verdict = float(check(assignment, tuple(self._made), action.text))
@@ -229,26 +158,13 @@ class McpEnvironment(Environment):
             success=verdict >= 1,
         )
 
-    def _reached(self) -> Link:
-        try:
-            return Link(self._description)
-        except EnvironmentFault as fault:
-            raise EnvironmentFault(fault.kind, f"{self._id}: {fault.detail}") from fault
-
-    def _asked(self, tool: str, arguments: dict[str, Any]) -> Reply:
-        """What the server answers; where it breaks, it is gone until the next reset."""
-        if self._link is None:
-            raise EnvironmentFault("crash", f"{self._id}: the server is gone; reset the world")
+    def _called(self, tool: str, arguments: dict[str, Any]) -> Reply:
         self._fresh = False
-        try:
-            return self._link.call(tool, arguments)
-        except EnvironmentFault as fault:
-            self.close()
-            raise EnvironmentFault(fault.kind, f"{self._id}: {fault.detail}") from fault
+        return self._asked(lambda link: link.call(tool, arguments))
 
-    def _running(self) -> Assignment:
-        if self._task is None or self._assignment is None:
-            raise InputError("This MCP world has no task yet; call reset with one first.")
+    def _assigned(self) -> Assignment:
+        self._running()
+        assert self._assignment is not None
         return self._assignment
 
 
@@ -261,10 +177,6 @@ def _offered(described: Description, found: tuple[Tool, ...]) -> tuple[Tool, ...
         if name not in known:
             raise UnknownName("tool of this MCP server", name, known)
     return tuple(known[name] for name in offered)
-
-
-def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _phrased(part: Use | str) -> Action:

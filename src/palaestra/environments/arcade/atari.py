@@ -41,6 +41,7 @@ from palaestra.core.environment import Action, Capability, Environment, Observat
 from palaestra.core.errors import InputError
 from palaestra.core.task import Task, TaskSet
 from palaestra.environments.arcade.atari_ram import READINGS, written
+from palaestra.environments.pictures import png
 from palaestra.environments.snapshots import opened, sealed
 
 PREFIX, SUFFIX = "ALE/", "-v5"
@@ -59,7 +60,7 @@ ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # or it prints who i
 class Atari(Environment):
     """A game."""
 
-    capabilities = frozenset({Capability.SNAPSHOT, Capability.ADMISSIBLE})
+    capabilities = frozenset({Capability.SNAPSHOT, Capability.ADMISSIBLE, Capability.PICTURE})
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
@@ -151,6 +152,10 @@ class Atari(Environment):
         self._check_started()
         picture = self._env.ale.getScreenRGB() if self._picture is None else self._picture
         return {"ram": self._env.ale.getRAM(), "image": picture}
+
+    def picture(self) -> bytes:
+        """`native`'s image."""
+        return png(self.native()["image"])
 
     def snapshot(self) -> bytes:
         """The emulator's states, here and some actions before, with the picture."""

@@ -18,27 +18,23 @@ only then can a world be moved, brought back and snapshotted.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
-from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
-from palaestra.core.errors import EnvironmentFault, InputError, UnknownName
-from palaestra.core.task import ListedTasks, Split, Task, TaskSet
+from palaestra.core.environment import Action, Observation, Transition
+from palaestra.core.errors import EnvironmentFault, InputError
+from palaestra.core.task import Task
 from palaestra.core.tool import NotACall
-from palaestra.environments.apps.past import read, written
+from palaestra.environments.described import DescribedWorld
 from palaestra.environments.generic.openenv_description import Description, load
 from palaestra.environments.generic.openenv_link import Link, Refused, Seen
 from palaestra.environments.generic.openenv_words import told, tongue, tool_refused, tools_in
-from palaestra.environments.snapshots import opened, sealed
-
-GROUP = "palaestra.openenv"
 
 
-class OpenEnv(Environment):
+class OpenEnv(DescribedWorld[Description, Link]):
     """A session with an OpenEnv server."""
+
+    family = "openenv"
+    title = "OpenEnv"
 
     def __init__(self, name: str = "") -> None:
         """Start or reach the server, to learn its actions.
@@ -48,16 +44,9 @@ class OpenEnv(Environment):
             EnvironmentFault: the server does not start.
         """
         super().__init__(name)
-        described = self._description = self.describe(name)
-        has = {Capability.SNAPSHOT} if described.deterministic else set()
-        self.capabilities = frozenset(has)  # type: ignore[misc]
-        self.deterministic = described.deterministic  # type: ignore[misc]
-        self._task: Task | None = None
-        self._past: list[Action] = []  # that were understood, since the reset
-        self._over = False
+        described = self._description
         self._total = 0.0  # of the rewards since the reset
         self._last = ""  # what was seen
-        self._link: Link | None = None
         link = self._link = self._reached()
         try:
             listed = link.step({"type": "list_tools"}) if described.action.mcp else None
@@ -73,50 +62,15 @@ class OpenEnv(Environment):
         self.free_text = self._tongue.free  # type: ignore[misc]
 
     @classmethod
-    def describe(cls, name: str) -> Description:
-        """The description of that name; override it to describe in Python.
+    def load(cls, file: Path) -> Description:
+        return load(file)
 
-        Raises:
-            InputError: there is none, or it is none.
-        """
-        if name.endswith(".toml"):
-            return load(Path(name))
-        point = _installed().get(name)
-        if point is None:
-            raise UnknownName("installed description of an OpenEnv world", name, _installed())
-        found = point.load()
-        return found if isinstance(found, Description) else load(Path(found))
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """The installed descriptions; files are not listed."""
-        return sorted(_installed())
-
-    @classmethod
-    def check_name(cls, name: str) -> None:
-        """Raise InputError unless there is such a description."""
-        cls.describe(name)
-
-    @classmethod
-    def tasks(cls, environment: str) -> TaskSet:
-        name = environment.partition("/")[2]
-        if not name and not cls.names():
-            return ListedTasks(environment)  # of the family itself, without a description
-        listed = cls.describe(name).tasks
-        if not listed:
-            return TaskSet(environment)
-        rows: dict[Split, list[Mapping[str, Any]]] = {}
-        for task in listed:
-            rows.setdefault(task.split, []).append({"task": task.id})
-        return ListedTasks(environment, rows=rows)
+    def link(self) -> Link:
+        return Link(self._description)
 
     @property
     def instructions(self) -> str:
         return f"{self._description.instructions.strip()}\n{self._tongue.how}".lstrip()
-
-    @property
-    def typical_turns(self) -> int:
-        return self._description.turns
 
     def reset(self, task: Task) -> Observation:
         """Begin a task in the server's session; a server that is gone is started again.
@@ -168,42 +122,11 @@ class OpenEnv(Environment):
             success=self._over and met,
         )
 
-    def close(self) -> None:
-        """End the session, and the server if it was started for it."""
-        if self._link is not None:
-            self._link.close()
-        self._link = None
-
-    def snapshot(self) -> bytes:
-        """The task and what was done, for servers that promise equal answers."""
-        if Capability.SNAPSHOT not in self.capabilities:
-            return super().snapshot()
-        return sealed(self._id, self._description.edition, written(self._running(), self._past))
-
-    def restore(self, snapshot: bytes) -> None:
-        """Do it all again; raises InputError if it is another world's or edition's."""
-        if Capability.SNAPSHOT not in self.capabilities:
-            super().restore(snapshot)
-        task, actions = read(opened(snapshot, self._id, self._description.edition))
-        self.reset(task)
-        for action in actions:
-            self.step(action)
-
     def sample_action(self, dice: random.Random) -> Action:
         """A call, a listed action, a number, a sample, or a word of what was seen last."""
         return self._tongue.sample(dice, self._last)
 
     # ── details ──────────────────────────────────────────────────────────────
-
-    @property
-    def _id(self) -> str:
-        return f"openenv/{quote(self.name)}"
-
-    def _no_task(self, task: Task) -> InputError:
-        return InputError(
-            f"'{task.id}' (of '{task.environment}') is no task of {self._id}; "
-            "take one of that environment's own task set."
-        )
 
     def _told(self, seen: Seen) -> str:
         try:
@@ -213,31 +136,6 @@ class OpenEnv(Environment):
                 f"The description of {self._id} tells observations by a template that does not fit "
                 f"them ({error!r}); they have: {', '.join(seen.observation) or 'nothing'}."
             ) from None
-
-    def _reached(self) -> Link:
-        try:
-            return Link(self._description)
-        except EnvironmentFault as fault:
-            raise EnvironmentFault(fault.kind, f"{self._id}: {fault.detail}") from fault
-
-    def _asked(self, ask: Callable[[Link], Seen]) -> Seen:
-        """What the server answers; where it breaks, it is gone until the next reset."""
-        if self._link is None:
-            raise EnvironmentFault("crash", f"{self._id}: the server is gone; reset the world")
-        try:
-            return ask(self._link)
-        except EnvironmentFault as fault:
-            self.close()
-            raise EnvironmentFault(fault.kind, f"{self._id}: {fault.detail}") from fault
-
-    def _running(self) -> Task:
-        if self._task is None:
-            raise InputError("This OpenEnv world has no task yet; call reset with one first.")
-        return self._task
-
-
-def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _refused(words: str) -> Transition:

@@ -30,6 +30,7 @@ with warnings.catch_warnings():
 
 from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
 from palaestra.core.task import Task, TaskSet
+from palaestra.environments.pictures import png
 from palaestra.environments.snapshots import opened, sealed
 
 WORDS = ("left", "right", "forward", "pickup", "drop", "toggle", "done")
@@ -51,7 +52,9 @@ DOOR_STATES = {index: name for name, index in STATE_TO_IDX.items()}
 class MiniGrid(Environment):
     """The MiniGrid levels."""
 
-    capabilities = frozenset({Capability.STATE_KEY, Capability.SNAPSHOT, Capability.ADMISSIBLE})
+    capabilities = frozenset(
+        {Capability.STATE_KEY, Capability.SNAPSHOT, Capability.ADMISSIBLE, Capability.PICTURE}
+    )
     prefix: ClassVar[str] = "MiniGrid-"
 
     def __init__(self, name: str = "") -> None:
@@ -101,6 +104,10 @@ class MiniGrid(Environment):
 
     def close(self) -> None:
         self._env.close()
+
+    def picture(self) -> bytes:
+        """The 7 x 7 cells that the agent sees, which looks up: 112 x 112 pixels."""
+        return png(self._env.get_pov_render(tile_size=16))
 
     def state_key(self) -> str:
         """The grid, the agent, what it carries and the mission; not the step count."""

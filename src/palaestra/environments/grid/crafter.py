@@ -30,6 +30,7 @@ from palaestra.core.task import Task, TaskSet
 from palaestra.environments.grid.crafter_expert import solution
 from palaestra.environments.grid.crafter_text import describe, listed, recipes, sensible, spoken
 from palaestra.environments.grid.crafter_world import VERSION, Repeatable, fresh
+from palaestra.environments.pictures import png
 from palaestra.environments.snapshots import opened, sealed
 
 FULL = "full"
@@ -57,6 +58,7 @@ class Crafter(Environment):
             Capability.SNAPSHOT,
             Capability.PROGRESS,
             Capability.ADMISSIBLE,
+            Capability.PICTURE,
         }
     )
 
@@ -146,6 +148,10 @@ class Crafter(Environment):
         It is drawn once a step, for drawing it again would change the future.
         """
         return {"image": self._running().picture}
+
+    def picture(self) -> bytes:
+        """`native`'s image."""
+        return png(self.native()["image"])
 
     def state_key(self) -> str:
         """The world with its clock and its dice: only what is equal in all of them is equal."""

@@ -28,6 +28,7 @@ REFUSAL = re.compile(
     re.IGNORECASE,
 )
 WORD = re.compile(r"[\w][\w.@/#:-]*[\w]|\d", re.UNICODE)
+STATED = re.compile(r"[\w.@/#:-]*\d[\w.@/#:-]*\b|(?<=[a-z,] )[A-Z]\w+")  # numbers, and names
 FILL = frozenset("a an and at by for from in into is it my of on or that the this to with".split())
 COMMON = 0.5  # a word in more than this share of an episode's actions is part of the language
 
@@ -93,6 +94,23 @@ def trace(episode: Episode, language: str = "") -> Trace:
         if not step.transition.valid or REFUSAL.search(step.transition.observation.text)
     )
     return Trace(tuple(sources), refused)
+
+
+def grounded(episode: Episode, said: Trace) -> list[bool]:
+    """Of each turn, whether the names and numbers of its action had been seen or told before.
+
+    Where actions are calls of tools, all others are words to somebody: of these only what must
+    come from somewhere is looked at, numbers and names, and not the words around them.
+    """
+    talks = any(step.action.call is not None for step in episode.steps)
+    found = []
+    for step in episode.steps:
+        new = said.invented(step.index)
+        if talks and step.action.call is None:
+            stated = {word.lower() for word in STATED.findall(step.action.text)}
+            new = [word for word in new if word in stated]
+        found.append(not new)
+    return found
 
 
 def root_cause(episode: Episode, language: str = "") -> Attribution:

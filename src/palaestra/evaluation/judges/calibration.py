@@ -1,13 +1,14 @@
 """Calibration: a judge is measured against the recorded truth before anybody relies on it.
 
-The truth is the episodes' own outcome; only scored episodes count. What is measured is stored
+The truth is the episodes' own outcome, or what persons said of them; only scored episodes count,
+and of these only those with a truth. What is measured is stored
 with the run and attached to every later verdict of a judge of the same identity.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -26,6 +27,14 @@ from palaestra.evaluation.judges.verdict import Cost, Judge, Verdict
 
 PROBES = ("order", "length", "name", "self")
 MOST_PAIRS = 32  # of the probe of order
+
+
+Truth = Callable[[Episode], bool | None]
+
+
+def solved(episode: Episode) -> bool | None:
+    """The truth where no person has spoken."""
+    return episode.outcome.solved
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,7 @@ async def calibrate(
     *,
     model: str = "",
     probes: Sequence[str] = PROBES,
+    truth: Truth = solved,
     seed: int = 0,
 ) -> tuple[Calibration, list[Verdict]]:
     """Judge episodes whose outcome is known, and probe the judge for biases.
@@ -71,21 +81,22 @@ async def calibrate(
         episodes: those that are not scored are left out.
         model: the model behind the judge; empty where there is none.
         probes: of PROBES.
+        truth: what is true of an episode; None where nobody knows.
         seed: of the choice of pairs and of resampling.
 
     Returns:
-        what was found, and the verdicts on the scored episodes in their order.
+        what was found, and the verdicts on the episodes with a truth in their order.
 
     Raises:
-        InputError: no episode is scored.
+        InputError: there is no truth.
     """
-    scored = [episode for episode in episodes if episode.outcome.scored]
+    scored = [e for e in episodes if e.outcome.scored and truth(e) is not None]
     if not scored:
         raise InputError("No episode here has a valid result, so there is no truth to agree with.")
     cases = [case_of(episode) for episode in scored]
     verdicts = [await judge.judge(case) for case in cases]
     judged = [
-        Judged(case.episode.key.group, verdict.solved, case.episode.outcome.solved)
+        Judged(case.episode.key.group, verdict.solved, bool(truth(case.episode)))
         for case, verdict in zip(cases, verdicts, strict=True)
     ]
     effects: list[Effect] = []

@@ -2,6 +2,7 @@
 
     seen:PATTERN, said:PATTERN, called:TOOL, shown:PATTERN      a rule (see `rules.py`)
     state:MODULE:FUNCTION                                       a check of the world's last state
+    label:NAME                                                  what persons said of the episodes
     anything else                                               a model with a rubric
 
 With probes (fixed ones, or planned by a model) any of them judges actively (see `active.py`).
@@ -9,17 +10,18 @@ With probes (fixed ones, or planned by a model) any of them judges actively (see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
 from palaestra.core.model import Model
 from palaestra.evaluation.attribution.replay import Worlds
 from palaestra.evaluation.judges.active import ActiveJudge, FixedProbes, PlannedProbes, Prober
 from palaestra.evaluation.judges.model_judge import ModelJudge
 from palaestra.evaluation.judges.rubric import SOLVED, read_rubric
-from palaestra.evaluation.judges.rules import KINDS, RuleJudge, StateJudge, state_check
+from palaestra.evaluation.judges.rules import KINDS, LabelJudge, RuleJudge, StateJudge, state_check
 from palaestra.evaluation.judges.verdict import Judge
 
 UNREADING = ("expert", "random")  # models that know worlds, and read nothing
@@ -37,7 +39,10 @@ class Wanted:
 
 
 def make_judge(
-    wanted: Wanted, worlds: Worlds, load: Callable[[str], Model]
+    wanted: Wanted,
+    worlds: Worlds,
+    load: Callable[[str], Model],
+    labels: Mapping[Key, Mapping[str, str]] = {},
 ) -> tuple[Judge, list[Model]]:
     """The judge, and the models that it holds (to be closed).
 
@@ -45,6 +50,7 @@ def make_judge(
         wanted: which one.
         worlds: makes worlds, for judges that look at them.
         load: makes models.
+        labels: those that persons gave to episodes.
 
     Raises:
         InputError: there is no such judge, or its parts do not fit.
@@ -54,6 +60,8 @@ def make_judge(
     inner: Judge
     if kind in KINDS and rest:
         inner = RuleJudge(kind, rest)
+    elif kind == "label" and rest:
+        inner = LabelJudge(rest, labels)
     elif kind == "state" and rest:
         inner = StateJudge(wanted.name, state_check(rest), worlds)
     else:

@@ -1,10 +1,11 @@
-"""Rule judges: patterns in what was seen or said, calls of tools, states of the world.
+"""Rule judges: patterns in what was seen or said, calls of tools, states, a person's labels.
 
     seen:PATTERN     the last observation holds the pattern
     said:PATTERN     the last action holds it
     called:TOOL      some action called that tool, and was understood
     shown:PATTERN    what a probe showed holds it (see `active.py`)
     state:MODULE:FUNCTION   a function of the world in the episode's last state says so
+    label:NAME       a person gave the episode that label
 
 Patterns are regular expressions, read without regard to case.
 """
@@ -13,13 +14,15 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from palaestra.core.environment import Environment
+from palaestra.core.episode import Key
 from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.evaluation.attribution.replay import Replay, Worlds
 from palaestra.evaluation.judges.case import Case
 from palaestra.evaluation.judges.verdict import Cost, Judge, Verdict
+from palaestra.store.notes import says
 
 KINDS = ("seen", "said", "called", "shown")
 
@@ -97,6 +100,26 @@ class StateJudge(Judge):
             return self.verdict(None, str(why))
         words = "the check holds" if holds else "the check does not hold"
         return self.verdict(float(holds), words, cost)
+
+
+class LabelJudge(Judge):
+    """What persons said of episodes, as a judge: it is silent where nobody said anything."""
+
+    def __init__(self, label: str, labels: Mapping[Key, Mapping[str, str]]) -> None:
+        """The label of that name among those that were given."""
+        self.name, self._label, self._labels = f"label:{label}", label, labels
+
+    @property
+    def rule(self) -> str:
+        said = {str(key): says(of, self._label) for key, of in self._labels.items()}
+        return f"{self.name} {sorted(said.items())}"  # another judge when persons say more
+
+    async def judge(self, case: Case) -> Verdict:
+        """1 where the label agrees; no verdict without the label."""
+        said = says(self._labels.get(case.episode.key, {}), self._label)
+        if said is None:
+            return self.verdict(None, f"nobody gave the label '{self._label}'")
+        return self.verdict(float(said), f"a person said {self._label}: {'yes' if said else 'no'}")
 
 
 def state_check(target: str) -> Callable[[Environment], bool]:

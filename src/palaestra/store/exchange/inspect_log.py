@@ -34,6 +34,7 @@ LIMITS = {
     Limit.TURNS: "turn",
     Limit.TOKENS: "token",
     Limit.SECONDS: "time",
+    Limit.TRIED: "custom",
     Limit.CONTEXT: "context",
     Limit.ENVIRONMENT: "custom",
 }

@@ -107,7 +107,7 @@ def _chart(runs: Sequence[Compared], metric: str) -> Any:
         if metric == "success" and points:
             values = smooth(np.array([y for _, y in points]))
             line = [(x, float(y)) for (x, _), y in zip(points, values, strict=True)]
-        band = run.band if metric == "success" else ()
+        band = _smoothed(run.band, points) if metric == "success" else ()
         drawn.append(Series(run.name, line, band, colour=number))
     if metric == "success":
         frame = Frame(900, 340, "RL step", y_range=(0.0, 1.0), tick=lambda y: f"{100 * y:.0f} %")
@@ -115,6 +115,18 @@ def _chart(runs: Sequence[Compared], metric: str) -> Any:
         frame = Frame(900, 340, "RL step")
     ends = [f"{s.name} ends at {figure(s.points[-1][1])}" for s in drawn if s.points]
     return line_chart(drawn, frame, f"{metric} by step: {'; '.join(ends)}")
+
+
+def _smoothed(band: Sequence[Band], points: Sequence[tuple[float, float]]) -> list[Band]:
+    """The band as smooth as its line, and no longer: steps under way have no figures yet."""
+    steps = {step for step, _ in points}
+    known = [one for one in band if one[0] in steps]
+    if not known:
+        return []
+    lows, highs = (smooth(np.array([one[side] for one in known])) for side in (1, 2))
+    return [
+        (one[0], float(low), float(high)) for one, low, high in zip(known, lows, highs, strict=True)
+    ]
 
 
 def _differences(abouts: Sequence[About]) -> list[tuple[str, list[Any]]]:

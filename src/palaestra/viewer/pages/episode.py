@@ -28,6 +28,7 @@ from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.graph import Call
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
+from palaestra.evaluation.attribution.attribution import kept as kept_attributions
 from palaestra.store.notes import Notes
 from palaestra.store.queries import parse_key
 from palaestra.store.ranges import (
@@ -45,7 +46,7 @@ from palaestra.store.run import RunFolder
 from palaestra.viewer.branches import MOST as MOST_STRANDS
 from palaestra.viewer.branches import strands
 from palaestra.viewer.credit import Credits, credits_of, remembered
-from palaestra.viewer.losing import GROUNDS, losing_turn
+from palaestra.viewer.losing import GROUNDS, explained_turn, losing_turn, reason_of
 from palaestra.viewer.site import Site, episode_url, run_url
 from palaestra.viewer.texts import cut, line, readable
 from palaestra.viewer.tokens import pieces_of, tokens_of
@@ -93,12 +94,15 @@ def routes(site: Site) -> list[Route]:
 
     def lost(request: Request) -> Response:
         with _opened(site, request) as seen:
-            found = losing_turn(step_facts(seen.run.database, seen.span), seen.header.progress)
+            database = seen.run.database
+            found = explained_turn(kept_attributions(database, seen.header.key)) or losing_turn(
+                step_facts(database, seen.span), seen.header.progress
+            )
             here = episode_url(seen.run.record.name, seen.header.key)
             if found is None or (seen.finished and seen.header.outcome.solved):
                 return RedirectResponse(here)
-            kept = {k: v for k, v in request.query_params.items() if k in ("colour", "diff")}
-            query = urlencode({**kept, "turn": found.turn, "lost": found.ground})
+            same = {k: v for k, v in request.query_params.items() if k in ("colour", "diff")}
+            query = urlencode({**same, "turn": found.turn, "lost": found.ground})
             return RedirectResponse(f"{here}?{query}#turn-{found.turn}")
 
     Thread(target=warm, daemon=True).start()
@@ -159,6 +163,15 @@ def _unfinished(key: Key, span: Span) -> Episode:
 # ── the page ─────────────────────────────────────────────────────────────────
 
 
+def _ground(seen: _Seen, name: str, turn: int) -> str | None:
+    """Why that turn is said to have lost the episode, where the address says that it has."""
+    if name == "explained":
+        found = kept_attributions(seen.run.database, seen.header.key)
+        reason = reason_of(found, turn)
+        return f"{GROUNDS[name]} ({line(reason)})" if reason else None
+    return GROUNDS.get(name)
+
+
 def _page(seen: _Seen, request: Request) -> dict[str, Any]:
     key, database = seen.header.key, seen.run.database
     turn = min(max(1, _number(request, "turn", 1)), max(1, seen.turns))
@@ -174,7 +187,7 @@ def _page(seen: _Seen, request: Request) -> dict[str, Any]:
         "title": f"{key} · {seen.run.record.name}",
         "turn": turn,
         "colours": COLOURS,
-        "lost": GROUNDS.get(request.query_params.get("lost", "")),
+        "lost": _ground(seen, request.query_params.get("lost", ""), turn),
         "instruction": cut(seen.header.task.instruction),
         "detail": cut(seen.header.outcome.detail, 1000),
         "task": line(seen.header.task.id),

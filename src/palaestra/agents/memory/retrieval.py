@@ -1,0 +1,41 @@
+"""Retrieval: which of some texts fit a query best (BM25, Robertson and Zaragoza 2009).
+
+The texts of a memory change from turn to turn and are few, so nothing is indexed beforehand.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+K1, B = 1.2, 0.75  # how soon a repeated word adds nothing; how much long texts pay for it
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def scores(query: str, texts: Sequence[str]) -> list[float]:
+    """BM25 of each text for the query; 0 where they share no word."""
+    counts = [Counter(words(text)) for text in texts]
+    lengths = [count.total() for count in counts]
+    mean = sum(lengths) / len(texts) if any(lengths) else 1.0
+    found = [0.0] * len(texts)
+    for word in set(words(query)):
+        having = sum(word in count for count in counts)
+        rarity = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
+        for place, (count, length) in enumerate(zip(counts, lengths, strict=True)):
+            often = count[word]
+            found[place] += rarity * often * (K1 + 1) / (often + K1 * (1 - B + B * length / mean))
+    return found
+
+
+def best(query: str, texts: Sequence[str], count: int) -> list[int]:
+    """The places of the best texts that share a word with the query, at most `count`.
+
+    Best first; of equals, the later one.
+    """
+    rated = [(score, place) for place, score in enumerate(scores(query, texts)) if score > 0]
+    return [place for _, place in sorted(rated, reverse=True)[:count]]

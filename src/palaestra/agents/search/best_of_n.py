@@ -1,0 +1,55 @@
+"""Best of N: whole tries, of which the best is done for real.
+
+Source: Cobbe et al. 2021 (choose among samples with a verifier); for agents, Xia et al. 2025
+(AgentRM). A try that solves the task ends the search. Doing the best try asks the model nothing.
+"""
+
+from __future__ import annotations
+
+from palaestra.agents.search.searching import Count, SearchAgent, Temperature
+from palaestra.agents.search.tree import Node, Tree, rank
+
+
+class BestOfN(SearchAgent):
+    """`n` tries to the end of the episode, or `depth` actions."""
+
+    name = "best_of_n"
+
+    def __init__(
+        self,
+        *,
+        n: Count = 4,
+        depth: Count = 50,
+        scorer: str = "reward",
+        temperature: Temperature = 1.0,
+    ) -> None:
+        super().__init__(scorer=scorer, temperature=temperature)
+        self.n, self.depth = n, depth
+
+    async def search(self, tree: Tree) -> Node | None:
+        ends: list[Node] = []
+        for _ in range(self.n):
+            end = await self._try(tree)
+            if end is not None:
+                ends.append(end)
+            if tree.holds_solution():
+                break
+        return max(ends, key=rank, default=None)
+
+    async def _try(self, tree: Tree) -> Node | None:
+        """The end of one try; None where nothing could be tried."""
+        node = tree.root
+        while node.depth < self.depth:
+            proposals = await tree.propose(node, 1)
+            child = (
+                await tree.attempt(node, proposals[0].reply, scored=False) if proposals else None
+            )
+            if child is None:
+                break
+            node = child
+        if node is tree.root:
+            return None
+        if node.point is not None:
+            await tree.trial.back(node.point)
+        await tree.judge(node)
+        return node

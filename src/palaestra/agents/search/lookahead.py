@@ -1,0 +1,84 @@
+"""Lookahead: the model is the world model, too; imagine each proposal, act once, plan again.
+
+Nothing is tried in the world: a model (role "world") predicts in words what an action would
+show, the imagined way goes on for `depth` actions, a judge values its end, and the first action
+of the best way is done. What was really seen is the memory from which the next plan starts.
+
+Source: Deng et al. 2025 (SimuRA) for planning in an imagined world; Liu et al. 2023 (RAFA) for
+"reason for future, act for now": a long plan, one action, and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from palaestra.agents.search.scorers import asks_for_value, judged, told
+from palaestra.agents.search.searching import Count, Temperature
+from palaestra.core.agent import Agent
+from palaestra.core.environment import Action
+from palaestra.core.message import Message, assistant, system, user
+from palaestra.core.session import Session
+
+PREDICT = (
+    "You predict what happens in a world. You are told what was seen and done, and at the end an "
+    "action. Reply with what will be seen after it, and nothing else."
+)
+IMAGINED = "(imagined) "
+ON, OFF = "It leads on.", "It leads astray."
+
+
+class LookaheadAgent(Agent):
+    """`samples` proposals, each imagined `depth` actions far."""
+
+    name = "lookahead"
+    roles = ("world", "judge")
+
+    def __init__(
+        self, *, samples: Count = 4, depth: Count = 1, temperature: Temperature = 1.0
+    ) -> None:
+        self.samples, self.depth, self.temperature = samples, depth, temperature
+
+    async def run(self, session: Session) -> None:
+        assert session.observation is not None
+        messages = [system(session.instructions), user(session.observation.text)]
+        while not session.over:
+            reply = await self._chosen(session, messages)
+            done = await session.act(reply.strip())
+            messages = [*messages, assistant(reply), user(done.observation.text)]
+
+    async def _chosen(self, session: Session, messages: list[Message]) -> str:
+        """The proposal whose imagined way is valued highest; of equals, the most frequent."""
+        said = [await self._proposed(session, messages) for _ in range(self.samples)]
+        actions = [reply.strip() for reply in said]
+        replies = dict(zip(actions, said, strict=True))
+        if len(replies) == 1:
+            return said[0]
+        values = {
+            action: await self._value(session, messages, replies[action]) for action in replies
+        }
+        return replies[max(replies, key=lambda action: (values[action], actions.count(action)))]
+
+    async def _value(self, session: Session, messages: list[Message], reply: str) -> float:
+        for ahead in range(self.depth):
+            if ahead:
+                reply = await self._proposed(session, messages)
+            asked = [system(PREDICT), user(f"{told(messages)}\n> {reply.strip()}")]
+            seen = (await session.generate(asked, role="world")).text
+            messages = [*messages, assistant(reply), user(IMAGINED + seen.strip())]
+        return await judged(session, messages)
+
+    async def _proposed(self, session: Session, messages: list[Message]) -> str:
+        sampling = replace(session.sampling, temperature=self.temperature)
+        return (await session.generate(messages, sampling=sampling)).text
+
+    def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
+        """A model that knows the way knows of an action only whether it is on it."""
+        text = told(messages)
+        ahead = text.count(IMAGINED)
+        if asks_for_value(messages):
+            return f"{100 * text.count(IMAGINED + ON) / max(ahead, 1):g}"
+        right = self.phrase(actions[min(ahead, len(actions) - 1)])
+        if messages[0].content == PREDICT:
+            return ON if text.rpartition("\n> ")[2] == right.strip() else OFF
+        return right

@@ -1,0 +1,1 @@
+"""The gateway: any program, in any language, as an agent; see docs/gateway.md."""

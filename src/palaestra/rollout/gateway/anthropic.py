@@ -1,0 +1,179 @@
+"""Anthropic's messages, in and out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from palaestra.core.model import Finish
+from palaestra.core.tool import Tool
+from palaestra.rollout.gateway import chat
+from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
+from palaestra.rollout.gateway.refusal import Refusal
+
+CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+
+
+class Block(BaseModel):
+    """A block of a message: words, a call, or what it was answered."""
+
+    type: str
+    text: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: dict[str, Any] | None = None
+    tool_use_id: str | None = None
+    content: str | list[chat.Part] | None = None
+
+
+class Turn(BaseModel):
+    """One message."""
+
+    role: Literal["user", "assistant"]
+    content: str | list[Block]
+
+
+class InputTool(BaseModel):
+    """A tool."""
+
+    name: str = Field(min_length=1)
+    description: str | None = None
+    input_schema: dict[str, Any]
+
+
+class Choice(BaseModel):
+    """Which tool to call."""
+
+    type: Literal["auto", "any", "none", "tool"]
+    name: str | None = None
+
+
+class MessagesRequest(BaseModel):
+    """The body of `/anthropic/v1/messages`, as far as it is honoured."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+    max_tokens: int = Field(ge=1)
+    messages: list[Turn] = Field(min_length=1)
+    system: str | list[chat.Part] | None = None
+    tools: list[InputTool] = []
+    tool_choice: Choice | None = None
+    stop_sequences: list[str] | None = None
+    temperature: float | None = Field(None, ge=0)
+    stream: bool | None = None
+
+
+def question(request: MessagesRequest) -> Question:
+    """What a request asks.
+
+    Raises:
+        Refusal: a block that is neither words nor of a call.
+    """
+    choice = request.tool_choice or Choice(type="auto")
+    if choice.type == "tool" and not choice.name:
+        raise Refusal(400, "tool_choice: name the tool to call.", "invalid")
+    told = chat.text_of(request.system)
+    return Question(
+        messages=(
+            *([Said("system", told)] if told else []),
+            *(said for turn in request.messages for said in _said(turn)),
+        ),
+        tools=tuple(Tool(t.name, t.description or "", t.input_schema) for t in request.tools),
+        choice=CHOICES.get(choice.type) or choice.name or "auto",
+        max_tokens=request.max_tokens,
+        stop=chat.stops(request.stop_sequences),
+        temperature=request.temperature,
+        ignored=(
+            *chat.ignored(request),
+            *(name for name in ("top_k", "thinking") if (request.model_extra or {}).get(name)),
+        ),
+    )
+
+
+def reply(answer: Answer) -> dict[str, Any]:
+    """The whole answer."""
+    spent = chat.usage(answer)
+    return {
+        "id": f"msg_{answer.index}",
+        "type": "message",
+        "role": "assistant",
+        "model": answer.generation.policy,
+        "content": _blocks(answer),
+        "stop_reason": _reason(answer),
+        "stop_sequence": None if answer.calls else answer.stopped,
+        "usage": {
+            "input_tokens": spent["prompt_tokens"],
+            "output_tokens": spent["completion_tokens"],
+        },
+        "palaestra": answer.about,
+    }
+
+
+def events(answer: Answer) -> Iterator[str]:
+    """The same as server-sent events."""
+    whole = reply(answer)
+    begun = {**whole, "content": [], "stop_reason": None, "stop_sequence": None}
+    yield _event("message_start", message=begun)
+    for index, block in enumerate(whole["content"]):
+        words = block["type"] == "text"
+        empty = {**block, "text": ""} if words else {**block, "input": {}}
+        yield _event("content_block_start", index=index, content_block=empty)
+        delta = (
+            {"type": "text_delta", "text": block["text"]}
+            if words
+            else {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        )
+        yield _event("content_block_delta", index=index, delta=delta)
+        yield _event("content_block_stop", index=index)
+    ending = {name: whole[name] for name in ("stop_reason", "stop_sequence")}
+    yield _event("message_delta", delta=ending, usage=whole["usage"])
+    yield _event("message_stop")
+
+
+def _said(turn: Turn) -> Iterator[Said]:
+    """The messages of a turn: answers of tools first, as they were called."""
+    if isinstance(turn.content, str):
+        yield Said(turn.role, turn.content)
+        return
+    words: list[str] = []
+    calls: list[Called] = []
+    for block in turn.content:
+        match block.type:
+            case "text" if block.text is not None:
+                words.append(block.text)
+            case "tool_use" if block.name and block.id and turn.role == "assistant":
+                calls.append(Called(block.id, block.name, block.input or {}))
+            case "tool_result" if block.tool_use_id and turn.role == "user":
+                yield Said("tool", chat.text_of(block.content))
+            case "thinking" | "redacted_thinking":
+                continue  # none is ever made here
+            case _:
+                raise Refusal(400, f"A block of the type '{block.type}' is not understood here.")
+    if words or calls or not turn.content:
+        yield Said(turn.role, "\n".join(words), tuple(calls))
+
+
+def _blocks(answer: Answer) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    if answer.content or not answer.calls:
+        blocks.append({"type": "text", "text": answer.content})
+    for call in answer.calls:
+        arguments = {} if isinstance(call.arguments, str) else dict(call.arguments)
+        blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": arguments})
+    return blocks
+
+
+def _reason(answer: Answer) -> str:
+    if answer.calls:
+        return "tool_use"
+    if answer.stopped is not None:
+        return "stop_sequence"
+    return "max_tokens" if answer.generation.finish is Finish.LENGTH else "end_turn"
+
+
+def _event(kind: str, **data: Any) -> str:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n"

@@ -1,0 +1,191 @@
+"""The gateway as a web application: who is let in, what is read, and what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from typing import Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from palaestra.rollout.gateway import anthropic, chat, mcp_tools, responses, world
+from palaestra.rollout.gateway.body import LIMITS, Limits, read
+from palaestra.rollout.gateway.conversation import Answer, Question
+from palaestra.rollout.gateway.door import Door
+from palaestra.rollout.gateway.openapi import document
+from palaestra.rollout.gateway.refusal import Refusal, body, invalid
+
+M = TypeVar("M", bound=BaseModel)
+Handler = Callable[[Request, Door], Awaitable[Response]]
+
+BEAT = 10.0  # seconds between signs of life in a stream whose reply is not there yet
+
+
+class Doors(Protocol):
+    """Where the sessions are."""
+
+    def door(self, id: str, token: str) -> Door:
+        """The open door of that id; raises Refusal for whom it does not open."""
+
+
+def application(doors: Doors, limits: Limits = LIMITS, beat: float = BEAT) -> Starlette:
+    """All that is answered to programs; each request to a session needs its token."""
+
+    def guarded(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        async def handle(request: Request) -> Response:
+            try:
+                door = doors.door(request.path_params["id"], _token(request))
+                request.state.limits, request.state.beat = limits, beat
+                return await handler(request, door)
+            except Refusal as refusal:
+                return _refused(refusal, request.url.path)
+
+        return handle
+
+    def route(path: str, method: str, handler: Handler) -> Route:
+        return Route("/sessions/{id}" + path, guarded(handler), methods=[method])
+
+    def unknown(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        refused = Refusal(error.status_code, f"{error.detail}: {request.url.path}")
+        found = _refused(refused, request.url.path)
+        found.headers.update(error.headers or {})
+        return found
+
+    return Starlette(
+        routes=[
+            Route("/openapi.json", lambda request: JSONResponse(document()), methods=["GET"]),
+            route("/v1/models", "GET", _models),
+            route("/v1/chat/completions", "POST", _chat),
+            route("/v1/responses", "POST", _responses),
+            route("/anthropic/v1/messages", "POST", _messages),
+            route("/mcp", "POST", _mcp),
+            route("/world", "GET", _world),
+            route("/world/step", "POST", _step),
+            route("", "DELETE", _give_up),
+        ],
+        exception_handlers={HTTPException: unknown},
+    )
+
+
+async def _models(request: Request, door: Door) -> Response:
+    name = door.session.models["agent"].name
+    about = {"id": name, "object": "model", "created": 0, "owned_by": "palaestra"}
+    return JSONResponse({"object": "list", "data": [about]})
+
+
+async def _chat(request: Request, door: Door) -> Response:
+    asked = await _asked(request, chat.ChatRequest)
+    question = chat.question(asked)
+    if asked.stream:
+        return await _streamed(request, door, question, partial(chat.events, request=asked))
+    return JSONResponse(chat.reply(await door.ask(question), asked))
+
+
+async def _responses(request: Request, door: Door) -> Response:
+    asked = await _asked(request, responses.ResponseRequest)
+    question = responses.question(asked, door.said)
+
+    def remembered(answer: Answer) -> None:
+        door.said[responses.name_of(answer)] = responses.conversation(question, answer, asked)
+
+    def events(answer: Answer) -> Iterator[str]:
+        remembered(answer)
+        return responses.events(answer, asked)
+
+    if asked.stream:
+        return await _streamed(request, door, question, events)
+    answer = await door.ask(question)
+    remembered(answer)
+    return JSONResponse(responses.reply(answer, asked))
+
+
+async def _messages(request: Request, door: Door) -> Response:
+    asked = await _asked(request, anthropic.MessagesRequest)
+    question = anthropic.question(asked)
+    if asked.stream:
+        return await _streamed(request, door, question, anthropic.events)
+    return JSONResponse(anthropic.reply(await door.ask(question)))
+
+
+async def _mcp(request: Request, door: Door) -> Response:
+    asked = mcp_tools.check(await read(request, request.state.limits))
+    try:
+        found = await mcp_tools.answer(door, asked)
+    except Refusal as refusal:
+        return _refused(refusal, request.url.path, asked.get("id"))
+    if found is None:
+        return Response(status_code=202)
+    unsound = "error" in found and found["error"]["code"] == mcp_tools.INVALID_REQUEST
+    return JSONResponse(found, 400 if unsound else 200)
+
+
+async def _world(request: Request, door: Door) -> Response:
+    return JSONResponse(world.view(door.session))
+
+
+async def _step(request: Request, door: Door) -> Response:
+    return JSONResponse(await world.step(door, await _asked(request, world.StepRequest)))
+
+
+async def _give_up(request: Request, door: Door) -> Response:
+    door.give_up()
+    return Response(status_code=204)
+
+
+async def _streamed(
+    request: Request, door: Door, question: Question, events: Callable[[Answer], Iterator[str]]
+) -> Response:
+    """The reply as server-sent events; an error keeps its own status while nothing is sent."""
+    task = asyncio.ensure_future(door.ask(question))
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.wait({task}, timeout=request.state.beat)
+    if task.done():
+        task.result()  # raises a refusal
+
+    async def told() -> AsyncIterator[str]:
+        while not task.done():
+            yield ": the reply is being made\n\n"
+            await asyncio.wait({task}, timeout=request.state.beat)
+        try:
+            for event in events(task.result()):
+                yield event
+        except Refusal as refusal:
+            text = json.dumps(body(refusal, request.url.path))
+            yield f"event: error\ndata: {text}\n\n"
+
+    headers = {"Cache-Control": "no-store"}
+    return StreamingResponse(told(), media_type="text/event-stream", headers=headers)
+
+
+async def _asked(request: Request, shape: type[M]) -> M:
+    given = await read(request, request.state.limits)
+    try:
+        return shape.model_validate(given)
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def _token(request: Request) -> str:
+    """As OpenAI's and Anthropic's SDKs send it, or in the address of whoever sends no headers."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    return request.headers.get("x-api-key") or request.query_params.get("token", "")
+
+
+def _refused(refusal: Refusal, path: str, id: str | int | None = None) -> JSONResponse:
+    """The answer in the shape of the protocol that is spoken at `path`."""
+    headers = {"x-should-retry": "false"}  # as the SDKs of OpenAI and Anthropic read it
+    if refusal.status in (408, 413):  # the rest of the body is not waited for
+        headers["Connection"] = "close"
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(body(refusal, path, id), refusal.status, headers)

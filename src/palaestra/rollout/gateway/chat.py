@@ -1,0 +1,255 @@
+"""OpenAI's chat completions, in and out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from palaestra.core.model import Finish
+from palaestra.core.tool import Tool
+from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
+from palaestra.rollout.gateway.refusal import Refusal
+
+IGNORED = ("seed", "top_p", "frequency_penalty", "presence_penalty", "logit_bias")
+NO_PARAMETERS = {"type": "object", "properties": {}}
+
+
+class Part(BaseModel):
+    """A part of a message's content."""
+
+    type: str
+    text: str | None = None
+
+
+class Function(BaseModel):
+    """What a tool is."""
+
+    name: str = Field(min_length=1)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class FunctionTool(BaseModel):
+    """A tool."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class CalledFunction(BaseModel):
+    """What a call calls."""
+
+    name: str = Field(min_length=1)
+    arguments: str = "{}"
+
+
+class ToolCall(BaseModel):
+    """A call in an assistant's message."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class ChatMessage(BaseModel):
+    """One message."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Part] | None = None
+    tool_calls: list[ToolCall] | None = None
+
+
+class Named(BaseModel):
+    """The name in a choice of a tool."""
+
+    name: str
+
+
+class NamedFunction(BaseModel):
+    """A choice of one tool."""
+
+    type: Literal["function"]
+    function: Named
+
+
+class Format(BaseModel):
+    """The form of a reply."""
+
+    type: str
+
+
+class ChatRequest(BaseModel):
+    """The body of `/v1/chat/completions`, as far as it is honoured."""
+
+    model_config = ConfigDict(extra="allow")  # what is not honoured is told, not refused
+
+    model: str
+    messages: list[ChatMessage] = Field(min_length=1)
+    tools: list[FunctionTool] = []
+    tool_choice: Literal["none", "auto", "required"] | NamedFunction | None = None
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    stop: str | list[str] | None = None
+    temperature: float | None = Field(None, ge=0)
+    n: Literal[1] | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Literal[0] | None = None
+    response_format: Format | None = None
+
+
+def question(request: ChatRequest) -> Question:
+    """What a request asks.
+
+    Raises:
+        Refusal: it asks for what there is not: pictures, or a reply in a given form.
+    """
+    if request.response_format is not None and request.response_format.type != "text":
+        raise Refusal(
+            400, "response_format: replies are free text; ask for a tool's call instead.", "invalid"
+        )
+    choice = request.tool_choice or "auto"
+    return Question(
+        messages=tuple(_said(message) for message in request.messages),
+        tools=tuple(_tool(tool.function) for tool in request.tools),
+        choice=choice if isinstance(choice, str) else choice.function.name,
+        max_tokens=request.max_completion_tokens or request.max_tokens,
+        stop=stops(request.stop),
+        temperature=request.temperature,
+        ignored=ignored(request),
+    )
+
+
+def reply(answer: Answer, request: ChatRequest) -> dict[str, Any]:
+    """The whole answer."""
+    message: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
+    if answer.calls:
+        message["content"] = answer.content or None
+        message["tool_calls"] = [_call(call) for call in answer.calls]
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": logprobs(answer) if request.logprobs else None,
+        "finish_reason": finish(answer),
+    }
+    head = _head(answer, "chat.completion")
+    return {**head, "choices": [choice], "usage": usage(answer), "palaestra": answer.about}
+
+
+def events(answer: Answer, request: ChatRequest) -> Iterator[str]:
+    """The same as server-sent events."""
+    head = _head(answer, "chat.completion.chunk")
+
+    def chunk(delta: dict[str, Any], **more: Any) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": None, **more}
+        return _event({**head, "choices": [choice]})
+
+    yield chunk({"role": "assistant", "content": ""})
+    if answer.content or not answer.calls:
+        told = {"logprobs": logprobs(answer)} if request.logprobs else {}
+        yield chunk({"content": answer.content}, **told)
+    for number, call in enumerate(answer.calls):
+        yield chunk({"tool_calls": [{"index": number, **_call(call)}]})
+    last = {"index": 0, "delta": {}, "finish_reason": finish(answer)}
+    yield _event({**head, "choices": [last], "palaestra": answer.about})
+    if (request.stream_options or {}).get("include_usage"):
+        yield _event({**head, "choices": [], "usage": usage(answer)})
+    yield "data: [DONE]\n\n"
+
+
+# ── what other protocols share ───────────────────────────────────────────────
+
+
+def text_of(content: str | list[Part] | None, kinds: tuple[str, ...] = ("text",)) -> str:
+    """The words of a content; raises Refusal for anything that is not words."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    for part in content:
+        if part.type not in kinds or part.text is None:
+            raise Refusal(400, f"A part of the type '{part.type}' is no text.", "invalid")
+    return "\n".join(part.text or "" for part in content)
+
+
+def arguments_of(text: str) -> dict[str, Any] | str:
+    """The arguments of a call as a program sends them back."""
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return text
+    return found if isinstance(found, dict) else text
+
+
+def stops(given: str | list[str] | None) -> tuple[str, ...]:
+    """Stop strings; empty ones, which would stop everything, are left out."""
+    listed = [given] if isinstance(given, str) else given or []
+    return tuple(stop for stop in listed if stop)
+
+
+def ignored(request: BaseModel) -> tuple[str, ...]:
+    """Which settings of the sampling a request asks for in vain."""
+    extra = request.model_extra or {}
+    return tuple(name for name in IGNORED if extra.get(name) is not None)
+
+
+def logprobs(answer: Answer) -> dict[str, Any]:
+    """Of each token; what else might have been sampled is not known."""
+    return {"content": token_logprobs(answer), "refusal": None}
+
+
+def token_logprobs(answer: Answer) -> list[dict[str, Any]]:
+    """The tokens with the log-probabilities that the sampler drew them by."""
+    pairs = zip(answer.pieces, answer.generation.logprobs, strict=False)
+    return [
+        {"token": piece, "logprob": value, "bytes": list(piece.encode()), "top_logprobs": []}
+        for piece, value in pairs
+    ]
+
+
+def usage(answer: Answer) -> dict[str, int]:
+    """Tokens read and sampled; 0 where a model does not tell."""
+    read = answer.generation.prompt_tokens
+    sampled = len(answer.generation.tokens) or answer.generation.sampled_tokens
+    return {"prompt_tokens": read, "completion_tokens": sampled, "total_tokens": read + sampled}
+
+
+def finish(answer: Answer) -> str:
+    """Why the reply ended, in OpenAI's words."""
+    if answer.calls:
+        return "tool_calls"
+    return "length" if answer.generation.finish is Finish.LENGTH else "stop"
+
+
+def _said(message: ChatMessage) -> Said:
+    role = "system" if message.role == "developer" else message.role
+    calls = tuple(
+        Called(call.id, call.function.name, arguments_of(call.function.arguments))
+        for call in message.tool_calls or ()
+    )
+    return Said(role, text_of(message.content), calls)
+
+
+def _tool(function: Function) -> Tool:
+    return Tool(function.name, function.description or "", function.parameters or NO_PARAMETERS)
+
+
+def _call(call: Called) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.as_json}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _head(answer: Answer, kind: str) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{answer.index}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": answer.generation.policy,
+    }
+
+
+def _event(data: dict[str, Any]) -> str:
+    return f"data: {json.dumps(data)}\n\n"

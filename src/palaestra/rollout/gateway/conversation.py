@@ -1,0 +1,151 @@
+"""A program's conversation as palaestra's messages, so that what it appends continues a branch.
+
+A program sends its whole history with each request. Where it sends back a reply that this session
+gave, that reply's recorded text is taken, to the letter, whatever became of its blanks and of the
+form of its calls on the way. Hence a history that is only appended to extends the recorded tokens,
+and one that was edited begins a new branch. What the program made up itself is written anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from palaestra.core.graph import MessageGraph
+from palaestra.core.message import Message, Speaker, ToolCall, assistant, system
+from palaestra.core.model import Generation
+from palaestra.core.tool import Tool
+from palaestra.rollout.gateway import hermes
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call in a program's conversation."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] | str  # text where it is no JSON object
+
+    @property
+    def canonical(self) -> str:
+        """The same for calls that differ in nothing but the spelling of their JSON."""
+        return json.dumps([self.name, self.arguments], sort_keys=True)
+
+    @property
+    def as_json(self) -> str:
+        """The arguments as OpenAI's protocols send them."""
+        plain = self.arguments
+        return plain if isinstance(plain, str) else json.dumps(dict(plain), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message of a program's conversation, whatever protocol it came in."""
+
+    role: Speaker
+    content: str
+    calls: tuple[Called, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a program asks of the model."""
+
+    messages: tuple[Said, ...]
+    tools: tuple[Tool, ...] = ()
+    choice: str = "auto"  # or "none", "required", a tool's name
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    temperature: float | None = None
+    ignored: tuple[str, ...] = ()  # what was asked for and is not honoured
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What it is answered, and where that lies in the message graph."""
+
+    index: int  # of the call
+    parent: int | None  # the call that it continues; None: it begins a branch
+    generation: Generation
+    content: str  # the words: what is neither a call nor behind a stop string
+    calls: tuple[Called, ...]
+    stopped: str | None = None  # the program's stop string that ended it
+    pieces: tuple[str, ...] = ()  # its tokens as texts
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a reply says of its own record, beside what the protocol asks for."""
+        branch = "begins" if self.parent is None else "continues"
+        return {
+            "call": self.index,
+            "parent": self.parent,
+            "branch": branch,
+            "policy_version": self.generation.version,
+            "ignored": list(self.ignored),
+        }
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The replies of one session as its program was given them."""
+
+    graph: MessageGraph
+    _answers: dict[int, Answer] = field(default_factory=dict)
+    _alike: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
+
+    def add(self, answer: Answer) -> None:
+        """Remember what the program was given."""
+        self._answers[answer.index] = answer
+        self._alike.setdefault(_signature(answer.content, answer.calls), []).append(answer.index)
+
+    def __contains__(self, index: int) -> bool:
+        """Whether the reply of that call has been given."""
+        return index in self._answers
+
+    def messages(self, question: Question) -> list[Message]:
+        """The prompt of a question."""
+        found = [self._system(question)] if question.tools else []
+        rest = question.messages
+        if found and rest and rest[0].role == "system":
+            rest = rest[1:]
+        for said in rest:
+            if said.role == "assistant":
+                found.append(assistant(self._reply(said, found)))
+            elif said.role == "tool":
+                found.append(Message("tool", hermes.response(said.content)))
+            else:
+                found.append(Message(said.role, said.content))
+        return found
+
+    def _system(self, question: Question) -> Message:
+        """The program's own system message, and after it the tools."""
+        first = question.messages[0] if question.messages else None
+        own = f"{first.content}\n\n" if first is not None and first.role == "system" else ""
+        return system(own + hermes.told(question.tools, question.choice))
+
+    def _reply(self, said: Said, before: Sequence[Message]) -> str:
+        """The recorded text of a reply that was given here; else the reply written anew."""
+        given = self._alike.get(_signature(said.content, said.calls), ())
+        if not given:
+            calls = [hermes.written(ToolCall(c.name, _mapping(c.arguments))) for c in said.calls]
+            return "\n".join(filter(None, [said.content, *calls]))
+        best = max(given, key=lambda index: (self._likeness(index, said, before), index))
+        return self._answers[best].generation.text
+
+    def _likeness(self, index: int, said: Said, before: Sequence[Message]) -> tuple[bool, ...]:
+        """How much an alike reply is the one that was said here; the larger, the more."""
+        answer, conversation = self._answers[index], self.graph.conversation(index)
+        ids = [call.id for call in answer.calls] == [call.id for call in said.calls]
+        here = len(conversation) == len(before) + 1 and conversation[:-1] == list(before)
+        return (ids and bool(said.calls), here, answer.content == said.content)
+
+
+def _signature(content: str, calls: Sequence[Called]) -> tuple[str, ...]:
+    return (content.strip(), *(call.canonical for call in calls))
+
+
+def _mapping(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    return {"arguments": arguments} if isinstance(arguments, str) else arguments

@@ -1,0 +1,187 @@
+"""A door: one session as a foreign program sees it, from its opening to the end of its episode.
+
+All that passes through it is recorded by the session, exactly as for an agent in this process. What
+was begun is recorded even if the program no longer waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from palaestra.core.environment import Action, Transition
+from palaestra.core.errors import ContextTooLong, InputError, PalaestraError
+from palaestra.core.message import ToolCall
+from palaestra.core.model import Generation, Sampling
+from palaestra.core.session import Session, SessionOver
+from palaestra.rollout.gateway import hermes
+from palaestra.rollout.gateway.conversation import Answer, Called, Question, Transcript
+from palaestra.rollout.gateway.refusal import Refusal, over
+
+T = TypeVar("T")
+
+AT_ONCE = 64  # requests to the model that one session may have under way
+
+
+class Door:
+    """What is answered to one program."""
+
+    def __init__(self, id: str, token: str, session: Session, *, temperature: bool = False) -> None:
+        """With `temperature`, the one that the program asks for is taken; else the session's."""
+        self.id, self.token, self.session = id, token, session
+        self.ended = asyncio.Event()  # nothing more will happen here
+        self.transcript = Transcript(session.graph)
+        self.said: dict[str, tuple[Any, ...]] = {}  # conversations, by the id of a reply
+        self._temperature = temperature
+        self._failure: PalaestraError | None = None
+        self._context: ContextTooLong | None = None
+        self._acting = asyncio.Lock()
+        self._asking: set[asyncio.Task[Any]] = set()
+
+    # ── what programs do ─────────────────────────────────────────────────────
+
+    async def ask(self, question: Question) -> Answer:
+        """Ask the model.
+
+        Raises:
+            Refusal: the episode is over, or the model takes no such conversation.
+        """
+        if len(self._asking) >= AT_ONCE:
+            raise Refusal(429, f"There are {AT_ONCE} requests under way; wait for one.")
+        return await self._done(self._ask(question))
+
+    async def act(self, action: Action) -> Transition:
+        """Act in the world, after whatever is being done there already; raises like `ask`."""
+        return await self._done(self._act(action))
+
+    def give_up(self) -> None:
+        """End the episode as it stands."""
+        self._check()
+        self.ended.set()
+
+    # ── what its keeper does ─────────────────────────────────────────────────
+
+    async def close(self) -> None:
+        """Stop what is under way; the program gets no further answer."""
+        self.ended.set()
+        for task in self._asking:
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+
+    def conclude(self) -> None:
+        """Raise what ended the episode from within, if anything has.
+
+        A conversation too long for the model ends it only where the program made nothing of it.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._context is not None and not self.session.over:
+            raise self._context
+
+    # ── details ──────────────────────────────────────────────────────────────
+
+    def _check(self) -> None:
+        if self.session.over or self.ended.is_set():
+            raise over(self.session.outcome or "it was given up")
+
+    async def _ask(self, question: Question) -> Answer:
+        session = self.session
+        prompt = self.transcript.messages(question)
+        generation = await session.generate(prompt, sampling=self._sampling(question))
+        self._context = None
+        index = next(
+            call.index
+            for call in reversed(session.graph.calls)
+            if call.completion is generation.tokens
+            and call.reply.content is generation.text
+            and call.index not in self.transcript
+        )
+        answer = self._answer(question, generation, index)
+        self.transcript.add(answer)
+        return answer
+
+    async def _act(self, action: Action) -> Transition:
+        async with self._acting:
+            self._check()
+            transition = await self.session.act(action)
+        if self.session.over:
+            self.ended.set()
+        return transition
+
+    async def _done(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` comes to; it goes on where nobody waits any more."""
+        try:
+            self._check()
+        except Refusal:
+            work.close()
+            raise
+        task = asyncio.ensure_future(self._told(work))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+        task.add_done_callback(_seen)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled() and self.ended.is_set():
+                raise over(self.session.outcome or "it was given up") from None
+            raise
+
+    async def _told(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` comes to, or what a program is told of why it does not."""
+        try:
+            return await work
+        except SessionOver:
+            self.ended.set()
+            raise over(self.session.outcome) from None
+        except ContextTooLong as error:
+            self._context = error
+            raise Refusal(400, str(error), "context_length_exceeded") from None
+        except InputError as error:  # such as roles in an order that a template does not take
+            raise Refusal(400, str(error), "invalid") from None
+        except PalaestraError as error:
+            self._failure = self._failure or error
+            self.ended.set()
+            raise over(error) from None
+
+    def _sampling(self, question: Question) -> Sampling:
+        ours = self.session.sampling
+        asked = question.max_tokens
+        temperature = question.temperature if self._temperature else None
+        return replace(
+            ours,
+            max_tokens=ours.max_tokens if asked is None else min(asked, ours.max_tokens),
+            stop=(*ours.stop, *(stop for stop in question.stop if stop not in ours.stop)),
+            temperature=ours.temperature if temperature is None else temperature,
+        )
+
+    def _answer(self, question: Question, generation: Generation, index: int) -> Answer:
+        text = generation.text
+        cuts = {text.index(stop): stop for stop in question.stop if stop in text}
+        words = text[: min(cuts)] if cuts else text
+        calls: list[ToolCall] = []
+        if question.tools and question.choice != "none":
+            words, calls = hermes.parsed(words)
+        renderer = self.session.models["agent"].renderer
+        ignored = list(question.ignored)
+        if question.temperature is not None and not self._temperature:
+            ignored.append("temperature")
+        return Answer(
+            index=index,
+            parent=self.session.graph.calls[index].parent,
+            generation=generation,
+            content=words,
+            calls=tuple(
+                Called(f"call_{index}_{n}", c.name, c.arguments) for n, c in enumerate(calls)
+            ),
+            stopped=cuts[min(cuts)] if cuts else None,
+            pieces=tuple(renderer.pieces(generation.tokens)) if renderer else (),
+            ignored=tuple(ignored),
+        )
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Nobody may wait any more for how it failed."""
+    if not task.cancelled():
+        task.exception()

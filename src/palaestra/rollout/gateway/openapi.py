@@ -1,0 +1,98 @@
+"""The gateway's own description in OpenAPI 3.1, made of the shapes that requests are checked by."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from palaestra import __version__
+from palaestra.rollout.gateway.anthropic import MessagesRequest
+from palaestra.rollout.gateway.chat import ChatRequest
+from palaestra.rollout.gateway.responses import ResponseRequest
+from palaestra.rollout.gateway.world import StepRequest
+
+REF = "#/components/schemas/{model}"
+REFUSED = {  # what any request may be answered
+    "401": "the token is missing or wrong",
+    "403": "the token is another session's",
+    "404": "there is no such session, or nothing at this place in it",
+    "410": "the episode has ended",
+}
+OF_BODIES = {
+    "400": "the body is not understood",
+    "408": "the body did not come in time",
+    "413": "the body is too large",
+    "429": "too many requests are under way",
+}
+BODIES: dict[str, tuple[str, type[BaseModel]]] = {
+    "/v1/chat/completions": ("OpenAI's chat completions", ChatRequest),
+    "/v1/responses": ("OpenAI's responses", ResponseRequest),
+    "/anthropic/v1/messages": ("Anthropic's messages", MessagesRequest),
+    "/world/step": ("act in the world", StepRequest),
+}
+READS = {"/v1/models": "the model's name", "/world": "what the world is, and what is seen"}
+EVENTS: dict[str, Any] = {"text/event-stream": {"schema": {}}}  # an event is no JSON value
+RPC = {
+    "type": "object",
+    "properties": {
+        "jsonrpc": {"const": "2.0"},
+        "id": {"type": ["string", "integer"]},
+        "method": {"type": "string"},
+        "params": {"type": "object"},
+    },
+    "required": ["jsonrpc", "method"],
+}
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The document that `/openapi.json` serves."""
+    shapes = [(model, "validation") for _, model in BODIES.values()]
+    _, definitions = models_json_schema(shapes, ref_template=REF)  # type: ignore[arg-type]
+    paths: dict[str, Any] = {}
+    for path, (summary, model) in BODIES.items():
+        streams = {"200": _json("the answer, whole or in events", EVENTS)}
+        more = streams if "stream" in model.model_fields else None
+        shape = {"$ref": REF.format(model=model.__name__)}
+        paths[path] = {"post": _operation(summary, shape, more)}
+    paths |= {path: {"get": _operation(summary)} for path, summary in READS.items()}
+    accepted = {"202": {"description": "a notification was taken down"}}
+    paths["/mcp"] = {"post": _operation("the world's tools (MCP)", RPC, accepted)}
+    ended = {"204": {"description": "the episode has been given up"}}
+    paths[""] = {"delete": _operation("give the episode up", more=ended)}
+    id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    token = {"type": "http", "scheme": "bearer"}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "palaestra's gateway", "version": __version__},
+        "security": [{"token": []}],
+        "paths": {
+            f"/sessions/{{id}}{path}": {"parameters": [id], **methods}
+            for path, methods in paths.items()
+        },
+        "components": {
+            "schemas": definitions["$defs"],
+            "securitySchemes": {"token": token},
+        },
+    }
+
+
+def _operation(
+    summary: str, shape: dict[str, Any] | None = None, more: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    errors = REFUSED | (OF_BODIES if shape is not None else {})
+    answers = {} if more and "204" in more else {"200": _json("the answer")}
+    answers |= {status: _json(why) for status, why in errors.items()} | (more or {})
+    operation: dict[str, Any] = {"summary": summary, "responses": answers}
+    if shape is not None:
+        content = {"application/json": {"schema": shape}}
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _json(description: str, also: dict[str, Any] | None = None) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"type": "object"}}, **(also or {})}
+    return {"description": description, "content": content}

@@ -1,0 +1,262 @@
+"""Sandboxes made of the Linux kernel's own walls, put up by bubblewrap (`bwrap`).
+
+Inside there are own namespaces for processes, network, mounts, host name, System V objects and
+users; the system's folders are read-only and the rest of this machine's files are not there. System
+calls pass a filter, and limits hold for each process (rlimits) and for all together (a control
+group where we may make one, and a look at the sum every few milliseconds). Started by root,
+programs run as a user that exists nowhere else; started by anybody else, as that user in a
+namespace of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import random
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import PurePosixPath
+
+from palaestra.core.errors import PalaestraError
+from palaestra.safety import relay, seccomp, usage
+from palaestra.safety.cgroups import Group
+from palaestra.safety.folder import Folder
+from palaestra.safety.local import BASE, LocalSandbox, environment
+from palaestra.safety.mounts import checked
+from palaestra.safety.place import Place, missing_programs
+from palaestra.safety.running import LAST, Launch, Running, data_limit
+from palaestra.safety.sandbox import WORK, Ended, Limits, Settings
+from palaestra.safety.system import USERS, privileged, system_folders
+from palaestra.safety.usage import Use
+
+OPEN_FILES = 1024
+_OWN = 2  # processes of bwrap itself: the one that waits, and the first inside
+_NAMESPACES = ("pid", "net", "ipc", "uts", "cgroup-try")
+_CONFIGURED = ("alternatives", "ld.so.cache", "localtime", "ssl/certs", "ssl/openssl.cnf")
+
+
+class BubblewrapSandbox(LocalSandbox):
+    """The default on Linux."""
+
+    name = "bubblewrap"
+
+    def __init__(self, settings: Settings = Settings()) -> None:
+        super().__init__(settings)
+        self._mounts = checked(settings.mounts, privileged())
+        self._base = environment(settings, BASE)
+        for host in settings.hosts:
+            relay.address(host)
+        self._place = Place(settings.limits, privileged())
+        self._user = random.SystemRandom().choice(USERS) if privileged() else 1000
+        owner = self._user if privileged() else None
+        self.folder = Folder(self._place.outside("work"), owner)
+        self.temporary = tuple(Folder(self._place.outside(name)) for name in ("tmp", "shm"))
+        if owner is not None:
+            os.chown(self.folder.path, owner, owner)
+        self._describe()
+        self._relay = relay.Relay(self._place.outside("hosts"), settings.hosts)
+
+    @classmethod
+    def missing(cls) -> str | None:
+        return _missing()
+
+    def close(self) -> None:
+        super().close()
+        self._relay.close()
+        self._place.close()
+
+    def _begin(self, command: Sequence[str], limits: Limits, input: bytes | None) -> Running:
+        self._place.resize(limits.disk_bytes)
+        info, told = os.pipe()
+        rules, walls = _readable(seccomp.program()), _readable(_words(self._walls()))
+        arguments = [
+            *self._place.enter(), "bwrap", "--args", str(walls), "--info-fd", str(told),
+            "--seccomp", str(rules), "--", *self._user_words(), *_limited(limits), *command,
+        ]  # fmt: skip
+        group = Group.make(limits)
+        if group is not None:
+            join = 'echo $$ > "$0/cgroup.procs"; exec "$@"'
+            arguments = ["/bin/sh", "-c", join, str(group.folder), *arguments]
+        launch = Launch(arguments, {"PATH": os.defpath}, descriptors=(told, rules, walls))
+        return _Walled(launch, limits, input, self._place, group, info)
+
+    def _walls(self) -> list[str]:
+        """The options of bwrap; later ones lie over earlier ones."""
+        at = str(self._place.path)
+        found = ["--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"]
+        found += [f"--unshare-{name}" for name in _NAMESPACES]
+        if not self._place.privileged:
+            found += ["--unshare-user", "--uid", str(self._user), "--gid", str(self._user)]
+        variables = dict(self._base)
+        if self.settings.hosts:
+            variables[relay.VARIABLE] = relay.variable(self.settings.hosts)
+        for name, value in variables.items():
+            found += ["--setenv", name, value]
+        found += ["--ro-bind", "/usr", "/usr", *_system_words()]
+        found += ["--perms", "0755", "--dir", "/etc", "--perms", "0755", "--dir", "/run"]
+        for name in ("passwd", "group", "hosts"):
+            found += ["--ro-bind", f"{at}/etc/{name}", f"/etc/{name}"]
+        for name in _CONFIGURED:
+            found += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        found += ["--proc", "/proc", "--dev", "/dev", "--bind", f"{at}/shm", "/dev/shm"]
+        found += ["--remount-ro", "/dev", "--bind", f"{at}/tmp", "/tmp"]
+        found += ["--bind", f"{at}/work", WORK, "--ro-bind", f"{at}/hosts", relay.INSIDE]
+        for mount in self._mounts:
+            for parent in reversed(PurePosixPath(mount.inside).parents[:-1]):
+                found += ["--perms", "0755", "--dir", str(parent)]
+            kind = "--bind" if mount.writable else "--ro-bind"
+            found += [kind, str(mount.outside), mount.inside]
+        found += ["--remount-ro", "/", "--chdir", WORK, "--cap-drop", "ALL"]
+        if self._place.privileged:  # for `setpriv`, which loses them again
+            found += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        return found
+
+    def _user_words(self) -> list[str]:
+        """What changes to the sandbox's own user, where we are root."""
+        if not self._place.privileged:
+            return []
+        user = str(self._user)
+        return ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"]
+
+    def _describe(self) -> None:
+        folder = self._place.outside("etc")
+        user = self._user
+        (folder / "passwd").write_text(f"sandbox:x:{user}:{user}::{WORK}:/bin/sh\n")
+        (folder / "group").write_text(f"sandbox:x:{user}:\n")
+        (folder / "hosts").write_text("127.0.0.1 localhost sandbox\n::1 localhost\n")
+
+
+class _Walled(Running):
+    def __init__(
+        self,
+        launch: Launch,
+        limits: Limits,
+        input: bytes | None,
+        place: Place,
+        group: Group | None,
+        info: int,
+    ) -> None:
+        self._place, self._group, self._info = place, group, info
+        self._first: int | None = None  # descriptor of the first process inside
+        self._asked = False
+        super().__init__(launch, limits, input)
+
+    def look(self) -> Use:
+        self._learn(0.0)
+        seen = usage.use(usage.tree(self.process.pid))
+        cpu = self._group.cpu_seconds() if self._group is not None else seen.cpu_seconds
+        return Use(seen.memory, cpu, max(0, seen.processes - _OWN))
+
+    def memory(self) -> int:
+        return usage.exact_memory(usage.tree(self.process.pid))
+
+    def full(self) -> bool:
+        return self._place.full(self.limits.disk_bytes)
+
+    def kill(self) -> None:
+        if self._group is not None:
+            self._group.kill()
+        self._learn(LAST)
+        if self._first is not None:
+            # All of its namespace are gone by the time that the first process is.
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
+            select.select([self._first], [], [], LAST)
+        elif self.process.poll() is None:
+            self.process.kill()
+
+    def _explain(self, code: int) -> tuple[Ended, int | None]:
+        if self._group is not None and self._group.memory_ran_out():
+            return Ended.MEMORY, None
+        return super()._explain(code)
+
+    def _close(self) -> None:
+        super()._close()
+        if self._group is not None:
+            self._group.remove()
+        for descriptor in (self._info, self._first):
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _learn(self, seconds: float) -> None:
+        """Get hold of the first process inside, as soon as bwrap names it."""
+        if self._asked or not select.select([self._info], [], [], seconds)[0]:
+            return
+        self._asked = True
+        told = b""
+        until = time.monotonic() + LAST
+        while not told.rstrip().endswith(b"}") and time.monotonic() < until:
+            more = os.read(self._info, 4096)
+            if not more:
+                break
+            told += more
+        with contextlib.suppress(ValueError, KeyError, OSError):
+            self._first = os.pidfd_open(int(json.loads(told)["child-pid"]))
+
+
+def _limited(limits: Limits) -> list[str]:
+    cpu = max(1, math.ceil(limits.cpu_seconds))
+    return [
+        "prlimit", "--core=0", f"--cpu={cpu}:{cpu + 1}", f"--fsize={limits.file_bytes}",
+        f"--data={data_limit(limits)}", f"--nofile={OPEN_FILES}",
+        f"--nproc={limits.processes + 1}", "--memlock=0", "--msgqueue=0", "--",
+    ]  # fmt: skip
+
+
+def _system_words() -> list[str]:
+    found = []
+    for path in system_folders():
+        if path.is_symlink():
+            found += ["--symlink", os.readlink(path), str(path)]
+        else:
+            found += ["--ro-bind", str(path), str(path)]
+    return found
+
+
+def _words(options: Sequence[str]) -> bytes:
+    return b"".join(option.encode() + b"\0" for option in options)
+
+
+def _readable(data: bytes) -> int:
+    """A descriptor from which bwrap reads this, so that nobody sees it in a list of processes."""
+    descriptor = os.memfd_create("bwrap")
+    os.write(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+@lru_cache(maxsize=1)
+def _missing() -> str | None:
+    if sys.platform != "linux":
+        return "It needs Linux."
+    if not seccomp.supported():
+        return f"Its filter of system calls knows x86_64 and aarch64, not {os.uname().machine}."
+    if shutil.which("bwrap") is None:
+        return "bubblewrap is not installed; install it with: apt install bubblewrap."
+    lacking = missing_programs()
+    if lacking:
+        return f"{', '.join(lacking)} of util-linux is not installed: apt install util-linux mount."
+    try:
+        sandbox = BubblewrapSandbox()
+        try:
+            ran = sandbox.run(["true"])
+        finally:
+            sandbox.close()
+    except (PalaestraError, OSError) as error:
+        reason = str(error)
+    else:
+        if ran.code == 0:
+            return None
+        reason = ran.stderr.strip()
+    return (
+        f"This machine forbids namespaces ({reason.splitlines()[-1] if reason else 'no reason'}); "
+        "allow them with sysctl kernel.apparmor_restrict_unprivileged_userns=0 or "
+        "kernel.unprivileged_userns_clone=1, and in a container with --privileged."
+    )

@@ -1,0 +1,171 @@
+"""A Python interpreter that persists within a sandbox: variables live from cell to cell.
+
+Code as action (CodeAct, Wang et al. 2024): what a cell prints, its last expression and its
+traceback are what an agent sees. Functions may be lent to the code by name; a call of one comes out
+as `Asked`, and the cell waits for the answer, so whoever runs it keeps hold of what is done:
+
+    event = interpreter.begin("print(look('north'))", ["look"])
+    while isinstance(event, Asked):
+        event = interpreter.answer(world.look(*event.args))
+
+What runs inside is `interpreter_program.py`. Code can lie about what it printed or called, but not
+reach more than its sandbox lets it: what an `Asked` asks for is to be judged by who answers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from palaestra.core.errors import InputError
+from palaestra.safety.sandbox import Limits, Mount, Program, Sandbox, Settings
+
+INSIDE = Path(__file__).with_name("interpreter_program.py")
+LIFE = 3600.0  # seconds that an interpreter lives at most
+PYTHON = "/python"  # where it is seen inside
+GRACE = 3.0  # seconds over a cell's own limit, before the interpreter is ended from outside
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LC_ALL": "C.UTF-8",
+    "PYTHONHASHSEED": "0",  # equal programs, equal orders of sets
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The cell calls a function that was lent to it, and waits."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a cell."""
+
+    output: str  # what it wrote; cut in the middle where it is long
+    value: str | None = None  # of its last expression: words as they are, all else as `repr`
+    error: str | None = None  # a traceback, or why it was stopped
+    called: tuple[str, ...] = ()  # watched names that were called and returned, in order
+    lost: bool = False  # the interpreter ended: variables are gone, files are not
+
+    def __str__(self) -> str:
+        """All of it, as an agent is told."""
+        parts = [self.output.rstrip("\n"), self.value, self.error]
+        return "\n".join(part for part in parts if part) or "(no output)"
+
+
+class Interpreter:
+    """One interpreter; it starts with its first cell, and again after it was lost."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        *,
+        seconds: float = 10.0,
+        watch: Sequence[str] = (),
+        seed: int = 0,
+    ) -> None:
+        """`seconds` is for each cell, without what it waits for; `seed` is of its `random`."""
+        self.sandbox, self.seconds = sandbox, seconds
+        self._watch, self._seed = list(watch), seed
+        self._program: Program | None = None
+
+    def begin(self, source: str, functions: Sequence[str] = ()) -> Asked | Done:
+        """Start a cell, in which the functions of those names can be called.
+
+        Raises:
+            InputError: a name is no identifier.
+        """
+        for name in functions:
+            if not name.isidentifier():
+                raise InputError(f"'{name}' cannot be called from Python; give an identifier.")
+        asked: dict[str, Any] = {"cell": source, "seconds": self.seconds}
+        asked |= {"functions": list(functions), "watch": self._watch}
+        if self._program is None:
+            limits = self.sandbox.settings.limits
+            life = replace(limits, seconds=LIFE, cpu_seconds=LIFE)
+            command = ["python3", "-s", "-u", "-c", INSIDE.read_text(encoding="utf-8")]
+            self._program = self.sandbox.start(command, limits=life)
+            asked["seed"] = self._seed
+        return self._exchange(asked)
+
+    def answer(self, value: Any) -> Asked | Done:
+        """Give a waiting call its value, which JSON must be able to carry."""
+        return self._exchange({"value": value})
+
+    def refuse(self, why: str) -> Asked | Done:
+        """Have a waiting call raise a RuntimeError."""
+        return self._exchange({"error": why})
+
+    def run(self, source: str) -> Done:
+        """A cell that calls nothing outside."""
+        event = self.begin(source)
+        while isinstance(event, Asked):  # code can ask without a function being lent
+            event = self.refuse(f"there is no function '{event.name}'")
+        return event
+
+    def close(self) -> None:
+        """End the interpreter and everything that it started; the sandbox stays."""
+        if self._program is not None:
+            self._program.close()
+        self._program = None
+
+    # ── details ──────────────────────────────────────────────────────────────
+
+    def _exchange(self, message: dict[str, Any]) -> Asked | Done:
+        program = self._program
+        assert program is not None
+        try:
+            program.send(json.dumps(message))
+            return _understood(program.receive(self.seconds + GRACE))
+        except TimeoutError:
+            why = f"Stopped after {self.seconds:g} s"
+        except (EOFError, BrokenPipeError):
+            why = "The interpreter ended"
+        except (ValueError, KeyError, TypeError):
+            why = "The interpreter spoke rubbish"
+        ran = program.close()
+        self._program = None
+        return Done(ran.stderr[-2000:], error=f"{why}; variables are lost.", lost=True)
+
+
+def settings(kind: str, limits: Limits, mounts: Sequence[Mount] = ()) -> Settings:
+    """Those of a sandbox of that kind in which `python3` is the Python that this one is made of.
+
+    Where there are walls, it is mounted without any installed package's name on the way.
+    """
+    prefix = Path(sys.base_prefix).resolve()
+    path, more = ENVIRONMENT["PATH"], {}
+    if kind == "unsafe":
+        path = f"{prefix / 'bin'}:{path}"
+    elif prefix != Path("/usr"):
+        mounts = (Mount(prefix, PYTHON), *mounts)
+        path, more = f"{PYTHON}/bin:{path}", {"LD_LIBRARY_PATH": f"{PYTHON}/lib"}
+    return Settings(limits, tuple(mounts), environment={**ENVIRONMENT, **more, "PATH": path})
+
+
+def _understood(line: str) -> Asked | Done:
+    found = json.loads(line)
+    if "call" in found:
+        return Asked(str(found["call"]), tuple(found["args"]), dict(found["kwargs"]))
+    return Done(
+        _told(str(found["out"])),
+        None if found["value"] is None else _told(str(found["value"])),
+        None if found["error"] is None else _told(str(found["error"])),
+        tuple(map(str, found["called"])),
+    )
+
+
+def _told(text: str) -> str:
+    """Without addresses, which differ from run to run."""
+    return re.sub(r"\bat 0x[0-9a-fA-F]+", "at 0x…", text)

