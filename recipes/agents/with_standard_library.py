@@ -1,4 +1,4 @@
-"""An agent of Python's standard library alone: the model chooses, the world's JSON endpoint acts."""
+"""An agent of Python's standard library alone, which acts by the world's JSON endpoint."""
 
 import json
 import os

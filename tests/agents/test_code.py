@@ -190,7 +190,7 @@ def test_an_episode_lived_again_knows_what_it_knew_then(tmp_path: Path) -> None:
     whole = live(who, replies)
     Library(file).keep("twice", "def twice(x):\n    return 0", "assert twice(0) == 0")
     past = [whole.calls[0]]
-    again = live(agent(library=str(file)), replies[1:], past)
+    again = live(agent(library=str(file)), replies, past)
     assert again.calls[0].messages == whole.calls[0].messages
     assert again.outcome == Outcome.success() and len(again.steps) == 3
 

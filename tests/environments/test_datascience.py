@@ -55,11 +55,19 @@ def test_a_submission_is_judged_by_its_rows() -> None:
     right = [f"{id},{'abc'[int(code)]}" for id, code in zip(data.ids, data.hidden, strict=True)]
     assert scored("\n".join(["id,target", *right]), data) == 1.0
     assert scored("\n".join(["id, target", *reversed(right)]), data) == 1.0
-    for wrong in (["id,target"], ["target,id", *right], ["id,target", *right[1:]],
-                  ["id,target", *right, right[0]], ["id,target", *right[1:], "r,zz"], []):  # fmt: skip
+    wrongs = (
+        ["id,target"],
+        ["target,id", *right],
+        ["id,target", *right[1:]],
+        ["id,target", *right, right[0]],
+        ["id,target", *right[1:], "r,zz"],
+        [],
+    )
+    for wrong in wrongs:
         assert scored("\n".join(wrong), data) is None
 
 
+@pytest.mark.slow
 def test_the_reference_passes_every_stage_and_a_guess_does_not_pass() -> None:
     world = DataScience("iris@unsafe")
     assert "iris" not in world.instructions

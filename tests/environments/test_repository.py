@@ -113,21 +113,21 @@ def test_neither_tests_nor_right_answers_are_in_the_folder(world: Repository) ->
     shown = world.reset(task()).text
     inside = b"\n".join(entry.data for entry in world.folder.values()).decode()
     hidden = [one for one in expressions("mdurl") if one not in shown]
-    assert len(hidden) == len(expressions("mdurl")) - 1
+    assert len(hidden) >= len(expressions("mdurl")) - 2  # the example, and what is a part of it
     assert not [one for one in hidden if one in inside]
 
 
 def test_a_package_that_lies_about_itself_gains_nothing(world: Repository) -> None:
     world.reset(task())
     lie = "import os, json; print(json.dumps({'found': ['1'] * 999, 'executed': []})); os._exit(0)"
-    world.step(Action(f"echo \"{lie}\" > mdurl/__init__.py"))
+    world.step(Action(f'echo "{lie}" > mdurl/__init__.py'))
     assert world.progress() == 0.0 and not world.step(Action(SUBMIT)).success
 
 
 def test_no_place_of_a_bug_belongs_to_two_splits(world: Repository) -> None:
     places: dict[Split, set[tuple[str, int]]] = {}
     for split in Split:
-        for index in range(3):
+        for index in range(2):
             world.reset(task(index, split))
             found = places.setdefault(split, set())
             found |= {(path, bug.line) for path, bug in world._broken.bugs}
@@ -155,7 +155,7 @@ def test_within_walls_no_installed_copy_is_seen() -> None:
         world.reset(task())
     except MissingSystemPart as error:
         pytest.skip(str(error))
-    command = "cd /; python3 -c 'import mdurl' 2>&1 | tail -1; python3 -c 'import pip' 2>&1 | tail -1"
+    command = 'cd /; for it in mdurl pip; do python3 -c "import $it" 2>&1 | tail -1; done'
     assert world.step(Action(command)).observation.text.count("ModuleNotFoundError") == 2
     assert follow(world, world.oracle())[-1][0].success
     world.close()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from palaestra.core.errors import InputError
 from palaestra.safety.folder import Folder, inside
+from palaestra.safety.sandbox import WORK
 
 MOST = 2**20
 names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=8)
@@ -67,7 +68,7 @@ def test_equal_folders_save_to_equal_bytes_whenever_they_were_written(folder: Fo
 def test_links_that_stay_inside_are_followed_and_kept(folder: Folder) -> None:
     folder.write("real/file", b"data")
     os.symlink("real", folder.path / "near")
-    os.symlink("/work/real/file", folder.path / "far")
+    os.symlink(f"{WORK}/real/file", folder.path / "far")
     os.link(folder.path / "real/file", folder.path / "twin")
     assert folder.read("near/file") == folder.read("far") == b"data"
     saved = folder.save(MOST)
@@ -114,7 +115,7 @@ def test_folders_without_permissions_and_of_any_depth_are_emptied(folder: Folder
     assert os.listdir(folder.path) == []
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "a\0b", "", ".", "/work"])
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "a\0b", "", ".", WORK])
 def test_a_file_outside_or_without_a_name_is_refused(folder: Folder, name: str) -> None:
     with pytest.raises(InputError):
         folder.write(name, b"x")

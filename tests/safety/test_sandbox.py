@@ -16,7 +16,7 @@ from palaestra.safety import opening
 from palaestra.safety.mounts import python_mounts
 from palaestra.safety.opening import KINDS, kinds, open_sandbox
 from palaestra.safety.plain import PlainSandbox
-from palaestra.safety.sandbox import Ended, Limits, Mount, Sandbox, Settings
+from palaestra.safety.sandbox import WORK, Ended, Limits, Mount, Sandbox, Settings
 from tests.safety.kinds import WALLED, parameters, skip_unless_here
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.strip().upper(), flush=True)"
@@ -65,7 +65,7 @@ def test_files_go_in_and_come_out(sandbox: Sandbox) -> None:
     assert sandbox.run(["python3", "-c", code]).code == 0
     assert sandbox.read("out") == b"6\n" and sandbox.files()["out"] == 2
     if sandbox.name != "unsafe":
-        assert sandbox.read("/work/out") == b"6\n"
+        assert sandbox.read(f"{WORK}/out") == b"6\n"
 
 
 def test_the_environment_is_what_was_given(sandbox: Sandbox) -> None:

@@ -29,6 +29,7 @@ class History(Memory):
         self.replies: list[str] = []
         self.seen = [first]  # one more than the replies
         self.pictures: dict[int, tuple[str, ...]] = {}  # of those in `seen`, by their places
+        self._exchanges: list[Message] = []  # made once: equal objects are compared in no time
 
     def add(self, reply: str, observation: str) -> None:
         """One more exchange."""
@@ -56,8 +57,9 @@ class History(Memory):
         """What to ask the model with; ends with the present observation."""
         cut = self.cut
         shown = self.pictures.get(0, ()) + (self.pictures.get(cut, ()) if cut else ())
-        found = [system(self.instructions), user(self.opening, *shown)]
-        for place in range(cut, len(self.replies)):
+        for place in range(len(self._exchanges) // 2, len(self.replies)):
             images = self.pictures.get(place + 1, ())
-            found += [assistant(self.replies[place]), user(self.seen[place + 1], *images)]
-        return found
+            said = assistant(self.replies[place])
+            self._exchanges += [said, user(self.seen[place + 1], *images)]
+        head = [system(self.instructions), user(self.opening, *shown)]
+        return head + self._exchanges[2 * cut :]

@@ -18,7 +18,8 @@ from palaestra.safety.sandbox import WORK, Ended, Program, Sandbox
 
 LIFE = 3600.0  # seconds that a shell lives at most
 CUT = 4_000  # characters of an output that are kept from either end
-LINES = 100_000  # of one output that are read at most
+LINES = 100_000  # of one output that are kept at most
+FLOOD = 8 * 2**20  # bytes that may wait to be read, before the shell is ended
 COMMAND = ("bash", "--noprofile", "--norc")
 STATE = "declare -p; declare -f; alias; pwd"
 VOLATILE = re.compile(
@@ -86,8 +87,7 @@ class Shell:
 
     def _start(self) -> None:
         limits = self.sandbox.settings.limits
-        output = max(limits.output_bytes, 64 * 2**20)  # of all commands together
-        life = replace(limits, seconds=LIFE, cpu_seconds=LIFE, output_bytes=output)
+        life = replace(limits, seconds=LIFE, cpu_seconds=LIFE, output_bytes=FLOOD)
         self._program = self.sandbox.start(COMMAND, limits=life)
         wanted = self.place
         self._root, self._usual = WORK, frozenset()
@@ -124,7 +124,10 @@ class Shell:
         assert self._program is not None
         found: list[str] = []
         while True:
-            line = self._program.receive(max(0.0, until - time.monotonic()))
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError  # also where lines come without end
+            line = self._program.receive(left)
             if line.startswith(mark):
                 return found, line.removeprefix(mark).strip()
             if len(found) < LINES:

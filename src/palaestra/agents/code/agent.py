@@ -82,7 +82,7 @@ class CodeAgent(Agent):
                 before = len(session.steps)
                 cell = block(reply, "python")
                 seen = NO_CODE if cell is None else await self._run(session, python, cell)
-                if session.over:
+                if session.outcome is not None:
                     return
                 if cell is not None and (test := block(reply, "test")) is not None:
                     fresh = Interpreter(box, seconds=self.seconds)

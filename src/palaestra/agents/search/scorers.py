@@ -6,8 +6,8 @@ scorer, and each knows something else:
 `reward`  the world's own rewards on the way so far: nothing that an agent would not see.
 `progress`  the share of the task that is done, where the world declares it. Some worlds measure
           it by their solution: then it is as much a privilege as the next.
-`oracle`  how long the reference solution still is. No real model has that: it bounds from
-          above what a better scorer could bring.
+`oracle`  how long the reference solution still is. No real model has that; and where a reference
+          does not know that a task is lost, it is worse than what the world pays.
 `judge`   what a model says that the state is worth (role "judge"), by Koh et al. 2024.
 
 A scorer of one's own, such as a learned value of a state, is `module:function`.
@@ -25,9 +25,6 @@ from palaestra.core.errors import CapabilityMissing, UnknownName
 from palaestra.core.message import Message, system, user
 from palaestra.core.session import Session
 from palaestra.core.trial import Trial
-
-UPPER_BOUND = frozenset({"oracle"})
-"""Scorers that know the solution."""
 
 QUESTION = (
     "You judge how an attempt at a task is going. Reply with one number from 0 to 100: "

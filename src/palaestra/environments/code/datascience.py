@@ -7,8 +7,8 @@ against a reference solution's (as in MLE-bench, Chan et al. 2025). A task is so
 `SHARE` of what the reference gains over guessing without looking.
 
 Partial credit by stages, as instrumentation gives it in reinforcement learning for MLE agents (Yang
-et al. 2025): data loaded, model trained, rows predicted, a valid submission, and how good it is. The
-first three are told by the interpreter, which code could deceive; so they count for little, and
+et al. 2025): data loaded, model trained, rows predicted, a valid submission, and how good it is.
+The first three are told by the interpreter, which code could deceive; so they count for little, and
 never for success.
 """
 
@@ -68,15 +68,15 @@ class DataScience(Environment):
 
     capabilities = frozenset({Capability.PROGRESS, Capability.ORACLE})
     free_text = True
+    _sandbox: Sandbox | None = None
+    _notebook: Interpreter | None = None
+    _hidden: tempfile.TemporaryDirectory[str] | None = None
 
     def __init__(self, name: str = "") -> None:
         """Nothing is started before the first reset."""
         super().__init__(name)
         self.kind, _, sandbox = name.partition("@")
         self._sandbox_kind = sandbox or "auto"
-        self._sandbox: Sandbox | None = None
-        self._notebook: Interpreter | None = None
-        self._hidden: tempfile.TemporaryDirectory[str] | None = None
         self._empty = b""
         self._data: Data | None = None
         self._stages: set[str] = set()
@@ -164,8 +164,7 @@ class DataScience(Environment):
         self._notebook = self._sandbox = self._hidden = None
 
     def __del__(self) -> None:
-        if hasattr(self, "_hidden"):
-            self.close()
+        self.close()
 
     def progress(self) -> float:
         """Stages passed and the score of the submission as it stands; 1 only if solved."""
@@ -196,7 +195,8 @@ class DataScience(Environment):
             "import os; sorted(os.listdir('.'))",
             "1 / 0",
             "with open('submission.csv', 'w') as file:\n    file.write('id,target\\n')\n"
-            f"    for row in list(open('test.csv'))[1:]:\n        file.write(row[:4] + ',{guess}\\n')",
+            "    for row in list(open('test.csv'))[1:]:\n"
+            f"        file.write(row[:4] + ',{guess}\\n')",
             SUBMIT,
         )
         return Action(dice.choice(pool))

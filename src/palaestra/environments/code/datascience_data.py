@@ -1,7 +1,7 @@
 """Data sets for practice: rows of a bundled one, told anew, with the last column hidden for some.
 
-Each task draws rows, mixes and renames the columns, adds noise to the numbers and stretches them, so
-that the answers cannot be looked up in the original.
+Each task draws rows, mixes and renames the columns, adds noise to the numbers and stretches them,
+so that the answers cannot be looked up in the original.
 """
 
 from __future__ import annotations

@@ -61,14 +61,14 @@ class FolderWorld(Environment):
         {Capability.STATE_KEY, Capability.SNAPSHOT, Capability.PROGRESS, Capability.ORACLE}
     )
     free_text = True
+    _sandbox: Sandbox | None = None
+    _shell: Shell | None = None
 
     def __init__(self, name: str = "") -> None:
         """Nothing is started before the first reset."""
         super().__init__(name)
         self.kind, _, sandbox = name.partition("@")
         self._sandbox_kind = sandbox or "auto"
-        self._sandbox: Sandbox | None = None
-        self._shell: Shell | None = None
         self._empty = b""
         self._task: Task | None = None
         self._over = self._solved = False

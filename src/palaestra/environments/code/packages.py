@@ -212,9 +212,12 @@ PACKAGES = {
             "BSD-3-Clause",
             "from cycler import Cycler, concat, cycler\n"
             "a, b, c, d = cycler(x=[1, 2, 3]), cycler(y=[4, 5, 6]), cycler(z='uv'), cycler(x=[9])\n"
-            "def changed(old, new):\n    one = a + b\n    one.change_key(old, new)\n    return list(one)\n"
-            "def added(other):\n    one = cycler(x=[1, 2, 3])\n    one += other\n    return list(one)\n"
-            "def times(other):\n    one = cycler(x=[1, 2, 3])\n    one *= other\n    return list(one)\n",
+            "def changed(old, new):\n    one = a + b\n    one.change_key(old, new)\n"
+            "    return list(one)\n"
+            "def added(other):\n    one = cycler(x=[1, 2, 3])\n    one += other\n"
+            "    return list(one)\n"
+            "def times(other):\n    one = cycler(x=[1, 2, 3])\n    one *= other\n"
+            "    return list(one)\n",
             _cycler,
         ),
         Package(
@@ -243,7 +246,8 @@ PACKAGES = {
             "Apache-2.0 OR BSD-2-Clause",
             "from packaging.utils import *\nfrom packaging.version import Version\n",
             _packaging,
-            ("__init__.py", "version.py", "utils.py", "tags.py", "_manylinux.py", "_musllinux.py", "_elffile.py", "_structures.py"),
+            ("__init__.py", "version.py", "utils.py", "tags.py", "_manylinux.py", "_musllinux.py",
+             "_elffile.py", "_structures.py"),
         ),
     )
 }  # fmt: skip

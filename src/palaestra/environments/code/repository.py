@@ -5,9 +5,10 @@ Ids: `repository/NAME` for each package of `packages.py` (one bug, and an exampl
 (Jimenez et al. 2024) and SWE-smith (Yang et al. 2025); the bugs are those of `mutation.py`, each
 verified: the hidden tests fail with it. No place of a bug belongs to two splits.
 
-Tests and the original live outside: the sandbox shows neither, nor an installed copy of the package
-(an `unsafe` one shows all of this machine). Progress is the share of failing tests that pass again,
-less those that were broken meanwhile.
+Tests and the original live outside: the sandbox shows neither, nor what is installed beside the
+Python that runs inside. What the system itself has under `/usr`, which may hold another version of
+a package, is seen (and by an `unsafe` sandbox all of this machine). Progress is the share of failing
+tests that pass again, less those that were broken meanwhile.
 """
 
 from __future__ import annotations
@@ -67,10 +68,11 @@ class Broken:
 class Repository(FolderWorld):
     """Packages with bugs."""
 
+    _examiner: Examiner | None = None
+    _nothing: tempfile.TemporaryDirectory[str] | None = None
+
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        self._examiner: Examiner | None = None
-        self._nothing: tempfile.TemporaryDirectory[str] | None = None
         self._known: dict[int, float] = {}  # share by what the package is
 
     @classmethod
@@ -86,22 +88,17 @@ class Repository(FolderWorld):
         return 20
 
     def settings(self) -> Settings:
-        """Without any installed copy of a package."""
+        """Without what is installed beside the Python that runs inside."""
         usual = super().settings()
-        if self._sandbox_kind == "unsafe":
+        if all(mount.inside != PYTHON for mount in usual.mounts):
             return usual
         self._nothing = self._nothing or tempfile.TemporaryDirectory(prefix="palaestra-nothing-")
         library = f"lib/python{sysconfig.get_python_version()}"
-        prefix = Path(sys.base_prefix).resolve()
-        seen = Path("/usr") if prefix == Path("/usr") else Path(PYTHON)
-        hidden = [
-            seen / library / part
+        masks = [
+            Mount(Path(self._nothing.name), f"{PYTHON}/{library}/{part}")
             for part in ("site-packages", "ensurepip/_bundled")
-            if (prefix / library / part).is_dir()
+            if (Path(sys.base_prefix) / library / part).is_dir()
         ]
-        system = (Path("/usr/lib/python3"), Path("/usr/share/python-wheels"))
-        hidden += [path for path in system if path.is_dir()]
-        masks = [Mount(Path(self._nothing.name), str(path)) for path in hidden]
         return replace(usual, mounts=(*usual.mounts, *masks))
 
     def challenge(self, task: Task) -> Challenge:
@@ -182,12 +179,10 @@ class Repository(FolderWorld):
 
     def close(self) -> None:
         super().close()
-        if getattr(self, "_examiner", None) is not None:
-            assert self._examiner is not None
+        if self._examiner is not None:
             self._examiner.close()
         self._examiner = None
-        if getattr(self, "_nothing", None) is not None:
-            assert self._nothing is not None
+        if self._nothing is not None:
             self._nothing.cleanup()
         self._nothing = None
 

@@ -200,10 +200,7 @@ def archive(dice: random.Random, level: int) -> Challenge:
     goals = (
         Goal(lambda folder: _packed(folder, "old.tar.gz") == wanted, pack, tuple(gone)),
         *(
-            Goal(
-                lambda folder, path=path: path not in folder and "old.tar.gz" in folder,
-                f"find work -name '*{ending}' -delete",
-            )
+            Goal(_gone(path, ("old.tar.gz",)), f"find work -name '*{ending}' -delete")
             for path in gone
         ),
     )
@@ -227,14 +224,7 @@ def config(dice: random.Random, level: int) -> Challenge:
     edits = " ".join(f"-e 's/^{key} = .*/{key} = {value}/'" for key, value in changed.items())
     rest = sorted(row for row in rows if row.partition(" ")[0] not in changed)
     goals = tuple(
-        Goal(
-            lambda folder, row=f"{key} = {value}", key=key: (
-                [line for line in lines(folder, "app.conf") if line.startswith(f"{key} ")] == [row]
-                and set(rest) <= set(lines(folder, "app.conf"))
-            ),
-            f"sed -i {edits} app.conf",
-            ("app.conf",),
-        )
+        Goal(_set(key, value, rest), f"sed -i {edits} app.conf", ("app.conf",))
         for key, value in changed.items()
     )
     said = ", ".join(f"{key} to {value}" for key, value in changed.items())
@@ -276,13 +266,7 @@ def duplicates(dice: random.Random, level: int) -> Challenge:
         "find photos -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum | "
         "awk 'seen[$1]++ {print substr($0, 35)}' | tr '\\n' '\\0' | xargs -0 rm -f --"
     )
-    goals = tuple(
-        Goal(
-            lambda folder, path=path: path not in folder and any(one in folder for one in kept),
-            reference,
-        )
-        for path in sorted(set(paths) - kept)
-    )
+    goals = tuple(Goal(_gone(path, tuple(kept)), reference) for path in sorted(set(paths) - kept))
     words = (
         "Some files under photos have the same contents. Keep the one whose path sorts first (as "
         "LC_ALL=C sort does) of each such group, and delete the others."
@@ -372,6 +356,20 @@ def _is(path: str, data: bytes) -> Callable[[Folder], bool]:
 
 def _mode(path: str, mode: int, data: bytes) -> Callable[[Folder], bool]:
     return lambda folder: _is(path, data)(folder) and folder[path].mode == mode
+
+
+def _gone(path: str, others: tuple[str, ...]) -> Callable[[Folder], bool]:
+    """It is not there, and not because nothing is."""
+    return lambda folder: path not in folder and any(other in folder for other in others)
+
+
+def _set(key: str, value: str, rest: list[str]) -> Callable[[Folder], bool]:
+    def holds(folder: Folder) -> bool:
+        rows = lines(folder, "app.conf")
+        mine = [row for row in rows if row.startswith(f"{key} ")]
+        return mine == [f"{key} = {value}"] and set(rest) <= set(rows)
+
+    return holds
 
 
 def _moved(old: str, new: str, data: bytes) -> Callable[[Folder], bool]:
