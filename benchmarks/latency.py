@@ -37,8 +37,8 @@ from palaestra.core.environment import (
     World,
 )
 from palaestra.core.episode import Episode, Key
+from palaestra.core.journal import derive_seed
 from palaestra.core.model import Sampling
-from palaestra.core.session import derive_seed
 from palaestra.core.task import Task
 from palaestra.models.engine import Engine
 from palaestra.models.registry import renderer_of

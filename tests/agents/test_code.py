@@ -17,9 +17,10 @@ from palaestra.core.budget import Budget
 from palaestra.core.environment import Action
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError, MissingSystemPart, UnknownName
+from palaestra.core.journal import Event
 from palaestra.core.message import ToolCall
 from palaestra.core.outcome import Outcome, Owner
-from palaestra.core.session import Event, Session
+from palaestra.core.session import Session
 from palaestra.core.task import Split
 from palaestra.core.tool import Tool
 from palaestra.environments import registry

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from palaestra.agents.registry import AGENTS, make_agent
 from palaestra.core.episode import Episode
+from palaestra.core.journal import ReplayMismatch
 from palaestra.core.model import Sampling
 from palaestra.core.outcome import Owner
-from palaestra.core.session import ReplayMismatch
 from palaestra.learning.rows import rows_of
 from tests.agents.long_road import TURNS, Dice, LongRoad
 from tests.core.small import Journal, live

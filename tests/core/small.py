@@ -11,9 +11,10 @@ from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action, Observation, Signals, Transition, World
 from palaestra.core.episode import Episode, Key
+from palaestra.core.journal import Event
 from palaestra.core.message import Message
 from palaestra.core.model import Finish, Generation, Model, Prompt
-from palaestra.core.session import Event, Session
+from palaestra.core.session import Session
 from palaestra.core.task import Task
 from palaestra.models.chatml import ChatMLRenderer
 from palaestra.models.scripted import ScriptedModel

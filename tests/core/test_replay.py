@@ -14,9 +14,10 @@ from palaestra.core.environment import Action, Signals, Transition
 from palaestra.core.episode import Episode
 from palaestra.core.errors import EnvironmentFault
 from palaestra.core.graph import Call
+from palaestra.core.journal import Event, ReplayMismatch
 from palaestra.core.message import user
 from palaestra.core.outcome import Owner
-from palaestra.core.session import Event, ReplayMismatch, Session
+from palaestra.core.session import Session
 from tests.core.small import Acting, Counted, Journal, Stairs, live, renderer
 
 SCRIPT = ["up", "huh", "up", "up"]

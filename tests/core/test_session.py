@@ -17,10 +17,11 @@ from palaestra.core.errors import (
     InfrastructureFault,
     InputError,
 )
+from palaestra.core.journal import SessionOver, derive_seed
 from palaestra.core.message import user
 from palaestra.core.model import Generation, Model, Prompt
 from palaestra.core.outcome import Limit, Outcome, Owner, Status
-from palaestra.core.session import Session, SessionOver, derive_seed
+from palaestra.core.session import Session
 from palaestra.core.task import Task
 from palaestra.models.scripted import ScriptedModel
 from tests.core.small import Acting, Asking, Stairs, live, renderer, session

@@ -16,9 +16,10 @@ from palaestra.core.environment import Action, Capability, Observation, Signals,
 from palaestra.core.episode import Episode
 from palaestra.core.errors import AgentFault, CapabilityMissing, EnvironmentFault
 from palaestra.core.graph import Call
+from palaestra.core.journal import SessionOver
 from palaestra.core.message import user
 from palaestra.core.outcome import Limit, Outcome, Owner
-from palaestra.core.session import Session, SessionOver
+from palaestra.core.session import Session
 from palaestra.core.trial import Point, Trial
 from palaestra.environments.text.probe import Probe
 from palaestra.models.scripted import ScriptedModel

@@ -21,6 +21,7 @@ from palaestra.environments.conformance import CLAUSES
 from palaestra.environments.examination import Subject, follow
 from palaestra.rollout.workers import WorkerPool
 from palaestra.safety.opening import open_sandbox
+from palaestra.safety.sandbox import WORK
 
 ID = "terminal/mixed-hard@unsafe"
 SOME = (
@@ -120,7 +121,7 @@ def test_folder_and_variables_last_and_a_snapshot_holds_both(
     assert world.state_key() != key
     world.restore(saved)
     assert world.state_key() == key
-    assert world.step(Action("pwd; f")).observation.text == "/work/notes\n3"
+    assert world.step(Action("pwd; f")).observation.text == f"{WORK}/notes\n3"
 
 
 def test_equal_folders_reached_in_two_ways_have_equal_keys(

@@ -21,9 +21,10 @@ from palaestra.core.errors import (
     InputError,
     TooManyFaults,
 )
+from palaestra.core.journal import Event
 from palaestra.core.model import Generation, Model, Prompt
 from palaestra.core.outcome import Owner
-from palaestra.core.session import Event, Session
+from palaestra.core.session import Session
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.rollout.runner import Job, Rollout
 from palaestra.store.database import Database

@@ -180,6 +180,14 @@ def test_a_place_is_taken_up_by_another_shell(box: Sandbox) -> None:
     one.close(), other.close()
 
 
+def test_a_sandbox_without_a_shell_is_told_in_one_sentence(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palaestra.safety.shell.COMMAND", ("false",))
+    with pytest.raises(MissingSystemPart, match="'unsafe' bash does not run"):
+        Shell(box).run("ls")
+
+
 def test_both_run_within_walls() -> None:
     try:
         box = open_sandbox("auto", settings("auto", Limits()))

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from palaestra.core.environment import Action
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import AgentFault
+from palaestra.core.journal import Event
 from palaestra.core.message import ToolCall
-from palaestra.core.session import Event
 from palaestra.store.database import Database
 from palaestra.store.group import CommitGroup
 from palaestra.store.header import events_in_order

@@ -9,12 +9,11 @@ the same replies, without a model, until the record ends.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget, Usage
@@ -30,6 +29,7 @@ from palaestra.core.errors import (
     PalaestraError,
 )
 from palaestra.core.graph import Call, MessageGraph
+from palaestra.core.journal import Event, Journal, ReplayMismatch, SessionOver, derive_seed
 from palaestra.core.message import Message, assistant
 from palaestra.core.model import Finish, Generation, Model, Prompt, Sampling
 from palaestra.core.outcome import Limit, Outcome, Owner
@@ -37,33 +37,7 @@ from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.core.trial import Trial
 
-Event = Call | Step
 E = TypeVar("E", Call, Step)
-
-
-class Journal(Protocol):
-    """Where a session writes each event as it happens."""
-
-    def append(self, key: Key, event: Event) -> Awaitable[None] | None:
-        """Take an event down, after the others of its episode; raises if it cannot be stored.
-
-        Returns:
-            what to wait for until the event survives the end of this process; None: it does.
-        """
-
-
-class SessionOver(PalaestraError):
-    """Raised into an agent that goes on after its episode has ended; ends `run` cleanly."""
-
-
-class ReplayMismatch(PalaestraError):
-    """The record of an interrupted episode does not fit what is happening now."""
-
-
-def derive_seed(*parts: object) -> int:
-    """A stable 63-bit seed from any printable parts."""
-    text = "\x1f".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
 
 
 class Session:

@@ -26,7 +26,7 @@ import torch
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
-from palaestra.core.session import Event, derive_seed
+from palaestra.core.journal import Event, derive_seed
 from palaestra.core.task import Task
 from palaestra.experiment import machine
 from palaestra.experiment.plan import plan_of

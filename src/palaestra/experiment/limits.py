@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.graph import Call
-from palaestra.core.session import Event
+from palaestra.core.journal import Event
 from palaestra.evaluation.costs import Prices, Spent, spent_on
 from palaestra.rollout.runner import EpisodeStore
 

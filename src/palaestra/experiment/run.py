@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from palaestra.core.environment import Capability
-from palaestra.core.session import derive_seed
+from palaestra.core.journal import derive_seed
 from palaestra.core.task import Split
 from palaestra.environments.registry import make
 from palaestra.evaluation import presentation, report

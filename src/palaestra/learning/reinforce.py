@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Protocol
 
 from palaestra.core.episode import Episode, Key
-from palaestra.core.session import derive_seed
+from palaestra.core.journal import derive_seed
 from palaestra.learning.consolidation import ConsolidationPlan, consolidate
 from palaestra.learning.curricula.practice import Past, Practice, attempts, replayed
 from palaestra.learning.flow import Ahead, Flow, FlowState

@@ -15,7 +15,7 @@ from typing import Any
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import RecipeError
-from palaestra.core.session import derive_seed
+from palaestra.core.journal import derive_seed
 from palaestra.learning.trajectory import Trajectory
 
 

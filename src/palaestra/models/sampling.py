@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from palaestra.core.session import derive_seed
+from palaestra.core.journal import derive_seed
 from palaestra.models.kernels import kernels_for
 
 STRETCH = 256  # tokens

@@ -20,9 +20,10 @@ from palaestra.core.budget import Budget, Usage
 from palaestra.core.environment import World
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import EnvironmentFault, InfrastructureFault, InputError
+from palaestra.core.journal import Event, Journal, ReplayMismatch
 from palaestra.core.model import Model, Sampling
 from palaestra.core.outcome import Outcome, Owner
-from palaestra.core.session import Event, Journal, ReplayMismatch, Session
+from palaestra.core.session import Session
 from palaestra.rollout.groups import FAULTY_SHARE, Faults, Group, Job, grouped
 
 __all__ = ["EpisodeStore", "Job", "Rollout"]

@@ -14,6 +14,7 @@ import secrets
 import time
 from dataclasses import dataclass, replace
 
+from palaestra.core.errors import MissingSystemPart
 from palaestra.safety.sandbox import WORK, Ended, Program, Sandbox
 
 LIFE = 3600.0  # seconds that a shell lives at most
@@ -58,13 +59,18 @@ class Shell:
         self.place = Place()
         self._program: Program | None = None
         self._root = WORK  # as this sandbox calls its work folder
+        self._works = False  # whether one has ever begun
         self._usual: frozenset[str] = frozenset()  # what every shell here defines
 
     def run(self, command: str) -> Replied:
-        """Run a command, which may be of several lines."""
-        if self._program is None:
-            self._start()
+        """Run a command, which may be of several lines.
+
+        Raises:
+            MissingSystemPart: the sandbox has no bash.
+        """
         try:
+            if self._program is None:
+                self._start()
             output, code = self._asked(command, self.seconds)
         except TimeoutError:
             return self._lost(Ended.SECONDS)
@@ -89,16 +95,26 @@ class Shell:
         limits = self.sandbox.settings.limits
         life = replace(limits, seconds=LIFE, cpu_seconds=LIFE, output_bytes=FLOOD)
         self._program = self.sandbox.start(COMMAND, limits=life)
-        wanted = self.place
-        self._root, self._usual = WORK, frozenset()
-        self._asked('unset OLDPWD; export HOME="$PWD"', self.seconds)
-        self._root = self.place.folder
-        self._usual = frozenset(self.place.defined.splitlines())
-        self.place = Place()
-        if wanted != self.place:
-            self._asked(wanted.defined, self.seconds)
-            inside = self._root + wanted.folder.removeprefix(WORK)
-            self._asked(f"cd -- {_quoted(inside)}", self.seconds)
+        wanted, self._root, self._usual = self.place, WORK, frozenset()
+        try:
+            self._asked('unset OLDPWD; export HOME="$PWD"', self.seconds)
+            self._works = True
+            self._root = self.place.folder
+            self._usual = frozenset(self.place.defined.splitlines())
+            self.place = Place()
+            if wanted != self.place:
+                self._asked(wanted.defined, self.seconds)
+                inside = self._root + wanted.folder.removeprefix(WORK)
+                self._asked(f"cd -- {_quoted(inside)}", self.seconds)
+        except (EOFError, BrokenPipeError, TimeoutError):
+            self.place = wanted
+            if self._works:
+                raise
+            self.close()
+            raise MissingSystemPart(
+                f"In the sandbox '{self.sandbox.name}' bash does not run, which this needs; "
+                "use the kind 'bubblewrap', and install bash."
+            ) from None
 
     def _asked(self, command: str, seconds: float) -> tuple[str, int]:
         """What a command wrote and its code; the place is taken down.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from palaestra.core.episode import Step
 from palaestra.core.errors import AgentFault, EnvironmentFault, InfrastructureFault, PalaestraError
 from palaestra.core.graph import Call
-from palaestra.core.session import Event
+from palaestra.core.journal import Event
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -20,7 +20,7 @@ from typing import Any
 from palaestra import __version__
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError, RunVersionMismatch
-from palaestra.core.session import Event
+from palaestra.core.journal import Event
 from palaestra.store.codec import JSON
 from palaestra.store.disk import is_full, refusal, storage_full
 from palaestra.store.events import OF_KEY, SCHEMA, EventLog, parts

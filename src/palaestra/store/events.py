@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from palaestra.core.episode import Key
-from palaestra.core.session import Event
+from palaestra.core.journal import Event
 from palaestra.store.codec import EventRow, decode_events, encode_event
 
 OF_KEY = ' WHERE phase = ? AND "group" = ? AND member = ?'

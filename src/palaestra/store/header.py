@@ -17,8 +17,8 @@ from palaestra.core.budget import Usage
 from palaestra.core.environment import Observation
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.graph import Call
+from palaestra.core.journal import Event
 from palaestra.core.outcome import Outcome
-from palaestra.core.session import Event
 from palaestra.core.task import Task
 from palaestra.store.codec import from_json, to_json
 

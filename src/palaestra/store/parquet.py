@@ -19,7 +19,7 @@ from typing import Any
 from palaestra import __version__
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError, MissingPackage
-from palaestra.core.session import Event
+from palaestra.core.journal import Event
 from palaestra.store.codec import JSON, EventRow, decode_events, encode_event
 from palaestra.store.database import FORMAT, check_format
 from palaestra.store.disk import is_full, storage_full, sync

@@ -13,8 +13,9 @@ import httpx
 from palaestra.core.budget import Budget
 from palaestra.core.environment import World
 from palaestra.core.episode import Episode
+from palaestra.core.journal import Event
 from palaestra.core.model import Model, Sampling
-from palaestra.core.session import Event, Session
+from palaestra.core.session import Session
 from palaestra.rollout.gateway.agent import GatewayAgent
 from palaestra.rollout.gateway.body import Limits
 from palaestra.rollout.gateway.door import Door

@@ -77,7 +77,6 @@ class DataScience(Environment):
         super().__init__(name)
         self.kind, _, sandbox = name.partition("@")
         self._sandbox_kind = sandbox or "auto"
-        self._empty = b""
         self._data: Data | None = None
         self._stages: set[str] = set()
         self._score: float | None = None
@@ -113,14 +112,14 @@ class DataScience(Environment):
         )
 
     def reset(self, task: Task) -> Observation:
-        self._open()
-        assert self._sandbox is not None
-        if self._notebook is not None:
-            self._notebook.close()
+        for part in (self._notebook, self._sandbox):
+            if part is not None:
+                part.close()
+        self._notebook = None
+        self._sandbox = open_sandbox(self._sandbox_kind, self._settings())
         dice = random.Random(f"datascience {self.kind} {task.seed}")
         name = dice.choice(sorted(SETS)) if self.kind == "mixed" else self.kind
         self._data = data = made(name, dice)
-        self._sandbox.restore(self._empty)
         self._sandbox.write("train.csv", data.train.encode())
         self._sandbox.write("test.csv", data.test.encode())
         watch = [name for names, _ in STAGES.values() for name in names]
@@ -202,11 +201,6 @@ class DataScience(Environment):
         return Action(dice.choice(pool))
 
     # ── details ──────────────────────────────────────────────────────────────
-
-    def _open(self) -> None:
-        if self._sandbox is None:
-            self._sandbox = open_sandbox(self._sandbox_kind, self._settings())
-            self._empty = self._sandbox.save()
 
     def _settings(self) -> Settings:
         """With the packages of this installation, but without scikit-learn's own data."""

@@ -7,7 +7,7 @@ give never enters any sandbox. So a package can lie only by giving the right ans
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -22,12 +22,11 @@ SOUND: dict[str, tuple[str, ...]] = {}  # package to what its expressions give, 
 
 
 class Examiner:
-    """Runs the expressions of one package."""
+    """Runs the expressions of one package, each time in a sandbox in which nothing was."""
 
-    def __init__(self, package: Package, sandbox: Sandbox) -> None:
-        self.package, self._sandbox = package, sandbox
+    def __init__(self, package: Package, opened: Callable[[], Sandbox]) -> None:
+        self.package, self._opened = package, opened
         self.expressions = expressions(package.name)
-        self._empty = sandbox.save()
 
     def sound(self) -> tuple[str, ...]:
         """What the original gives."""
@@ -56,19 +55,19 @@ class Examiner:
             if (path, mutation.line) in executed
         ]
 
-    def close(self) -> None:
-        self._sandbox.close()
-
     def _run(
         self, files: Mapping[str, str], trace: str
     ) -> tuple[tuple[str, ...], set[tuple[str, int]]]:
-        self._sandbox.restore(self._empty)
-        for path, source in files.items():
-            self._sandbox.write(path, source.encode())
         asked = {"setup": self.package.setup, "expressions": self.expressions, "trace": trace}
         program = PROGRAM.read_text(encoding="utf-8")
         command = ["python3", "-s", "-c", program]
-        ran = self._sandbox.run(command, input=json.dumps(asked), limits=LIMITS)
+        sandbox = self._opened()
+        try:
+            for path, source in files.items():
+                sandbox.write(path, source.encode())
+            ran = sandbox.run(command, input=json.dumps(asked), limits=LIMITS)
+        finally:
+            sandbox.close()
         try:
             told = json.loads(ran.stdout)
             found = tuple(map(str, told["found"]))

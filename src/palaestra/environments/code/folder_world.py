@@ -69,7 +69,6 @@ class FolderWorld(Environment):
         super().__init__(name)
         self.kind, _, sandbox = name.partition("@")
         self._sandbox_kind = sandbox or "auto"
-        self._empty = b""
         self._task: Task | None = None
         self._over = self._solved = False
 
@@ -159,10 +158,9 @@ class FolderWorld(Environment):
         task = Task(**{**head["task"], "split": Split(head["task"]["split"])})
         if task != self._task:
             self.reset(task)
-        assert self._sandbox is not None and self._shell is not None
-        self._shell.close()
-        self._sandbox.restore(saved)
-        self._shell.go(Place(**head["place"]))
+        sandbox, shell = self._opened()
+        sandbox.restore(saved)
+        shell.go(Place(**head["place"]))
         self._over, self._solved = head["over"], head["solved"]
         self._look()
 
@@ -196,22 +194,23 @@ class FolderWorld(Environment):
 
     def _begin(self, task: Task) -> None:
         """Lay out the folder of a task, for a new shell."""
-        if self._sandbox is None:
-            self._sandbox = open_sandbox(self._sandbox_kind, self.settings())
-            self._empty = self._sandbox.save()
-            self._shell = Shell(self._sandbox, seconds=SECONDS)
-        assert self._shell is not None
-        self._shell.go(Place())
         self._challenge = self.challenge(task)
+        sandbox, _ = self._opened()
         if self._task == task:
-            self._sandbox.restore(self._started)
+            sandbox.restore(self._started)
         else:
-            self._sandbox.restore(self._empty)
             for path, data in self._challenge.files.items():
-                self._sandbox.write(path, data)
+                sandbox.write(path, data)
             if self._challenge.setup:
-                self._sandbox.run(["bash", "-c", self._challenge.setup])
+                sandbox.run(["bash", "-c", self._challenge.setup])
         self._task, self._over, self._solved = task, False, False
+
+    def _opened(self) -> tuple[Sandbox, Shell]:
+        """A sandbox and a shell in which nobody was: not all that one can do is in the folder."""
+        FolderWorld.close(self)
+        self._sandbox = open_sandbox(self._sandbox_kind, self.settings())
+        self._shell = Shell(self._sandbox, seconds=SECONDS)
+        return self._sandbox, self._shell
 
     def _look(self) -> None:
         """Save the folder, and judge it, if it has changed."""

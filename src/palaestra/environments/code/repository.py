@@ -7,8 +7,8 @@ verified: the hidden tests fail with it. No place of a bug belongs to two splits
 
 Tests and the original live outside: the sandbox shows neither, nor what is installed beside the
 Python that runs inside. What the system itself has under `/usr`, which may hold another version of
-a package, is seen (and by an `unsafe` sandbox all of this machine). Progress is the share of failing
-tests that pass again, less those that were broken meanwhile.
+a package, is seen (and by an `unsafe` sandbox all of this machine). Progress is the share of
+failing tests that pass again, less those that were broken meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from palaestra.environments.code.mutation import Mutation, mutated
 from palaestra.environments.code.packages import PACKAGES
 from palaestra.safety.interpreter import PYTHON
 from palaestra.safety.opening import open_sandbox
-from palaestra.safety.sandbox import Mount, Settings
+from palaestra.safety.sandbox import WORK, Mount, Settings
 
 HARD, MANY = "-hard", 3  # bugs of a hard task
 REMEMBERED = 256  # tasks of this process
@@ -174,24 +174,20 @@ class Repository(FolderWorld):
             elif now != original[path]:
                 way.append(rebuilt(path, Entry(original[path].encode(), 0o644)))
         assert self._shell is not None
-        back = ["cd"] if way and self._shell.place.folder != "/work" else []
+        back = ["cd"] if way and self._shell.place.folder != WORK else []
         return [Action(command) for command in (*back, *way, SUBMIT)]
 
     def close(self) -> None:
         super().close()
-        if self._examiner is not None:
-            self._examiner.close()
-        self._examiner = None
         if self._nothing is not None:
             self._nothing.cleanup()
         self._nothing = None
 
     def _examined(self, package: str) -> Examiner:
         if self._examiner is None or self._examiner.package.name != package:
-            if self._examiner is not None:
-                self._examiner.close()
-            sandbox = open_sandbox(self._sandbox_kind, self.settings())
-            self._examiner = Examiner(PACKAGES[package], sandbox)
+            self._examiner = Examiner(
+                PACKAGES[package], lambda: open_sandbox(self._sandbox_kind, self.settings())
+            )
         return self._examiner
 
 

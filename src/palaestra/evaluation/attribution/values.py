@@ -17,7 +17,7 @@ from palaestra.core.environment import Capability, Environment
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.graph import Call
-from palaestra.core.session import Event
+from palaestra.core.journal import Event
 from palaestra.evaluation.attribution.replay import Replay
 from palaestra.evaluation.statistics import Interval, wilson
 from palaestra.rollout.runner import Job, Rollout

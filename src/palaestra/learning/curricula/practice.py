@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from palaestra.core.episode import Episode, Key
-from palaestra.core.session import derive_seed
+from palaestra.core.journal import derive_seed
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.learning.curricula.sampling import TaskHistory, draw
 from palaestra.learning.replay import SuccessBuffer

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import ContextTooLong, InputError, PalaestraError
+from palaestra.core.journal import SessionOver
 from palaestra.core.message import ToolCall
 from palaestra.core.model import Generation, Sampling
-from palaestra.core.session import Session, SessionOver
+from palaestra.core.session import Session
 from palaestra.rollout.gateway import hermes
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Transcript
 from palaestra.rollout.gateway.refusal import Refusal, over
