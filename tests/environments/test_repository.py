@@ -124,6 +124,7 @@ def test_a_package_that_lies_about_itself_gains_nothing(world: Repository) -> No
     assert world.progress() == 0.0 and not world.step(Action(SUBMIT)).success
 
 
+@pytest.mark.slow
 def test_no_place_of_a_bug_belongs_to_two_splits(world: Repository) -> None:
     places: dict[Split, set[tuple[str, int]]] = {}
     for split in Split:

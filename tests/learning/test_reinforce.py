@@ -118,7 +118,12 @@ def train(name: str, steps: int, *, first=1, state=None, lockstep=False, updates
 
 
 UNTRAINABLE = {Need.BELIEF, Need.CONTRIBUTION, Need.TREE}  # nothing here fills these slots
-LEARNING = [name for name in ALGORITHMS if not UNTRAINABLE & Method(algorithm(name)).needs]
+QUICK = ("loop", "grpo", "turn-ppo", "gigpo")  # of each kind one; the others move weights elsewhere
+LEARNING = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name in ALGORITHMS
+    if not UNTRAINABLE & Method(algorithm(name)).needs
+]
 
 
 @pytest.mark.parametrize("name", LEARNING)

@@ -24,11 +24,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import sklearn  # noqa: F401 - where it is missing, the registry says how to get it
+
 from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
 from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.core.task import Task, TaskSet
 from palaestra.environments.code.datascience_data import SETS, Data, made, scored
-from palaestra.environments.code.folder_world import SUBMIT, command_of
+from palaestra.environments.code.folder_world import SUBMIT, check_kind, command_of
 from palaestra.safety import interpreter
 from palaestra.safety.interpreter import Interpreter
 from palaestra.safety.opening import open_sandbox
@@ -90,9 +92,8 @@ class DataScience(Environment):
 
     @classmethod
     def check_name(cls, name: str) -> None:
-        import sklearn  # noqa: F401 - the family needs it, and the registry says how to get it
-
         super().check_name(name.partition("@")[0])
+        check_kind(name)
 
     @classmethod
     def tasks(cls, environment: str) -> TaskSet:

@@ -21,13 +21,13 @@ from dataclasses import asdict
 from typing import Any
 
 from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
-from palaestra.core.errors import InputError
+from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.code.challenge import Challenge
 from palaestra.environments.code.folder import listed
 from palaestra.environments.snapshots import opened, sealed
 from palaestra.safety import interpreter
-from palaestra.safety.opening import open_sandbox
+from palaestra.safety.opening import KINDS, open_sandbox
 from palaestra.safety.sandbox import WORK, Limits, Sandbox, Settings
 from palaestra.safety.shell import Place, Shell
 
@@ -75,6 +75,7 @@ class FolderWorld(Environment):
     @classmethod
     def check_name(cls, name: str) -> None:
         super().check_name(name.partition("@")[0])
+        check_kind(name)
 
     @classmethod
     def tasks(cls, environment: str) -> TaskSet:
@@ -234,6 +235,13 @@ class FolderWorld(Environment):
         if self._task is None or self._shell is None:
             raise InputError(f"The world '{self._id}' has no task yet; call reset with one first.")
         return self._shell
+
+
+def check_kind(name: str) -> None:
+    """Raise UnknownName if what stands behind an `@` is no kind of sandbox."""
+    _, given, kind = name.partition("@")
+    if given and kind not in KINDS:
+        raise UnknownName("sandbox", kind, KINDS)
 
 
 def command_of(reply: str) -> str:
