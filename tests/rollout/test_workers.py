@@ -309,6 +309,7 @@ def test_a_worker_that_leaks_is_replaced_and_its_worlds_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(host, "LOOKS", 0.0)
+    monkeypatch.setattr(host, "GLANCE", 10.0)  # never during a call, which would end it as a fault
 
     async def use(pool: WorkerPool) -> tuple[list[Any], list[Any], int]:
         healthy = await pool.world(COUNTING)
@@ -577,6 +578,11 @@ asyncio.run(main())
 """
 
 
+def _hears_interrupts() -> None:
+    """Also where the tests run in the background of a shell, which ignores them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_an_ended_parent_leaves_no_children(end: signal.Signals) -> None:
     parent = subprocess.Popen(
@@ -584,6 +590,7 @@ def test_an_ended_parent_leaves_no_children(end: signal.Signals) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=Path(__file__).parents[2],
+        preexec_fn=_hears_interrupts,
     )
     assert parent.stdout is not None
     started = [int(pid) for pid in parent.stdout.readline().split()]

@@ -1,7 +1,8 @@
 """One program at work: its pipes are read, its limits are looked after, its end is a `Ran`.
 
 What a back end adds is which processes belong to it, and how all of them are ended. Looking costs
-time as well: the next look waits ten times as long as the last one took.
+time as well: the next look waits ten times as long as the last one took, and longer and longer
+while nothing computes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from palaestra.safety.sandbox import Ended, Limits, Ran
 from palaestra.safety.usage import Use
 
 LOOK = 0.02  # seconds between two looks at what is used
+IDLE = 0.25  # the same, at the most, where no processor time was used in between
 LAST = 2.0  # seconds in which processes that were killed must be gone
 _CHUNK = 1 << 16
 
@@ -50,6 +52,7 @@ class Running(ABC):
         self.process = spawn(launch)
         self._deadline = self.began + limits.seconds
         self._next_look = self.began
+        self._pause = LOOK
         self._selector = selectors.DefaultSelector()
         for name, pipe in (("stdout", self.process.stdout), ("stderr", self.process.stderr)):
             assert pipe is not None
@@ -86,6 +89,7 @@ class Running(ABC):
     def feed(self, data: bytes) -> None:
         """Have this written to its standard input as it reads it."""
         self._input += data
+        self._next_look, self._pause = time.monotonic(), LOOK  # it is about to work
         self._feed()
 
     def taken(self, name: str) -> bytearray:
@@ -163,13 +167,15 @@ class Running(ABC):
         if now < self._next_look:
             return None
         seen = self.look()
+        idle = seen.cpu_seconds <= self.used.cpu_seconds
+        self._pause = min(2 * self._pause, IDLE) if idle else LOOK
         self.used = Use(
             max(self.used.memory, seen.memory),
             max(self.used.cpu_seconds, seen.cpu_seconds),
             max(self.used.processes, seen.processes),
         )
         full = self.full()
-        self._next_look = time.monotonic() + max(LOOK, 10 * (time.monotonic() - now))
+        self._next_look = time.monotonic() + max(self._pause, 10 * (time.monotonic() - now))
         if seen.cpu_seconds > self.limits.cpu_seconds:
             return Ended.CPU
         if seen.memory > self.limits.memory and self.memory() > self.limits.memory:
