@@ -75,7 +75,9 @@ def wander(world: TextWorld, seed: int, steps: int) -> list[Transition]:
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("name", ["treasure-easy", "cooking-easy"])
+@pytest.mark.parametrize(
+    "name", ["treasure-easy", pytest.param("cooking-easy", marks=pytest.mark.slow)]
+)
 def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> None:
     id = f"textworld/{name}"
     clause(Subject(lambda: registry.make(id), TaskSet(id, size=2), steps=15))
