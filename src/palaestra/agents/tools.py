@@ -22,17 +22,8 @@ from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, ToolCall, assistant, system, user
 from palaestra.core.session import Session
-from palaestra.core.tool import NotACall, Tool, parse_call
+from palaestra.core.tool import ACT, NotACall, Tool, parse_call
 
-ACT = Tool(
-    "act",
-    "Take one action in the world.",
-    {
-        "type": "object",
-        "properties": {"action": {"type": "string", "description": "the action, in words"}},
-        "required": ["action"],
-    },
-)
 FORMAT = (
     "To call a tool, reply with its name and arguments as JSON between tags:\n"
     '<tool_call>\n{"name": "…", "arguments": {…}}\n</tool_call>\n'

@@ -48,6 +48,18 @@ class Tool:
         return f"{self.name}({', '.join(parts)}): {self.description}"
 
 
+ACT = Tool(
+    "act",
+    "Do one action in the world; answers with what is seen then.",
+    {
+        "type": "object",
+        "properties": {"action": {"type": "string", "description": "the action, in words"}},
+        "required": ["action"],
+    },
+)
+"""How words become an action for those who only call tools, in worlds that have none."""
+
+
 class NotACall(ValueError):
     """Why a text is no call of any tool here, in words for who wrote it."""
 

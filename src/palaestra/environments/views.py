@@ -17,7 +17,7 @@ from palaestra.core.environment import (
 )
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
-from palaestra.core.tool import NotACall, Tool, checked, parse_call
+from palaestra.core.tool import ACT, NotACall, Tool, checked, parse_call
 from palaestra.environments.faults import Partial, Stale
 from palaestra.environments.wrapper import Limited, Wrapper
 
@@ -157,19 +157,10 @@ class Actions(Wrapper):
     no oracle can know.
     """
 
-    TOOL: ClassVar[Tool] = Tool(
-        "act",
-        "Do something.",
-        {
-            "type": "object",
-            "properties": {"action": {"type": "string"}},
-            "required": ["action"],
-        },
-    )
     TOLD: ClassVar[dict[str, str]] = {
         "listed": "What you can do is listed.",
         "numbered": "What you can do is listed; answer with an action or its number.",
-        "tool": f"To do something, call {TOOL.signature}",
+        "tool": f"To do something, call {ACT.signature}",
     }
 
     def __init__(self, inner: Environment, choice: str) -> None:
@@ -184,7 +175,7 @@ class Actions(Wrapper):
 
     @property
     def tools(self) -> tuple[Tool, ...]:  # type: ignore[override]
-        return (self.TOOL,) if self._kind == "tool" else self.inner.tools
+        return (ACT,) if self._kind == "tool" else self.inner.tools
 
     @property
     def instructions(self) -> str:
@@ -224,7 +215,7 @@ class Actions(Wrapper):
     def _said(self, action: Action) -> Action:
         if self._kind != "tool":
             return action
-        call = ToolCall(self.TOOL.name, {"action": action.text})
+        call = ToolCall(ACT.name, {"action": action.text})
         return Action(str(call), call)
 
     def _listed(self, observation: Observation) -> Observation:

@@ -24,7 +24,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from palaestra.core.errors import PalaestraError
 from palaestra.safety import relay, seccomp, usage
 from palaestra.safety.cgroups import Group
 from palaestra.safety.folder import Folder
@@ -243,20 +242,11 @@ def _missing() -> str | None:
     lacking = missing_programs()
     if lacking:
         return f"{', '.join(lacking)} of util-linux is not installed: apt install util-linux mount."
-    try:
-        sandbox = BubblewrapSandbox()
-        try:
-            ran = sandbox.run(["true"])
-        finally:
-            sandbox.close()
-    except (PalaestraError, OSError) as error:
-        reason = str(error)
-    else:
-        if ran.code == 0:
-            return None
-        reason = ran.stderr.strip()
+    reason = BubblewrapSandbox._trouble()
+    if reason is None:
+        return None
     return (
-        f"This machine forbids namespaces ({reason.splitlines()[-1] if reason else 'no reason'}); "
+        f"This machine forbids namespaces ({reason.splitlines()[-1]}); "
         "allow them with sysctl kernel.apparmor_restrict_unprivileged_userns=0 or "
         "kernel.unprivileged_userns_clone=1, and in a container with --privileged."
     )

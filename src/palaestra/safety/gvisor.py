@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from palaestra.core.errors import InputError, PalaestraError
+from palaestra.core.errors import InputError
 from palaestra.safety import usage
 from palaestra.safety.folder import Folder
 from palaestra.safety.local import BASE, LocalSandbox, environment
@@ -175,16 +175,7 @@ def _missing() -> str | None:
     lacking = missing_programs()
     if lacking:
         return f"{', '.join(lacking)} of util-linux is not installed: apt install util-linux mount."
-    try:
-        sandbox = GvisorSandbox()
-        try:
-            ran = sandbox.run(["true"])
-        finally:
-            sandbox.close()
-    except (PalaestraError, OSError) as error:
-        reason = str(error)
-    else:
-        if ran.code == 0:
-            return None
-        reason = ran.stderr.strip() or f"it ended by {ran.ended}"
+    reason = GvisorSandbox._trouble()
+    if reason is None:
+        return None
     return f"runsc does not run here ({reason.splitlines()[-1]}); see `runsc --debug do true`."

@@ -6,7 +6,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-from palaestra.core.errors import InputError
+from palaestra.core.errors import InputError, PalaestraError
 from palaestra.safety.folder import Folder
 from palaestra.safety.program import Attended
 from palaestra.safety.running import Running, run_to_end
@@ -24,6 +24,19 @@ class LocalSandbox(Sandbox):
         self._programs: list[Program] = []
         self._lock = threading.Lock()
         self._closed = False
+
+    @classmethod
+    def _trouble(cls) -> str | None:
+        """What goes wrong when the simplest program is run in a new one; None: nothing."""
+        try:
+            sandbox = cls()
+            try:
+                ran = sandbox.run(["true"])
+            finally:
+                sandbox.close()
+        except (PalaestraError, OSError) as error:
+            return str(error)
+        return None if ran.code == 0 else ran.stderr.strip() or f"it ended by {ran.ended}"
 
     @abstractmethod
     def _begin(self, command: Sequence[str], limits: Limits, input: bytes | None) -> Running:

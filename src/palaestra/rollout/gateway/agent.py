@@ -20,10 +20,10 @@ from palaestra.core.environment import Action
 from palaestra.core.errors import AgentFault, MissingPackage
 from palaestra.core.message import Message, ToolCall
 from palaestra.core.session import Session
-from palaestra.core.tool import Tool
+from palaestra.core.tool import ACT, Tool
 from palaestra.rollout.gateway import hermes
 from palaestra.rollout.gateway.door import Door
-from palaestra.rollout.gateway.mcp_tools import ACT, look
+from palaestra.rollout.gateway.mcp_tools import look
 from palaestra.rollout.gateway.program import Program, parsed
 
 if TYPE_CHECKING:

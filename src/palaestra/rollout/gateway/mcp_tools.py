@@ -14,20 +14,11 @@ from palaestra import __version__
 from palaestra.core.environment import Action
 from palaestra.core.message import ToolCall
 from palaestra.core.session import Session
-from palaestra.core.tool import Tool
+from palaestra.core.tool import ACT, Tool
 from palaestra.rollout.gateway.door import Door
 from palaestra.rollout.gateway.refusal import Refusal
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-ACT = Tool(
-    "act",
-    "Do one action in the world; answers with what is seen then.",
-    {
-        "type": "object",
-        "properties": {"action": {"type": "string", "description": "the action, in words"}},
-        "required": ["action"],
-    },
-)
 LOOK = Tool(
     "look",
     "Say again what the world is, how to act in it, and what is seen now; changes nothing.",
