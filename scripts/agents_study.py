@@ -4,6 +4,8 @@
                                               [--worlds X,Y] [--seeds 1,2]
     python scripts/agents_study.py table FOLDER [--to docs/results/agents.md]
 
+What stands in that file from the line `## What it says` on is kept.
+
 `run` lives what is not there yet: a run folder for each model, world and agent, so that it can be
 stopped, gone on with, and given more agents or worlds later. Without --agents they are all that
 need no option, plus the variants in AGENTS. Agents meet the same tasks with the same seeds, one
@@ -34,6 +36,7 @@ from palaestra.evaluation import samples
 from palaestra.evaluation.leaderboard import build
 from palaestra.store.run import RunFolder
 
+REMARKS = "## What it says\n"
 TOKENS = 8192  # read and sampled, per episode
 INTRO = f"""# Agents side by side, at equal budgets
 
@@ -87,6 +90,12 @@ MODELS = {
 }
 
 
+def remarks(file: Path) -> str:
+    """What somebody has written about the tables in the file."""
+    _, head, rest = (file.read_text() if file.is_file() else "").partition(REMARKS)
+    return f"\n{head}{rest}" if head else ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -104,7 +113,7 @@ def main() -> int:
     if options.verb == "run":
         return live(options)
     said = page(options.folder)
-    options.to.write_text(said) if options.to else print(said)
+    options.to.write_text(said + remarks(options.to)) if options.to else print(said)
     return 0
 
 
