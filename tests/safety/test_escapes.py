@@ -120,7 +120,7 @@ def test_files_of_this_machine_cannot_be_read(world: World) -> None:
     secret = world.place / "secret"
     around = "../" * 12 + str(secret).lstrip("/")
     places = [str(secret), f"/proc/1/root{secret}", f"/proc/self/root{secret}", around]
-    places += [f"/proc/{os.getpid()}/root{secret}", "/etc/shadow", "/root/.bashrc", "/dev/sda"]
+    places += [f"/proc/{os.getpid()}/root{secret}", "/etc/shadow", "/etc/gshadow", "/dev/sda"]
     places += ["/dev/mem", "/dev/vda"]
     only_refusals(world.attempt(f"for path in {places!r}: refused(lambda: open(path).read())"))
 
