@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -152,3 +153,20 @@ def test_a_class_that_is_not_registered_is_addressed_by_its_module() -> None:
         registry.make("palaestra.environments.grid.babyai:Nothing/Empty-5x5")
     with pytest.raises(InputError, match="not a palaestra Environment class"):
         registry.make("palaestra.core.task:Task")
+
+
+@pytest.mark.parametrize("id", ["babyai/PickupLoc", "babyai/PutNextLocalS5N3"])
+def test_the_expert_goes_on_with_the_wrong_thing_in_its_hands(id: str) -> None:
+    """Where a random walk has picked something up; the package's bot counts on empty hands."""
+    met = 0
+    for index in range(40):
+        room, chance = world(id, index), random.Random(index)
+        ended = False
+        while not ended and room._env.carrying is None and room._env.step_count < 8:
+            said = Action(chance.choice(["left", "forward", "pickup"]))
+            ended = (last := room.step(said)).terminated or last.truncated
+        if ended or room._env.carrying is None:
+            continue
+        met += 1
+        assert [room.step(action) for action in room.oracle()][-1].success
+    assert met >= 5

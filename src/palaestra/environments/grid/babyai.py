@@ -18,6 +18,7 @@ import io
 import pickle
 import re
 import warnings
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 with warnings.catch_warnings():
@@ -163,19 +164,11 @@ class BabyAI(MiniGrid):
         """The bot's way from here to the goal; empty where the bot finds none."""
         env = copy.deepcopy(self._env)
         env.max_steps += env.step_count  # the bot may need more steps than are left
-        actions: list[Action] = []
-        last = None
-        with contextlib.redirect_stdout(io.StringIO()):
-            try:
-                bot = BabyAIBot(env)
-                while True:
-                    last = bot.replan(last)
-                    actions.append(Action(WORDS[int(last)]))
-                    _, reward, terminated, truncated, _ = env.step(last)
-                    if terminated or truncated:
-                        return actions if reward > 0 else []
-            except Exception:  # the bot asserts its way out of levels it cannot solve
-                return []
+        found = _bots_way(copy.deepcopy(env))
+        if found or env.carrying is None:
+            return found
+        # most of its plans begin with empty hands, and fail an assertion where they are not
+        return _bots_way(env, _lay_down(env))
 
     def progress(self) -> float:
         """Share of the mission's parts that are done."""
@@ -187,6 +180,33 @@ class BabyAI(MiniGrid):
     def state_key(self) -> str:
         done = "".join(str(int(part)) for part in _parts(self._env.instrs))
         return f"{super().state_key()}-{done}"
+
+
+def _bots_way(env: Any, before: Sequence[int] = ()) -> list[Action]:
+    """The bot's actions to the goal, with those already made `before` it; empty without success."""
+    actions = [Action(WORDS[int(number)]) for number in before]
+    last = None
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            bot = BabyAIBot(env)
+            while True:
+                last = bot.replan(last)
+                actions.append(Action(WORDS[int(last)]))
+                _, reward, terminated, truncated, _ = env.step(last)
+                if terminated or truncated:
+                    return actions if reward > 0 else []
+        except Exception:  # the bot asserts its way out of levels it cannot solve
+            return []
+
+
+def _lay_down(env: Any) -> list[int]:
+    """Put down what is carried, on the first free side from the left; the actions made."""
+    made: list[int] = []
+    while env.carrying is not None and len(made) < 4:
+        free = env.grid.get(*env.front_pos) is None
+        made.append(int(env.actions.drop if free else env.actions.left))
+        env.step(made[-1])
+    return made
 
 
 def parse(text: str) -> str | None:
