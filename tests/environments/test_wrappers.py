@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from palaestra.environments import registry
 from palaestra.environments.conformance import CLAUSES
 from palaestra.environments.examination import Subject
 from palaestra.environments.faults import AGAIN
+from palaestra.environments.users import DISPLEASED
 from palaestra.environments.wrappers import KNOBS, split
 
 VALUES = {
@@ -30,6 +32,8 @@ VALUES = {
     "turns": "9",
     "budget": "9",
     "actions": "tool",
+    "profile": "any",
+    "purse": "14",
 }
 
 
@@ -51,6 +55,12 @@ def test_any_combination_keeps_the_contract(knobs: set[str]) -> None:
     query = "&".join(f"{knob}={VALUES[knob]}" for knob in sorted(knobs))
     for clause in CLAUSES:
         clause(Subject.of(f"babyai/GoToLocalS5N2?{query}", steps=6, per_split=1))
+
+
+@pytest.mark.slow
+def test_a_budget_of_calls_keeps_the_contract() -> None:
+    for clause in CLAUSES:
+        clause(Subject.of("probe/memory-4?actions=tool&calls=9", steps=8))
 
 
 @pytest.mark.parametrize("kind", ["listed", "numbered"])
@@ -127,6 +137,66 @@ def test_a_budget_is_told_and_its_end_is_a_failure() -> None:
     assert ends[0].observation.text.endswith("Budget left: 1")
     assert [end.terminated for end in ends] == [False, True]
     assert not any(end.truncated or end.success for end in ends)
+
+
+def test_a_purse_is_told_paid_from_and_its_end_is_a_failure() -> None:
+    made, first = world("minigrid/Empty-5x5?purse=5")
+    assert first.endswith("Coins left: 5")
+    dear, cheap = (made.step(Action("left")) for _ in range(2))
+    price = dear.info["paid"]
+    assert price == cheap.info["paid"] and 1 <= price <= 3  # one word, one price
+    assert dear.observation.text.endswith(f"Coins left: {5 - price}")
+    assert not made.step(Action("sing")).valid  # what is not understood costs nothing
+    paid = [cheap]
+    while not paid[-1].terminated:
+        paid.append(made.step(Action("left")))
+    assert paid[-1].observation.text.endswith("Coins left: 0") and not paid[-1].success
+    assert sum(end.info["paid"] for end in [dear, *paid]) >= 5
+    prices = {world("minigrid/Empty-5x5?purse=5", n)[0].step(Action("left")).info["paid"]
+              for n in range(20)}  # fmt: skip
+    assert prices == {1, 2, 3}  # and another one in another task
+
+
+def test_an_oracle_knows_what_its_way_will_cost() -> None:
+    plain, _ = world("probe/sea-4")
+    rich, _ = world("probe/sea-4?purse=12")
+    poor, _ = world("probe/sea-4?purse=3")
+    assert rich.oracle() == plain.oracle() and not poor.oracle()
+
+
+def test_only_calls_are_counted_as_calls() -> None:
+    made, first = world("probe/sea-4?actions=tool&calls=2")
+    assert first.endswith("Calls of tools left: 2")
+    with pytest.raises(InputError, match="needs tools"):
+        registry.make("probe/sea-4?calls=2")
+    ends = [made.step(made.sample_action(random.Random(0))) for _ in range(2)]
+    assert [end.terminated for end in ends] == [False, True]
+
+
+def test_a_user_says_what_he_wants_and_is_not_pleased_where_he_does_not_get_it() -> None:
+    made, first = world("minigrid/Empty-5x5?profile=steady,quick")
+    assert first.endswith("The user wants: at most 10 actions in all; never back to where you "
+                          "were before.")  # fmt: skip
+    there, back = made.step(Action("left")), made.step(Action("right"))
+    assert there.reward == 0 and "displeased" not in there.info
+    assert back.info["displeased"] == ["steady"] and back.reward == -DISPLEASED
+    assert back.observation.text.endswith("not pleased: never back to where you were before.")
+    while made.turn < 10:
+        made.step(Action("pickup"))  # which changes nothing, and so leads nowhere back
+    assert made.step(Action("pickup")).info["displeased"] == ["quick"]
+
+
+def test_a_hidden_user_shows_displeasure_only() -> None:
+    made, first = world("minigrid/Empty-5x5?profile=steady,hidden")
+    assert "wants" not in first
+    made.step(Action("left"))
+    assert made.step(Action("right")).observation.text.endswith("The user is not pleased.")
+
+
+def test_each_task_has_its_user_and_always_the_same() -> None:
+    told = [world("minigrid/Empty-5x5?profile=any", n)[1].split("\n")[-1] for n in range(30)]
+    again = [world("minigrid/Empty-5x5?profile=any", n)[1].split("\n")[-1] for n in range(30)]
+    assert told == again and len(set(told)) > 4  # of seven sets of wishes
 
 
 def test_diff_says_what_is_new_and_what_is_gone() -> None:

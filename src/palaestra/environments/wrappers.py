@@ -14,6 +14,10 @@
 `actions=tool`          an action is said by calling a tool `act(action)`
 `turns=N`               truncated after N actions
 `budget=N`              the agent sees what is left of N actions, and has failed when it is nothing
+`calls=N`               the same with N calls of tools, where the world has any
+`purse=N`               the same with N coins; an action costs 1 to 3, by its first word and task
+`profile=brief`         a user who wants short replies, or `quick`, `steady` (see `users.py`), or
+                        `any`: another user for each task, who keeps it to himself if `any,hidden`
 `latency=S`             seconds of sleep before each answer
 `errors=P`              a share of actions meets a passing error: nothing happens, try again
 `stale=P`               a share of observations is the one before, once more
@@ -21,7 +25,7 @@
 
 Chance is drawn from the task's seed and the number of the action, so wrapped worlds stay
 reproducible, can be snapshotted, and an oracle knows which of its actions will have to be repeated.
-Wrappers compose in the order of this list, whatever the order of writing.
+Wrappers compose in the order of `KNOBS`, whatever the order of writing.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from palaestra.core.environment import Environment
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.environments.context import Context
 from palaestra.environments.faults import Errors, Latency, Partial, Stale
+from palaestra.environments.users import Calls, Profile, Purse
 from palaestra.environments.views import Actions, Budget, Reward, Turns, seen
 from palaestra.environments.wrapper import Wrapper
 
@@ -44,9 +49,12 @@ KNOBS: dict[str, tuple[Callable[[Environment, str], Wrapper], str]] = {
     "observation": (seen, "diff, image"),
     "actions": (Actions, "listed, numbered, tool"),
     "reward": (Reward, "sparse, progress, intrinsic"),
+    "profile": (Profile, "brief, quick, steady, any, hidden"),
     "latency": (Latency, "seconds"),
     "turns": (Turns, "a number of actions"),
     "budget": (Budget, "a number of actions"),
+    "calls": (Calls, "a number of calls"),
+    "purse": (Purse, "a number of coins"),
 }
 """Name to wrapper and what may be chosen; the first is the innermost."""
 
@@ -87,9 +95,10 @@ def wrapped(world: Environment, knobs: Mapping[str, str]) -> Environment:
 def _fits(takes: str, value: str) -> bool:
     if takes == "NAME:LOW~HIGH, …":
         return bool(value)  # the world knows the names
-    if takes == "a number of actions":
+    if takes.startswith("a number of"):
         return value.isdecimal() and int(value) > 0
     if takes in ("seconds", "a share from 0 to 1"):
         number = re.fullmatch(r"\d+(\.\d+)?|\.\d+", value)
         return number is not None and (takes == "seconds" or float(value) <= 1)
-    return value in takes.split(", ")
+    known = takes.split(", ")
+    return all(part in known for part in value.split(",")) if "hidden" in known else value in known

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import threading
+import weakref
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from palaestra.core.errors import InputError, PalaestraError
 from palaestra.safety.folder import Folder
@@ -88,6 +93,29 @@ class LocalSandbox(Sandbox):
             if "\0" in word:
                 raise InputError(f"The command word {word!r} holds a zero byte; leave it out.")
         return list(command)
+
+
+class HostSandbox(LocalSandbox):
+    """Its folders lie on this machine's disk, until it is closed or forgotten."""
+
+    def _settle(self) -> None:
+        """Make the folders; to be called when the settings have been checked."""
+        self._place = Path(tempfile.mkdtemp(prefix=f"palaestra-{self.name}-"))
+        self.folder = Folder(self._place / "work")
+        self.temporary = (Folder(self._place / "tmp"),)
+        for folder in (self.folder, *self.temporary):
+            folder.path.mkdir()
+        self._end = weakref.finalize(self, _discard, self._place, os.getpid())
+
+    def close(self) -> None:
+        super().close()
+        self._end()
+
+
+def _discard(place: Path, owner: int) -> None:
+    if os.getpid() == owner:  # not in a fork: the folder is its parent's
+        Folder(place).empty()
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def environment(settings: Settings, base: Mapping[str, str]) -> dict[str, str]:

@@ -8,21 +8,17 @@ the caller may, reach the network, and a fork bomb may win. Hence its name.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Sequence
-from pathlib import Path
 
 from palaestra.core.errors import InputError
 from palaestra.safety.folder import Folder
-from palaestra.safety.local import LocalSandbox, environment
+from palaestra.safety.local import HostSandbox, environment
 from palaestra.safety.running import Launch, Running
 from palaestra.safety.sandbox import Limits, Settings
 from palaestra.safety.session import SessionRunning, limited
 
 
-class PlainSandbox(LocalSandbox):
+class PlainSandbox(HostSandbox):
     """A temporary folder and plain processes; the work folder is not at `/work`."""
 
     name = "unsafe"
@@ -40,20 +36,11 @@ class PlainSandbox(LocalSandbox):
                     f"The unsafe sandbox cannot show {mount.outside} as '{mount.inside}': its "
                     "programs see this machine as it is; use the bubblewrap one."
                 )
-        self._place = Path(tempfile.mkdtemp(prefix="palaestra-unsafe-"))
-        self.folder = Folder(self._place / "work")
-        self.temporary = (Folder(self._place / "tmp"),)
-        for name in ("work", "tmp"):
-            (self._place / name).mkdir()
-        self._end = weakref.finalize(self, _discard, self._place, os.getpid())
+        self._settle()
 
     @classmethod
     def missing(cls) -> str | None:
         return None if os.name == "posix" else "It needs a POSIX system: Linux or macOS."
-
-    def close(self) -> None:
-        super().close()
-        self._end()
 
     def _begin(self, command: Sequence[str], limits: Limits, input: bytes | None) -> Running:
         home = str(self.folder.path)
@@ -66,9 +53,3 @@ class PlainSandbox(LocalSandbox):
         variables = environment(self.settings, base)
         launch = Launch(limited(limits, command), variables, self.folder.path)
         return SessionRunning(launch, limits, input, Folder(self._place))
-
-
-def _discard(place: Path, owner: int) -> None:
-    if os.getpid() == owner:  # not in a fork: the folder is its parent's
-        Folder(place).empty()
-        shutil.rmtree(place, ignore_errors=True)

@@ -17,7 +17,7 @@ from palaestra.core.errors import InputError
 
 INSIDE = "/run/hosts"
 VARIABLE = "PALAESTRA_HOSTS"
-CONNECTIONS = 32  # at once, to all hosts of a sandbox
+CONNECTIONS = 64  # at once, to all hosts of a sandbox
 PATIENCE = 10.0  # seconds for a host to answer
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9a-fA-F:]+\]):([0-9]{1,5})")
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
+
+from palaestra.core.errors import InputError, UnknownName
 
 WORK = "/work"
 """The work folder as programs inside see it; relative paths begin here."""
@@ -29,6 +31,27 @@ class Limits:
     file_bytes: int = 64 * 2**20  # of one file
     disk_bytes: int = 256 * 2**20  # of the work folder and the temporary one
     output_bytes: int = 2**20  # of stdout, and of stderr
+
+    def but(self, changes: Sequence[str]) -> Limits:
+        """The same with some others, each written like `seconds=5`.
+
+        Raises:
+            UnknownName: there is no such limit.
+            InputError: a limit is no positive number.
+        """
+        found, kinds = self, {f.name: type(getattr(self, f.name)) for f in fields(self)}
+        for text in changes:
+            name, _, value = text.partition("=")
+            if name not in kinds:
+                raise UnknownName("limit", name, kinds)
+            try:
+                number = kinds[name](value)
+            except ValueError:
+                number = 0
+            if not number > 0:
+                raise InputError(f"The limit '{text}' is no positive number; write {name}=10, say.")
+            found = replace(found, **{name: number})
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +23,7 @@ from palaestra.core.errors import InfrastructureFault, InputError
 from palaestra.core.paths import cache_folder
 from palaestra.safety import wasm_program
 from palaestra.safety.folder import Folder
-from palaestra.safety.local import BASE, LocalSandbox, environment
+from palaestra.safety.local import BASE, HostSandbox, environment
 from palaestra.safety.mounts import checked
 from palaestra.safety.running import Launch, Running
 from palaestra.safety.sandbox import WORK, Limits, Settings
@@ -34,7 +32,7 @@ from palaestra.safety.session import SessionRunning, limited
 _OVERHEAD = 256 * 2**20  # bytes that the host of the program may use itself
 
 
-class WasmSandbox(LocalSandbox):
+class WasmSandbox(HostSandbox):
     """Runs `python3 …` and nothing else; any other command ends with code 127."""
 
     name = "wasm"
@@ -56,12 +54,7 @@ class WasmSandbox(LocalSandbox):
         self._base = environment(settings, {**BASE, "PYTHONDONTWRITEBYTECODE": "1"})
         if str(_cache()) not in _prepared:
             prepare()
-        self._place = Path(tempfile.mkdtemp(prefix="palaestra-wasm-"))
-        self.folder = Folder(self._place / "work")
-        self.temporary = (Folder(self._place / "tmp"),)
-        for name in ("work", "tmp"):
-            (self._place / name).mkdir()
-        self._end = weakref.finalize(self, _discard, self._place, os.getpid())
+        self._settle()
 
     @classmethod
     def missing(cls) -> str | None:
@@ -72,10 +65,6 @@ class WasmSandbox(LocalSandbox):
                     "pip install 'palaestra[sandbox]'."
                 )
         return None
-
-    def close(self) -> None:
-        super().close()
-        self._end()
 
     def _begin(self, command: Sequence[str], limits: Limits, input: bytes | None) -> Running:
         script = [sys.executable, "-I", wasm_program.__file__]
@@ -133,9 +122,3 @@ def _cache() -> Path:
 def _unlinked() -> int:
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
-
-
-def _discard(place: Path, owner: int) -> None:
-    if os.getpid() == owner:
-        Folder(place).empty()
-        shutil.rmtree(place, ignore_errors=True)

@@ -26,15 +26,16 @@ from pathlib import Path
 
 import sklearn  # noqa: F401 - where it is missing, the registry says how to get it
 
-from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
+from palaestra.core.environment import Action, Capability, Observation, Transition
 from palaestra.core.errors import EnvironmentFault, InputError
-from palaestra.core.task import Task, TaskSet
+from palaestra.core.task import Task
+from palaestra.environments.code.boxed import Boxed
 from palaestra.environments.code.datascience_data import SETS, Data, made, scored
-from palaestra.environments.code.folder_world import SUBMIT, check_kind, command_of
+from palaestra.environments.code.folder_world import SUBMIT, command_of
 from palaestra.safety import interpreter
 from palaestra.safety.interpreter import Interpreter
 from palaestra.safety.opening import open_sandbox
-from palaestra.safety.sandbox import Limits, Mount, Sandbox, Settings
+from palaestra.safety.sandbox import Limits, Mount, Settings
 
 SHARE = 0.8  # of what the reference gains over guessing
 SECONDS = 30.0  # of one cell
@@ -65,39 +66,24 @@ REFERENCE = (
 )
 
 
-class DataScience(Environment):
+class DataScience(Boxed):
     """A notebook beside two tables."""
 
     capabilities = frozenset({Capability.PROGRESS, Capability.ORACLE})
-    free_text = True
-    _sandbox: Sandbox | None = None
     _notebook: Interpreter | None = None
     _hidden: tempfile.TemporaryDirectory[str] | None = None
 
     def __init__(self, name: str = "") -> None:
-        """Nothing is started before the first reset."""
         super().__init__(name)
-        self.kind, _, sandbox = name.partition("@")
-        self._sandbox_kind = sandbox or "auto"
         self._data: Data | None = None
         self._stages: set[str] = set()
         self._score: float | None = None
         self._wanted = 1.0
-        self._over = self._solved = False
         self._cells = 0
 
     @classmethod
     def names(cls) -> list[str]:
         return [*SETS, "mixed"]
-
-    @classmethod
-    def check_name(cls, name: str) -> None:
-        super().check_name(name.partition("@")[0])
-        check_kind(name)
-
-    @classmethod
-    def tasks(cls, environment: str) -> TaskSet:
-        return TaskSet(environment)
 
     @property
     def typical_turns(self) -> int:
@@ -142,7 +128,7 @@ class DataScience(Environment):
         cell = command_of(action.text)
         if self._over:
             return Transition(Observation("The task is over."), terminated=True, valid=False)
-        if not cell or not _writable(cell):
+        if not cell:
             return Transition(Observation(self.instructions), valid=False)
         if cell == SUBMIT:
             return self._submitted(data)
@@ -162,9 +148,6 @@ class DataScience(Environment):
         if self._hidden is not None:
             self._hidden.cleanup()
         self._notebook = self._sandbox = self._hidden = None
-
-    def __del__(self) -> None:
-        self.close()
 
     def progress(self) -> float:
         """Stages passed and the score of the submission as it stands; 1 only if solved."""
@@ -258,10 +241,6 @@ class DataScience(Environment):
             success=self._solved,
         )
 
-    @property
-    def _id(self) -> str:
-        return f"datascience/{self.name}"
-
     def _running(self) -> Data:
         if self._data is None:
             raise InputError(f"The world '{self._id}' has no task yet; call reset with one first.")
@@ -288,11 +267,3 @@ def _holds(folder: str) -> bool:
 def _reference(classes: bool) -> list[str]:
     last = "LogisticRegression(max_iter=500)" if classes else "RidgeCV()"
     return [cell.format(last=last, kind="str" if classes else "float") for cell in REFERENCE]
-
-
-def _writable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -2,8 +2,7 @@
 
 The folder lives in a sandbox. Each action is a shell command, run by one shell that persists for
 the whole episode; `submit` ends the task. Nothing that judges is inside: after each command the
-folder is saved as an archive, which is examined here. Behind a name, `@KIND` chooses the kind of
-sandbox (`terminal/count@unsafe`); without it, it is the safest one that this machine can run.
+folder is saved as an archive, which is examined here. `boxed.py` says which sandbox it is.
 
 A task's folder at its start depends on the task alone, so equal commands give equal episodes as far
 as the commands themselves do: a clock, a process id or a random number is the agent's own doing.
@@ -20,14 +19,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
-from palaestra.core.errors import InputError, UnknownName
-from palaestra.core.task import Split, Task, TaskSet
+from palaestra.core.environment import Action, Capability, Observation, Transition
+from palaestra.core.errors import InputError
+from palaestra.core.task import Split, Task
+from palaestra.environments.code.boxed import Boxed
 from palaestra.environments.code.challenge import Challenge
 from palaestra.environments.code.folder import listed
 from palaestra.environments.snapshots import opened, sealed
 from palaestra.safety import interpreter
-from palaestra.safety.opening import KINDS, open_sandbox
+from palaestra.safety.opening import open_sandbox
 from palaestra.safety.sandbox import WORK, Limits, Sandbox, Settings
 from palaestra.safety.shell import Place, Shell
 
@@ -54,32 +54,17 @@ LOOKS = (
 DEEDS = ("mkdir -p notes", "echo done > done.txt", "cp {0} copy.txt", "rm {0}", SUBMIT)
 
 
-class FolderWorld(Environment):
+class FolderWorld(Boxed):
     """A folder, a shell, and what is to be done there. Subclasses say what: `challenge`."""
 
     capabilities = frozenset(
         {Capability.STATE_KEY, Capability.SNAPSHOT, Capability.PROGRESS, Capability.ORACLE}
     )
-    free_text = True
-    _sandbox: Sandbox | None = None
     _shell: Shell | None = None
 
     def __init__(self, name: str = "") -> None:
-        """Nothing is started before the first reset."""
         super().__init__(name)
-        self.kind, _, sandbox = name.partition("@")
-        self._sandbox_kind = sandbox or "auto"
         self._task: Task | None = None
-        self._over = self._solved = False
-
-    @classmethod
-    def check_name(cls, name: str) -> None:
-        super().check_name(name.partition("@")[0])
-        check_kind(name)
-
-    @classmethod
-    def tasks(cls, environment: str) -> TaskSet:
-        return TaskSet(environment)
 
     @property
     def typical_turns(self) -> int:
@@ -111,7 +96,7 @@ class FolderWorld(Environment):
         command = command_of(action.text)
         if self._over:
             return Transition(Observation("The task is over."), terminated=True, valid=False)
-        if not command or "\0" in command or not _encodable(command):
+        if not command or "\0" in command:
             return Transition(Observation(HOW), valid=False)
         if command == SUBMIT:
             return self._submitted()
@@ -133,9 +118,6 @@ class FolderWorld(Environment):
             if part is not None:
                 part.close()
         self._shell = self._sandbox = None
-
-    def __del__(self) -> None:
-        self.close()
 
     def state_key(self) -> str:
         """Of the task, the folder, and the state of the shell."""
@@ -189,10 +171,6 @@ class FolderWorld(Environment):
 
     # ── details ──────────────────────────────────────────────────────────────
 
-    @property
-    def _id(self) -> str:
-        return f"{type(self).__name__.lower()}/{self.name}"
-
     def _begin(self, task: Task) -> None:
         """Lay out the folder of a task, for a new shell."""
         self._challenge = self.challenge(task)
@@ -237,22 +215,15 @@ class FolderWorld(Environment):
         return self._shell
 
 
-def check_kind(name: str) -> None:
-    """Raise UnknownName if what stands behind an `@` is no kind of sandbox."""
-    _, given, kind = name.partition("@")
-    if given and kind not in KINDS:
-        raise UnknownName("sandbox", kind, KINDS)
-
-
 def command_of(reply: str) -> str:
-    """The command in a reply: what is fenced, where something is, else all of it."""
+    """The command in a reply: what is fenced, where something is, else all of it.
+
+    Nothing, if it is no text that could be written to a file.
+    """
     fenced = FENCED.search(reply)
-    return (fenced.group(1) if fenced else reply).strip()
-
-
-def _encodable(text: str) -> bool:
+    found = (fenced.group(1) if fenced else reply).strip()
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        found.encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        return ""
+    return found
