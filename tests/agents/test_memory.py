@@ -121,7 +121,7 @@ def test_retrieval_prefers_what_shares_rare_words_with_the_query(texts: list[str
 
 
 def test_recall_tells_the_like_moments_of_long_ago() -> None:
-    past = recall.Recall("do", "go to the barn", last=1, k=1)
+    past = recall.Recall("do", "go to the barn", 1, 1, best)
     for place in ("a red door", "a blue hall", "a green hill", "the red door again"):
         past.add(f"left of {place}", place)
     opening = past.messages[1].content

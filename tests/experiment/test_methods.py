@@ -122,6 +122,7 @@ def test_a_killed_run_ends_with_the_same_weights(
         (["rl.group=1"], "rl.group"),
         (["rl.curriculum.rule=alp"], "either levels or tasks"),
         (["rl.curriculum.tasks=4", "rl.curriculum.rule=scaling-inter"], "chooses no tasks"),
+        (["rl.curriculum.tasks=4", "rl.curriculum.rule=waker"], "nothing says how wrong"),
         (['rl.curriculum.levels=["babyai/Nowhere"]'], "There is no"),
         (["rl.replay=true"], "rl.curriculum.tasks"),
     ],

@@ -2,7 +2,9 @@
 
 Source: Xiong et al. 2025, "MPO: Boosting LLM Agents with Meta Plan Optimization". The planner sees
 what the world says of itself, not the task at hand, so one plan is right for the whole family.
-Optimising it is training the role "planner" by what its plans earn.
+Optimising it is training the role "planner" by what its plans earn: by reinforcement, or as the
+paper does by DPO on plans that fared differently (`palaestra agents learn policy RUN --role
+planner`; docs/agents.md has the whole road).
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ AGENTS: dict[str, str] = {
     "lats": "palaestra.agents.search.lats:LatsAgent",
     "lookahead": "palaestra.agents.search.lookahead:LookaheadAgent",
     "ltl": "palaestra.agents.ltl:LTLAgent",
+    "mcts": "palaestra.agents.search.mcts:MctsAgent",
     "meta": "palaestra.agents.meta:MetaAgent",
     "occam": "palaestra.agents.occam:OccamAgent",
     "outside": "palaestra.rollout.gateway.agent:OutsideAgent",

@@ -1,10 +1,11 @@
-"""`palaestra agents compare`: agents on the same held-out tasks, each episode at an equal budget.
+"""`palaestra agents`: compare agents, and what becomes of what they wrote and recorded.
 
-It is an evaluation (`palaestra eval`) of many agents with one model, kept in a run folder and gone
-on with where it stopped, whose leaderboard is put as a comparison with the first agent. The budget
-of an episode is of tokens read and sampled, and of turns. So that models which have no tokens of
-their own (`expert`, `random`, `null`) can be held to it, and cost something, the tokenizer of
-SmolLM2 counts for them.
+`library` and `learn` are in files of their own. `compare`: agents on the same held-out tasks, each
+episode at an equal budget. It is an evaluation (`palaestra eval`) of many agents with one model,
+kept in a run folder and gone on with where it stopped, whose leaderboard is put as a comparison
+with the first agent. The budget of an episode is of tokens read and sampled, and of turns. So that
+models which have no tokens of their own (`expert`, `random`, `null`) can be held to it, and cost
+something, the tokenizer of SmolLM2 counts for them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palaestra.cli import agents_learning, agents_library
 from palaestra.cli.interrupt import Stopped, run_until_interrupted
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split
@@ -64,9 +66,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="where to keep the episodes; one that is there is gone on with (runs/agents-…)",
     )  # fmt: skip
     new.add_argument("--json", action="store_true", help="print one JSON object")
+    agents_library.configure(verbs)
+    agents_learning.configure(verbs)
 
 
 def run(options: argparse.Namespace) -> int:
+    match options.verb:
+        case "library":
+            return agents_library.run(options)
+        case "learn":
+            return agents_learning.run(options)
+        case _:
+            return compare(options)
+
+
+def compare(options: argparse.Namespace) -> int:
     from palaestra.cli.agents_text import rows, show
     from palaestra.evaluation import samples
     from palaestra.evaluation.leaderboard import build

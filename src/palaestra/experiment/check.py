@@ -13,7 +13,8 @@ from palaestra.experiment.method import check_method, chosen
 from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.recorded import SPEAKER, check_recorded
 from palaestra.experiment.sections import Curriculum
-from palaestra.learning.component import Component, Kind, components, find
+from palaestra.learning.component import Component, Kind, Need, components, find
+from palaestra.learning.needs import LACKS
 from palaestra.models.registry import device
 from palaestra.models.weights import check_name
 from palaestra.rollout.gateway.agent import GatewayAgent
@@ -64,10 +65,14 @@ def check_recipe(recipe: Recipe) -> None:
 def _check_curriculum(part: Curriculum) -> None:
     rule = find(Kind.CURRICULUM, part.rule)
     if not _chooses_tasks(rule):
-        fit = [name for name, c in components(Kind.CURRICULUM).items() if _chooses_tasks(c)]
+        every = components(Kind.CURRICULUM).items()
+        fit = [n for n, c in every if _chooses_tasks(c) and Need.ERROR not in c.needs]
         raise RecipeError(
             f"rl.curriculum.rule = '{part.rule}' chooses no tasks; choose one of: {', '.join(fit)}."
         )
+    if Need.ERROR in rule.needs:
+        why, remedy = LACKS[Need.ERROR]
+        raise RecipeError(f"rl.curriculum.rule = '{part.rule}' cannot run here: {why}; {remedy}.")
     rule.configured(part.options)
     for level in part.levels:
         make(level).close()

@@ -8,6 +8,7 @@ from palaestra.core.episode import Episode
 from palaestra.experiment.machine import release_memory
 from palaestra.experiment.progress import StageProgress, percent
 from palaestra.experiment.setting import Setting
+from palaestra.learning.alarms import after, keep, kept
 from palaestra.learning.monitors import alarms
 from palaestra.learning.reinforce import StepResult
 
@@ -33,13 +34,14 @@ class EpisodeCounter:
 
 
 class StepCounter:
-    """Logs each step's figures to the store and shows the telling ones."""
+    """Logs each step's figures and alarms to the store and shows the telling ones."""
 
     def __init__(self, setting: Setting, shown: StageProgress) -> None:
         self._setting, self._shown = setting, shown
         self._last = time.monotonic()
         self._history = [values for _, values in setting.store.metrics("rl")]
-        self._raised: set[str] = set()
+        self._standing = kept(setting.store, "rl")
+        self._said: set[str] = set()
 
     def add(self, result: StepResult) -> None:
         release_memory()
@@ -58,7 +60,11 @@ class StepCounter:
         }
         self._shown.show(result.step, figures)
         self._history.append({**values, "step": result.step})
-        for alarm in alarms(self._history):
-            if alarm.name not in self._raised:  # once each: a bad state lasts
-                self._raised.add(alarm.name)
+        fired = alarms(self._history)
+        if fired or self._standing is None:
+            self._standing = after(self._standing or {}, fired)
+            keep(self._setting.store, "rl", self._standing)
+        for alarm in fired:
+            if alarm.name not in self._said:  # once each: a bad state lasts
+                self._said.add(alarm.name)
                 self._setting.reporter.say(f"[yellow]alarm[/yellow] {alarm.name}: {alarm.message}")

@@ -30,7 +30,7 @@ class Allowance:
         """Which limit so much has reached, in words; None: there is some left."""
         if self.tokens is not None and spent.tokens >= self.tokens:
             return f"its budget of {self.tokens} tokens is spent"
-        if self.money is not None and spent.money >= self.money:
+        if self.money is not None and (spent.money or 0.0) >= self.money:
             return f"its budget of {self.money:g} in money is spent"
         if self.seconds is not None and seconds >= self.seconds:
             return f"its budget of {self.seconds:g} seconds is spent"

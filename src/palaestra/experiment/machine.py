@@ -55,8 +55,8 @@ def torch_threads() -> int:
 
 
 def describe() -> Machine:
-    """Look at the machine; imports torch."""
-    import torch
+    """Look at the machine; torch is not imported, as an evaluation may not need it."""
+    from importlib.metadata import version
 
     return Machine(
         cpu=_cpu_name(),
@@ -64,7 +64,7 @@ def describe() -> Machine:
         memory_bytes=_memory(),
         system=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
-        torch=torch.__version__,
+        torch=version("torch"),
     )
 
 

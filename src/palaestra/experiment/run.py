@@ -10,7 +10,7 @@ import torch
 from palaestra.core.environment import Capability
 from palaestra.core.journal import derive_seed
 from palaestra.core.task import Split
-from palaestra.environments.registry import make
+from palaestra.environments.registry import make, tasks
 from palaestra.evaluation import presentation, report
 from palaestra.experiment import machine, stages
 from palaestra.experiment.policy import build_policy, export, save_tokenizer
@@ -75,7 +75,7 @@ def origin(recipe: Recipe, run: RunFolder, reporter: Reporter) -> Path:
 def words_of(recipe: Recipe) -> list[str]:
     """What some training worlds say along their experts' ways, or their first words."""
     environment = make(recipe.environment.id)
-    drawn = environment.tasks(recipe.environment.id)
+    drawn = tasks(recipe.environment.id)
     texts = [environment.instructions]
     for index in range(VOCABULARY_WORLDS):
         start = derive_seed("vocabulary", recipe.seed) % 1_000_000_000

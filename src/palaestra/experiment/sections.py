@@ -36,6 +36,11 @@ class AgentPart(Section):
     command: str | None = Field(
         None, description="a program that is the agent, e.g. python my_agent.py; unset: `name`"
     )
+    sandbox: str | None = Field(
+        None, description="where `command` runs, e.g. bubblewrap; unset: as a plain process"
+    )
+    mounts: tuple[str, ...] = Field((), description="files and folders that it sees there")
+    limits: tuple[str, ...] = Field((), description="of what it may use there: memory=1000000000")
     temperature: float = Field(1.0, gt=0, description="sampling temperature, also in evaluation")
     max_tokens: int = Field(8, ge=1, description="sampled tokens per reply")
     stop: tuple[str, ...] = Field((), description="a reply ends when it contains one of them")
@@ -44,12 +49,16 @@ class AgentPart(Section):
     def _a_command_is_the_agent(self) -> AgentPart:
         if self.command is not None and self.name != "direct":
             raise ValueError("agent.name has no effect with agent.command: unset one")
+        if self.command is None and (self.sandbox or self.mounts or self.limits):
+            raise ValueError("agent.sandbox, mounts and limits are for agent.command: set it")
         return self
 
     @property
     def chosen(self) -> str:
         """The agent's name; that of the command, where there is one."""
-        return self.name if self.command is None else name_of(self.command)
+        if self.command is None:
+            return self.name
+        return name_of(self.command, self.sandbox, self.mounts, self.limits)
 
 
 class Tiny(Section):

@@ -61,6 +61,7 @@ class Need(StrEnum):
     SNAPSHOT = "snapshots"  # the environment can save and restore its state
     PROGRESS = "progress"  # the environment declares how much of the task is done
     EXPERT = "an expert"  # the environment has an oracle
+    ERROR = "errors"  # estimates of how wrong a model of the world, or a critic, is on each task
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ class Alarm:
     name: str  # of the monitor
     message: str  # one sentence: what was measured, what is normal, what to do
     step: int
+    value: float  # what was measured, in the units of the figure
+    threshold: float | None  # what it passed; None: it is not a number at all
 
 
 def variance_cliff(
@@ -49,6 +51,8 @@ def variance_cliff(
         f"returns within groups vary by {now:.3g}, less than {share:g} of the {before:.3g} before, "
         f"so there is little left to learn from; keep the groups that vary most (filter starpo), "
         f"or go on from an earlier checkpoint with a lower learning rate",
+        now,
+        share * before,
     )
 
 
@@ -65,7 +69,7 @@ def gradient_spike(history: History, *, window: int = 10, factor: float = 5.0) -
     remedy = "lower the learning rate or clip the gradient's norm more tightly"
     if not math.isfinite(now):
         message = f"the gradient's norm is {now}, not a finite number; {remedy}"
-        return _alarm("gradient_spike", history, message)
+        return _alarm("gradient_spike", history, message, now, None)
     if len(before) < window:
         return None
     normal = median(before)
@@ -76,6 +80,8 @@ def gradient_spike(history: History, *, window: int = 10, factor: float = 5.0) -
         history,
         f"the gradient's norm is {now:.3g}, more than {factor:g} times its usual {normal:.3g}; "
         f"{remedy}",
+        now,
+        factor * normal,
     )
 
 
@@ -99,6 +105,8 @@ def entropy_collapse(
         f"the entropy is {now:.3g} nats per token, less than {share:g} of the {first:.3g} at the "
         f"start; raise the upper clip bound, add an entropy term, or insert an imitation phase "
         f"on the run's own successes",
+        now,
+        share * first,
     )
 
 
@@ -160,20 +168,23 @@ def echo_trap(history: History, *, window: int = 20) -> Alarm | None:
     Fires when `entropy_collapse` or `gradient_spike` fires now and `variance_cliff` fires
     now or fired within the last `window` steps.
     """
-    late = [a.name for a in (entropy_collapse(history), gradient_spike(history)) if a]
+    late = [a for a in (entropy_collapse(history), gradient_spike(history)) if a]
     if not late:
         return None
     ends = range(max(0, len(history) - window) + 1, len(history) + 1)
     early = next((a for a in (variance_cliff(history[:end]) for end in ends) if a), None)
     if early is None:
         return None
+    names = " and ".join(alarm.name for alarm in late)
     return _alarm(
         "echo_trap",
         history,
-        f"{' and '.join(late)} followed a cliff in the variance of returns (step {early.step}, at "
+        f"{names} followed a cliff in the variance of returns (step {early.step}, at "
         f"most {window} steps ago), so the policy is likely repeating itself; go back to a "
         f"checkpoint before step {early.step} and use filter starpo, a higher upper clip bound and "
         f"fewer updates per batch",
+        late[0].value,
+        late[0].threshold,
     )
 
 
@@ -211,9 +222,12 @@ def _above(
     now = fmean(values[-recent:])
     if not now > most:
         return None
-    return _alarm(name, history, f"{now:.3g} {what}, more than {most:g}; {remedy}")
+    message = f"{now:.3g} {what}, more than {most:g}; {remedy}"
+    return _alarm(name, history, message, now, most)
 
 
-def _alarm(name: str, history: History, message: str) -> Alarm:
+def _alarm(
+    name: str, history: History, message: str, value: float, threshold: float | None
+) -> Alarm:
     step = int(history[-1].get("step", len(history)))
-    return Alarm(name, f"Step {step}: {message}.", step)
+    return Alarm(name, f"Step {step}: {message}.", step, value, threshold)

@@ -57,6 +57,10 @@ LACKS: dict[Need, tuple[str, str]] = {
     ),
     Need.SNAPSHOT: ("a trace holds no live world", "it can only run while rollouts are made"),
     Need.EXPERT: ("a trace holds no live world", "it can only run while rollouts are made"),
+    Need.ERROR: (
+        "nothing says how wrong a model is on each task",
+        "call it with histories that hold errors, as recipes/classical/waker.py does",
+    ),
 }
 """What is missing when a need is not met, and the remedy."""
 
@@ -102,5 +106,5 @@ def _met(need: Need, batch: Sequence[Trajectory]) -> bool:
             return all(turn.seconds > 0 for turn in turns)
         case Need.PROGRESS:
             return all(turn.progress is not None for turn in turns)
-        case Need.REFERENCE | Need.SNAPSHOT | Need.EXPERT:
+        case Need.REFERENCE | Need.SNAPSHOT | Need.EXPERT | Need.ERROR:
             return False

@@ -9,6 +9,7 @@ from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call
 from palaestra.core.outcome import Status
 from palaestra.learning.filters import overlong
+from palaestra.learning.proposals import proposals
 from palaestra.learning.trajectory import Trajectory, Turn
 
 
@@ -59,8 +60,8 @@ class Shaping:
     def trajectory(self, episode: Episode, policy: str) -> Trajectory:
         """The turns of `policy` in a scored episode, with their rewards.
 
-        A step belongs to the call that chose it; rewards of steps that no call of the policy
-        chose count for its latest call before them (or its first).
+        A step belongs to the call that chose it (see `proposals`); rewards of steps that no call
+        of the policy chose count for its latest call before them (or its first).
 
         Raises:
             ValueError: the policy said nothing in it.
@@ -69,16 +70,19 @@ class Shaping:
         if not calls:
             raise ValueError(f"{episode.key}: '{policy}' said nothing")
         owned: dict[int, list[Step]] = {call.index: [] for call in calls}
-        for step in episode.steps:
-            earlier = [i for i in owned if step.call is not None and i <= step.call]
+        for step, by in zip(episode.steps, proposals(episode), strict=True):
+            earlier = [i for i in owned if by is not None and i <= by]
             owned[max(earlier) if earlier else calls[0].index].append(step)
         segments = _segments(episode)
-        following = None  # the state before a call that did not act is that of the next that did
+        following = None  # the state before a call that did not act is that of the next step
+        left = [step for step in episode.steps if step.call is not None]
         turns: list[Turn] = []
         for call in reversed(calls):
+            while left and (left[-1].call or 0) >= call.index:
+                following = left.pop()
             steps = owned[call.index]
-            following = steps[0] if steps else following
-            turns.append(self._turn(episode, call, steps, following, segments[call.index]))
+            state = steps[0] if steps else following
+            turns.append(self._turn(episode, call, steps, state, segments[call.index]))
         return Trajectory(
             key=episode.key,
             group=f"{episode.key.phase}/{episode.key.group}",

@@ -41,7 +41,7 @@ class Function:
     @property
     def told(self) -> str:
         """Its head, what it says of itself, and its version, on one line."""
-        found = _definition(self.source, self.name)
+        found = definition(self.source, self.name)
         head = ast.unparse(found.args) if found else "…"
         words = ((found and ast.get_docstring(found)) or "").partition("\n")[0]
         said = f'  """{words}"""' if words else ""
@@ -138,7 +138,8 @@ def checks(test: str, name: str) -> bool:
     return any(isinstance(part, ast.Name) and part.id == name for part in used)
 
 
-def _definition(source: str, name: str) -> ast.FunctionDef | None:
+def definition(source: str, name: str) -> ast.FunctionDef | None:
+    """The definition of that name in a source, without running it."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return node

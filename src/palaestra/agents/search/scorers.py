@@ -9,8 +9,10 @@ scorer, and each knows something else:
 `oracle`  how long the reference solution still is. No real model has that; and where a reference
           does not know that a task is lost, it is worse than what the world pays.
 `judge`   what a model says that the state is worth (role "judge"), by Koh et al. 2024.
+`learned`  what a model that learned nothing else says (role "scorer"): the value of the state
+          (AgentRM, Xia et al. 2025), or of the action that led to it (Zhai et al. 2024).
 
-A scorer of one's own, such as a learned value of a state, is `module:function`.
+A scorer of one's own is `module:function`.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from collections.abc import Sequence
 
 from palaestra.agents.search.tree import Node, Scorer
 from palaestra.core.environment import Action
-from palaestra.core.errors import CapabilityMissing, UnknownName
+from palaestra.core.errors import CapabilityMissing, InputError, UnknownName
 from palaestra.core.message import Message, system, user
 from palaestra.core.session import Session
 from palaestra.core.trial import Trial
 
+SCORER = "scorer"  # the role of a learned scorer
 QUESTION = (
     "You judge how an attempt at a task is going. Reply with one number from 0 to 100: "
     "0 where it cannot succeed any more, 100 where it is as good as solved."
@@ -78,6 +81,29 @@ async def judged(session: Session, messages: Sequence[Message]) -> float:
     return min(float(number[0]), 100.0) / 100.0 if number else 0.0
 
 
+async def learned(session: Session, trial: Trial, node: Node) -> float:
+    """The number that the role "scorer" answers to the conversation so far, cut to [-1, 1].
+
+    Raises:
+        InputError: no model of its own plays that role, or it says no number.
+    """
+    if node.solved or ended(node):
+        return 1.0 if node.solved else -1.0
+    if SCORER not in session.models:
+        raise InputError(
+            "scorer=learned needs a scorer; learn one with `palaestra agents learn value RUN --out "
+            f"FOLDER`, and give --role {SCORER}=FOLDER."
+        )
+    reply = await session.generate(node.messages, role=SCORER)
+    try:
+        return min(1.0, max(-1.0, float(reply.text)))
+    except ValueError:
+        raise InputError(
+            f"'{reply.policy}' says {reply.text[:20]!r}, which is no number; give --role "
+            f"{SCORER}= a folder of `palaestra agents learn`."
+        ) from None
+
+
 def told(messages: Sequence[Message]) -> str:
     """A conversation as one text, each action behind a `>`."""
     lines = (f"> {m.content.strip()}" if m.role == "assistant" else m.content for m in messages)
@@ -105,6 +131,7 @@ SCORERS: dict[str, Scorer] = {
     "progress": progress,
     "oracle": oracle,
     "judge": judge,
+    "learned": learned,
 }
 
 

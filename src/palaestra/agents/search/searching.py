@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from palaestra.agents.search.scorers import asks_for_value, find_scorer, value_of
+from palaestra.agents.search.scorers import SCORER, asks_for_value, find_scorer, value_of
 from palaestra.agents.search.tree import Node, Tree
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action, Signals
@@ -26,7 +26,7 @@ Temperature = Annotated[float, Field(ge=0.0)]
 class SearchAgent(Agent):
     """Subclass it and write `search`."""
 
-    roles = ("judge",)
+    roles = ("judge", SCORER)
 
     def __init__(self, *, scorer: str = "reward", temperature: Temperature = 1.0) -> None:
         """With the scorer of that name; proposals are sampled at the temperature."""

@@ -15,7 +15,7 @@ from itertools import pairwise
 from statistics import fmean, pstdev
 
 from palaestra.core.errors import InputError, RecipeError
-from palaestra.learning.component import Kind, Status, component
+from palaestra.learning.component import Kind, Need, Status, component
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,7 @@ def learning_progress(
     "waker",
     source="Rigter et al. 2024 (WAKER-M)",
     status=Status.SECONDARY,
+    needs={Need.ERROR},
 )
 def waker(
     histories: Sequence[TaskHistory], *, temperature: float = 1.0, share: float = 0.2
@@ -177,6 +178,7 @@ def waker(
     "waker-reduction",
     source="Rigter et al. 2024 (WAKER-R)",
     status=Status.SECONDARY,
+    needs={Need.ERROR},
 )
 def waker_reduction(
     histories: Sequence[TaskHistory],

@@ -1,0 +1,46 @@
+"""`palaestra agents library`: the functions that an agent wrote and kept; shown, or served."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from palaestra.core.errors import InputError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, _SubParsersAction
+
+EXAMPLE = "palaestra agents library runs/library.jsonl --serve"
+
+
+def configure(verbs: _SubParsersAction[ArgumentParser]) -> None:
+    parser = verbs.add_parser(
+        "library", help="show what an agent wrote, or serve it by MCP", epilog=f"Example: {EXAMPLE}"
+    )
+    parser.add_argument("library", metavar="FILE", help="of the agent code?library=FILE")
+    parser.add_argument(
+        "--serve", action="store_true", help="speak MCP on stdin and stdout: each function a tool"
+    )
+    parser.add_argument("--sandbox", default="auto", metavar="KIND", help="where they run (auto)")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, metavar="N", help="of a call (default: 10)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from palaestra.agents.code.library import Library
+    from palaestra.agents.code.serving import serve
+
+    library = Library(options.library)
+    if not Path(options.library).expanduser().is_file():
+        raise InputError(f"There is no library '{options.library}'; name its file.")
+    if options.serve:
+        asyncio.run(serve(library, sandbox=options.sandbox, seconds=options.seconds))
+        return 0
+    versions = [function.name for function in library.versions()]
+    for function in library.latest():
+        count = versions.count(function.name)
+        print(function.told + (f", {count} versions" if count > 1 else ""))
+    return 0
