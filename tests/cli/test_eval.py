@@ -260,3 +260,39 @@ def test_a_table_of_several_cells_is_printed_for_people(
     shown = capsys.readouterr().out
     assert "direct, expert" in shown and "100.0" in shown
     assert "8 of 8 episodes" in shown and "palaestra leaderboard" in shown
+
+
+def test_money_stands_in_the_sum_the_totals_and_the_table_as_far_as_it_is_known(
+    capsys: pytest.CaptureFixture[str], runs: Path
+) -> None:
+    arguments = ["eval", "--env", WORLD, "--model", "random", "--model", "expert", "-n", "2"]
+    arguments += ["--workers", "0", "--price", "random=0/0"]
+    main([*arguments, "--run", str(runs / "a")])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "at least 0.0000, without" in said and "calls to models without a price" in said
+    with RunFolder.read(runs / "a") as run:
+        found, totals = run.database.get("evaluation"), run.database.get("totals")
+        assert run.database.get("machine")["cores"] >= 1
+    assert [cell["money"] for cell in found["cells"]] == [0.0, None]
+    assert found["money"] == totals["money"] == 0.0
+    assert found["unpriced_calls"] == totals["unpriced_calls"] > 0
+    main(["eval", "--env", WORLD, "--model", "expert", "-n", "2", *QUICK])
+    assert json.loads(capsys.readouterr().out)["money"] is None
+
+
+def test_every_measure_of_a_run_is_told_with_pass_at_k_where_tasks_were_repeated(
+    capsys: pytest.CaptureFixture[str], runs: Path
+) -> None:
+    arguments = ["eval", "--env", WORLD, "--model", "random", "-n", "3", "--repeats", "2"]
+    main([*arguments, "--run", str(runs / "a"), *QUICK])
+    capsys.readouterr()
+    assert main(["show", "a", "--metrics", "--by", "environment", "--json"]) == 0
+    found = said(capsys)["eval/test"]
+    assert found["metrics"]["turns"]["tasks"] == 3 and found["episodes"] == 6
+    assert set(found["repeats"]) == {"pass@2", "pass^2"}
+    assert found["repeats"]["pass@2"]["mean"] >= found["metrics"]["success"]["mean"]
+    assert list(found["by"]) == [WORLD]
+    assert main(["show", "a", "--metrics"]) == 0
+    assert "invalid_rate" in capsys.readouterr().out
+    assert main(["show", "a", "--by", "environment"]) == 2
+    assert main(["show", "a", "--metrics", "--by", "luck"]) == 2

@@ -11,6 +11,7 @@ from palaestra.core.graph import Call
 from palaestra.core.message import assistant
 from palaestra.core.model import Finish
 from palaestra.evaluation.costs import Price, Spent, parse_prices, spent_on, spoken, total
+from palaestra.evaluation.samples import totals
 
 REMOTE = "openai:qwen3@http://localhost:8000/v1"
 
@@ -26,7 +27,7 @@ def call(policy: str, **given: Any) -> Call:
 
 def test_recorded_tokens_are_charged_once_however_often_they_were_read() -> None:
     known = call("m", prompt=(1, 2, 3), completion=(4, 5), logprobs=(0.0, 0.0), computed_tokens=90)
-    assert spent_on(known, {}) == Spent(read=3, sampled=2)
+    assert spent_on(known, {}) == Spent(read=3, sampled=2, unpriced=1)
     assert spent_on(known, {"m": Price(1e6, 2e6)}).money == 3 + 4
 
 
@@ -52,3 +53,25 @@ def test_a_remote_model_is_priced_by_the_name_under_which_it_speaks() -> None:
 def test_what_is_no_price_is_refused_by_name(text: str) -> None:
     with pytest.raises(InputError, match="--price"):
         parse_prices([text], ["m"])
+
+
+def test_a_model_without_a_price_leaves_money_unknown_and_never_nothing() -> None:
+    free, dear = call("local", prompt=(1, 2)), call("dear", prompt=(1, 2), logprobs=(0.0,))
+    prices = {"dear": Price(1e6, 1e6)}
+    assert total([free], prices).money is None
+    assert total([], prices).money is None
+    both = total([free, dear], prices)
+    assert (both.money, both.unpriced) == (3.0, 1)
+    said_free = total([free], {"local": Price(0.0, 0.0)})
+    assert (said_free.money, said_free.unknown) == (0.0, 0)  # whatever it sampled
+
+
+def test_totals_add_what_is_known_and_count_what_is_not() -> None:
+    cell = {"prompt_tokens": 5, "sampled_tokens": 1, "unknown_calls": 0}
+    local = {**cell, "money": None, "unpriced_calls": 4}
+    dear = {**cell, "money": 0.5, "unpriced_calls": 0}
+    assert totals([local, local])["money"] is None
+    assert totals([local, dear, dear]) == {
+        "prompt_tokens": 15, "sampled_tokens": 3, "unknown_calls": 0,
+        "unpriced_calls": 4, "money": 1.0,
+    }  # fmt: skip

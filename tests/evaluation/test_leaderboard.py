@@ -305,3 +305,15 @@ def test_a_name_cannot_break_a_markdown_table() -> None:
 def test_small_numbers_of_tasks_are_warned_of() -> None:
     assert any("2 tasks" in note for note in text.remarks(build([simple("m", "10")])))
     assert not text.remarks(build([simple("m", "10" * 20)]))
+
+
+def test_money_that_is_not_known_of_one_is_null_there_and_said() -> None:
+    board = build([simple("dear", "1010", money=0.25), simple("local", "1100")])
+    shown = text.as_json(board)
+    assert {one["model"]: one["means"]["money"] for one in shown["contenders"]} == {
+        "dear": 0.25,
+        "local": None,
+    }
+    assert any("direct, local cost in money is not known" in note for note in shown["notes"])
+    assert "| 0.2500 |" in text.markdown(board)
+    assert "money" not in text.markdown(build([simple("a", "10")]))

@@ -13,6 +13,7 @@ from palaestra.evaluation.power import (
     detectable,
     detectable_rise,
     fewest_tasks,
+    foresight,
     mcnemar_power,
     observed_spread,
     pair_spread,
@@ -164,3 +165,10 @@ def test_nonsense_is_refused() -> None:
         detectable_rise(10, -0.1)
     with pytest.raises(InputError, match="at most 1"):
         mcnemar_power(10, 0.7, 0.7)
+
+
+def test_before_anything_runs_one_is_told_what_so_many_tasks_can_show() -> None:
+    assert "35 points or more" in foresight(32)
+    assert "7 points or more" in foresight(800)
+    for few in (0, 1, 3):
+        assert foresight(few).endswith("will hardly tell two such runs apart; more tasks would")

@@ -14,7 +14,7 @@ from palaestra.models.native_attention import native_attention
 from palaestra.models.network import DecoderNetwork, NetworkConfig
 from palaestra.models.schedule import AttainedService
 from tests.learning.made import finish, grouped, tiny
-from tests.models.plain import Past, choices, greedy, logprobs
+from tests.models.plain import Past, choices, distributions, greedy, logprobs
 
 GREEDY = Sampling(0.0, 12)
 NO_END: frozenset[int] = frozenset()
@@ -303,6 +303,14 @@ def test_logprobs_are_taken_at_the_sampling_temperature():
     (request,) = finish(engine, [engine.submit([3, 4], Sampling(0.5, 6), 1)])
     wanted = logprobs(GROUPED, [3, 4], request.completion, temperature=0.5)
     assert request.logprobs == pytest.approx(wanted, abs=1e-4)
+
+
+def test_the_entropy_of_each_token_is_that_of_what_it_was_drawn_from():
+    engine = engine_of()
+    (request,) = finish(engine, [engine.submit([3, 4], Sampling(0.5, 6), 1)])
+    rows = distributions(GROUPED, [3, 4], request.completion, temperature=0.5)
+    wanted = -(rows.exp() * rows).sum(dim=-1)
+    assert request.entropies == pytest.approx(wanted.tolist(), abs=1e-4)
 
 
 # ── ends ─────────────────────────────────────────────────────────────────────

@@ -198,6 +198,19 @@ def test_the_pause_that_a_server_asks_for_is_kept(server: Server) -> None:
     assert server.times[1] - server.times[0] >= 1.0
 
 
+def test_a_pause_in_milliseconds_goes_before_one_in_whole_seconds(server: Server) -> None:
+    short = says(429, "slow down", retry_after_ms="300", Retry_After="3600")
+    server.answers = [short, says(200, GOOD)]
+    assert ask(model(server)).text == "go left"
+    assert 0.3 <= server.times[1] - server.times[0] < 60.0
+
+
+def test_what_is_no_number_of_milliseconds_leaves_the_pause_in_seconds(server: Server) -> None:
+    server.answers = [says(429, "slow down", retry_after_ms="soon", Retry_After="3600")]
+    with pytest.raises(InfrastructureFault, match="pause of 3600 s"):
+        ask(model(server))
+
+
 def test_a_pause_may_be_given_as_a_date(server: Server) -> None:
     until = format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True)
     server.answers = [says(503, "maintenance", Retry_After=until)]

@@ -53,6 +53,23 @@ def test_in_lockstep_equal_seeds_give_equal_bits_whatever_the_timing(slots):
         assert lived(chance, slots=slots) == wanted
 
 
+def test_a_listener_hears_each_token_once_and_changes_nothing():
+    async def both():
+        model = resident(tiny(), slots=1)  # replies that give way to others go on later
+        told = []
+        asked = [prompt([1, 3, 4, 5, 6, 7, 8 + n], n) for n in range(3)]
+        silent = await asyncio.gather(*map(model.generate, asked))
+        listened = replace(asked[1], listen=lambda *news: told.append(news))
+        heard = await asyncio.gather(*map(model.generate, [asked[0], listened, asked[2]]))
+        assert [reply.tokens for reply in heard] == [reply.tokens for reply in silent]
+        assert tuple(t for tokens, _ in told for t in tokens) == heard[1].tokens
+        assert tuple(lp for _, known in told for lp in known) == heard[1].logprobs
+        assert len(told) == len(heard[1].tokens) > 1
+        assert not model._heard
+
+    asyncio.run(both())
+
+
 def test_a_model_serves_one_event_loop_after_another():
     model = resident(tiny(), lockstep=True)
 

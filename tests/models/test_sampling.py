@@ -35,19 +35,20 @@ def test_the_token_is_the_inverse_of_the_distribution_at_the_number(
     vocabulary, number, seed, temperature
 ):
     logits = logits_of(1, vocabulary, seed)
-    (token,), (lp,) = drawn(logits, temperature, [number])
+    (token,), (lp,), (entropy,) = drawn(logits, temperature, [number])
     wanted = torch.log_softmax(logits[0].double() / temperature, dim=0)
     total = wanted.exp().cumsum(0)
     below = float(total[token - 1]) if token else 0.0
     assert below - 1e-5 <= number <= float(total[token]) + 1e-5
     assert float(lp) == pytest.approx(float(wanted[token]), abs=1e-4)
+    assert float(entropy) == pytest.approx(-float(wanted.exp() @ wanted), abs=1e-4)
 
 
 def test_frequencies_are_those_of_the_softmax_across_stretches():
     vocabulary, n = 2 * STRETCH + 7, 10_000
     logits = 2 * logits_of(1, vocabulary)
     numbers = (torch.arange(n) + 0.5)[torch.randperm(n)] / n
-    tokens, _ = drawn(logits.expand(n, -1), uniforms=numbers)
+    tokens, _, _ = drawn(logits.expand(n, -1), uniforms=numbers)
     expected = n * torch.softmax(logits[0].double(), dim=0)
     often = expected > 5
     counts = torch.bincount(tokens, minlength=vocabulary)
@@ -58,17 +59,22 @@ def test_frequencies_are_those_of_the_softmax_across_stretches():
 def test_a_token_without_mass_is_never_drawn():
     logits = torch.full((4, 600), -torch.inf)
     logits[:, 300] = logits[:, 301] = 0.0
-    tokens, lp = drawn(logits, uniforms=[0.0, 0.49, 0.51, 1.0])
+    tokens, lp, entropies = drawn(logits, uniforms=[0.0, 0.49, 0.51, 1.0])
     assert tokens.tolist() == [300, 300, 301, 301]
     assert lp.tolist() == pytest.approx([-0.6931472] * 4)
+    assert entropies.tolist() == pytest.approx([0.6931472] * 4)
 
 
 def test_greedy_rows_take_the_first_choice_beside_sampled_ones():
     logits = logits_of(3, 700)
-    tokens, lp = draw(logits.clone(), torch.tensor([0.0, 1.0, 0.0]), torch.full((3,), 0.999))
+    tokens, lp, entropies = draw(
+        logits.clone(), torch.tensor([0.0, 1.0, 0.0]), torch.full((3,), 0.999)
+    )
     assert tokens[[0, 2]].tolist() == logits.argmax(dim=1)[[0, 2]].tolist()
     wanted = torch.log_softmax(logits, dim=1).gather(1, tokens.unsqueeze(1)).squeeze(1)
     assert lp.tolist() == pytest.approx(wanted.tolist(), abs=1e-5)
+    wide = torch.log_softmax(logits, dim=1)
+    assert entropies.tolist() == pytest.approx((-wide.exp() * wide).sum(dim=1).tolist(), abs=1e-5)
 
 
 def test_numbers_depend_on_seed_and_position():

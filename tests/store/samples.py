@@ -102,6 +102,7 @@ def calls(draw: st.DrawFn) -> tuple[Call, ...]:
             version=st.integers(0, 2**40),
             computed_tokens=small,
             seconds=floats,
+            entropies=log_probabilities,
         )
         found.append(draw(one))
     return tuple(found)

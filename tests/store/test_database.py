@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,6 +203,15 @@ def test_a_document_comes_back_equal(shared: Database, document: object) -> None
     shared.put("recipe", document)
     assert repr(shared.get("recipe")) == repr(document)
     assert shared.get("report") is None
+
+
+def test_documents_are_found_by_the_beginning_of_their_names(tmp_path: Path) -> None:
+    with closing(Database.open(tmp_path / "run.sqlite")) as database:
+        for name in ("a/x/1", "a/x/2", "a/y", "a/x", "b", "a_x/3", "a/%"):
+            database.put(name, name)
+        assert database.documents("a/x/") == {"1": "a/x/1", "2": "a/x/2"}
+        assert database.documents("a/%") == {"": "a/%"}
+        assert database.documents("c") == {}
 
 
 # ── opening ──────────────────────────────────────────────────────────────────

@@ -28,7 +28,7 @@ from palaestra.store.run import RunFolder
 from palaestra.viewer.branches import strands
 from palaestra.viewer.losing import Losing, losing_turn
 from palaestra.viewer.texts import changes, cut, line, readable
-from palaestra.viewer.tokens import credit_step, surprise
+from palaestra.viewer.tokens import credit_step, doubt, surprise
 from tests.viewer.lived import RECIPE, Saying, lived, long_run, scripted, stairs_run
 from tests.viewer.stores import HOSTILE, client_of
 
@@ -306,6 +306,8 @@ def test_a_cut_text_counts_what_is_left() -> None:
 def test_colours_follow_probability_and_the_size_of_an_advantage() -> None:
     assert [surprise(x) for x in (0.0, 1e-9, -0.2, -0.7, -50.0)] == [0, 0, 1, 5, 9]
     assert surprise(float("nan")) is None
+    assert [doubt(x) for x in (-1e-7, 0.0, 0.4, 1.0, 2.99, 50.0)] == [0, 0, 1, 3, 8, 9]
+    assert doubt(float("nan")) is None
     assert [credit_step(a, 2.0) for a in (2.0, 0.1, 0.0, -1.0, -2.0)] == [
         *("p5", "p1", "z", "n3", "n5")
     ]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palaestra.cli.eval_result import result_of, settings_of, title_of
 from palaestra.cli.interrupt import Stopped, run_until_interrupted
 from palaestra.core.errors import InputError, PalaestraError
 from palaestra.core.task import parse_split
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from palaestra.core.episode import Episode
     from palaestra.core.model import Model
     from palaestra.evaluation.plan import Cell, Plan
-    from palaestra.experiment.evaluating import Done
     from palaestra.experiment.limits import Allowance
     from palaestra.experiment.matrix import Asked
     from palaestra.experiment.progress import Reporter
@@ -29,8 +29,8 @@ TASKS = 64  # where the user gives none
 
 OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline")
 OF_NEW_RUNS = (
-    *OF_SUITES, "suite", "agent", "agent_command", "model", "role", "seed", "temperature", "shard",
-    "price", "folder",
+    *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
+    "model", "role", "seed", "temperature", "shard", "price", "folder",
 )  # fmt: skip
 """Options that say what is evaluated, which a run that is gone on with has settled."""
 
@@ -43,6 +43,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--agent-command", action="append", metavar="COMMAND",
         help="a program that is the agent, such as 'python my_agent.py'; see docs/gateway.md (r)",
+    )  # fmt: skip
+    new.add_argument(
+        "--agent-sandbox", metavar="KIND",
+        help="run the programs in a sandbox that reaches the gateway only: bubblewrap, or auto",
+    )  # fmt: skip
+    new.add_argument(
+        "--agent-mount", action="append", metavar="PATH", help="which they may read there (r)"
+    )
+    new.add_argument(
+        "--agent-limit", action="append", metavar="NAME=VALUE",
+        help="what they may use there, such as memory=1000000000 (r)",
     )  # fmt: skip
     new.add_argument(
         "--model", action="append", metavar="NAME",
@@ -108,6 +119,8 @@ def run(options: argparse.Namespace) -> int:
 def begin(asked: Asked, options: argparse.Namespace) -> int:
     """Evaluate what is asked in a new run; returns the exit code."""
     from palaestra.evaluation.plan import DOCUMENT, as_json
+    from palaestra.evaluation.power import foresight
+    from palaestra.experiment.machine import as_document
     from palaestra.experiment.matrix import plan
     from palaestra.experiment.progress import Reporter
     from palaestra.store.run import RunFolder, default_root, new_run_path
@@ -120,10 +133,11 @@ def begin(asked: Asked, options: argparse.Namespace) -> int:
         Path(options.folder) if options.folder else new_run_path(default_root(), f"eval-{name}")
     )
     reporter = Reporter()
-    with RunFolder.create(folder, _settings(made)) as kept:
+    with RunFolder.create(folder, settings_of(made)) as kept:
         kept.database.put(DOCUMENT, as_json(made))
-        reporter.say(f"[bold]{folder}[/bold]: {_title(made)}")
-        for note in notes:
+        kept.database.put("machine", as_document())
+        reporter.say(f"[bold]{folder}[/bold]: {title_of(made)}")
+        for note in (*notes, foresight(made.tasks)):
             reporter.say(note)
         return _work(made, kept, folder, reporter, concurrency, allowance, options)
 
@@ -147,7 +161,7 @@ def _resume(options: argparse.Namespace) -> int:
         if options.concurrency:  # said later than what was wished from outside
             control.change(folder, concurrency=None)
         reporter = Reporter()
-        reporter.say(f"resuming [bold]{folder}[/bold]: {_title(made)}")
+        reporter.say(f"resuming [bold]{folder}[/bold]: {title_of(made)}")
         return _work(made, kept, folder, reporter, concurrency, allowance, options)
 
 
@@ -162,7 +176,7 @@ def _work(
 ) -> int:
     """Evaluate, store the result and print it; returns the exit code."""
     from palaestra.cli.eval_text import render
-    from palaestra.evaluation.samples import summary
+    from palaestra.evaluation.samples import summary, totals
     from palaestra.experiment.evaluating import evaluate
     from palaestra.experiment.matrix import CONTEXT
     from palaestra.models.registry import load_model
@@ -197,8 +211,9 @@ def _work(
         return 130
     except ExceptionGroup as group:
         raise _first(group) from None
-    result = _result(made, done, found, str(folder))
+    result = result_of(made, done, found, str(folder))
     kept.database.put("evaluation", result)
+    kept.database.put("totals", {**(kept.database.get("totals") or {}), **totals([result])})
     if done.stopped is not None:
         reporter.say(f"stopped because {done.stopped}; go on with: {again}")
     if options.json:
@@ -254,9 +269,13 @@ def asked_by(options: argparse.Namespace) -> Asked:
                     "write a suite of your own."
                 )
         entries = list(suite.entries)
+    walls = (options.agent_sandbox, options.agent_mount or (), options.agent_limit or ())
+    commands = [name_of(command, *walls) for command in options.agent_command or ()]
+    if any(walls) and not commands:
+        raise InputError("--agent-sandbox, -mount and -limit are for programs: --agent-command.")
     return Asked(
         entries=entries,
-        agents=[*(options.agent or ()), *map(name_of, options.agent_command or ())] or ["direct"],
+        agents=[*(options.agent or ()), *commands] or ["direct"],
         models=options.model,
         seeds=options.seed or [1],
         roles=_roles(options.role or []),
@@ -315,77 +334,6 @@ def _allowance(options: argparse.Namespace, made: Plan) -> Allowance:
             "tokens (when the run is started)."
         )
     return Allowance(options.budget_tokens, options.budget_money, options.budget_seconds)
-
-
-# ── what came of it ──────────────────────────────────────────────────────────
-
-
-def _result(
-    made: Plan, done: Done, found: dict[str, dict[str, Any]], folder: str
-) -> dict[str, Any]:
-    """The object that is printed and stored: that of the only cell, or of all with a sum."""
-    whole: dict[str, Any] = {
-        "complete": done.stopped is None,
-        "stopped": done.stopped,
-        "shard": str(made.shard) if made.shard else None,
-        "seconds": done.seconds,
-        "run": folder,
-    }
-    cells = [
-        {
-            **found[cell.phase],
-            "seconds": done.cell_seconds.get(cell.phase, 0.0),
-            "planned": len(made.numbers(cell)) * cell.repeats,
-            "phase": cell.phase,
-            **_terms(cell),
-        }
-        for cell in made.cells
-    ]
-    if len(cells) == 1 and made.suite is None:
-        return {**cells[0], **whole, **_settings(made)}
-    sums = ("episodes", "scored", "planned", "prompt_tokens", "sampled_tokens")
-    return {
-        **_settings(made),
-        **whole,
-        **{name: sum(cell[name] for cell in cells) for name in sums},
-        "cells": cells,
-        "skipped": made.skipped,
-    }
-
-
-def _settings(made: Plan) -> dict[str, Any]:
-    """What the run's document "recipe" says of it."""
-    about = {"command": "eval", "summary": _title(made)}
-    shard = {"shard": str(made.shard)} if made.shard else {}
-    if len(made.cells) == 1 and made.suite is None:
-        return about | _terms(made.cells[0]) | shard
-    suite = {} if made.suite is None else {"suite": made.suite.title, "hash": made.suite.hash}
-    lists = {
-        f"{name}s": list(dict.fromkeys(getattr(cell, name) for cell in made.cells))
-        for name in ("environment", "agent", "model", "seed")
-    }
-    return about | suite | lists | {"cells": len(made.cells)} | shard
-
-
-def _terms(cell: Cell) -> dict[str, Any]:
-    names = ("agent", "model", "split", "seed", "repeats", "temperature", "max_tokens")
-    chosen = {name: getattr(cell, name) for name in names}
-    return {
-        "environment": cell.environment,
-        "turn_limit": cell.turns,
-        "roles": cell.roles,
-        "deadline": cell.seconds,
-        **chosen,
-    }
-
-
-def _title(made: Plan) -> str:
-    if len(made.cells) == 1 and made.suite is None:
-        return made.cells[0].title
-    worlds = len({cell.environment for cell in made.cells})
-    where = f"the suite {made.suite.title}" if made.suite else f"{worlds} environments"
-    pairs = len({(cell.agent, cell.model) for cell in made.cells})
-    return f"{pairs} agents and models on {where}, {len(made.cells)} cells"
 
 
 def _first(group: ExceptionGroup[Any]) -> Exception:

@@ -35,8 +35,7 @@ def _cell(result: Row) -> Any:
     table.add_row("faults", faults)
     table.add_row("outcomes", ", ".join(f"{k} {v}" for k, v in result["outcomes"].items()))
     table.add_row("tokens", f"{result['sampled_tokens']} sampled, {result['prompt_tokens']} read")
-    if result["money"] is not None:
-        table.add_row("money", _money(result))
+    table.add_row("money", money(result))
     table.add_row("seconds", f"{result['seconds']:.1f}")
     if result["episodes"] < result["planned"]:
         table.add_row("episodes", f"{result['episodes']} of {result['planned']}")
@@ -58,7 +57,8 @@ def _matrix(result: Row) -> Any:
         header_style="bold",
         title=f"{result['summary']}{left}",
         title_justify="left",
-        caption=f"{of}, {result['seconds']:.1f} s. Compare: palaestra leaderboard {result['run']}",
+        caption=f"{of}, {result['seconds']:.1f} s; money: {money(result)}. Compare: palaestra "
+        f"leaderboard {result['run']}",
         caption_justify="left",
     )
     rows = [_row(cell) for cell in result["cells"]]
@@ -79,6 +79,7 @@ def _row(cell: Row) -> dict[str, str]:
     tokens = cell["prompt_tokens"] + cell["sampled_tokens"]
     left = cell["planned"] - cell["episodes"]
     bounds = cell["interval"]
+    least = "≥ " if cell["unpriced_calls"] or cell["unknown_calls"] else ""
     return {
         "environment": cell["environment"],
         "agent, model": f"{cell['agent']}, {cell['model']}",
@@ -88,6 +89,7 @@ def _row(cell: Row) -> dict[str, str]:
         "tasks": str(cell["tasks"]),
         "turns": f"{cell['turns']:.1f}",
         "tokens": str(tokens) if tokens else "",
+        "money": "" if cell["money"] is None else f"{least}{cell['money']:.4f}",
         "faults": str(faults) if faults else "",
         "left": str(left) if left else "",
     }
@@ -103,8 +105,14 @@ def _success(result: Row) -> str:
     )
 
 
-def _money(result: Row) -> str:
-    unknown = result["unknown_calls"]
-    if not unknown:
-        return f"{result['money']:.4f}"
-    return f"at least {result['money']:.4f} ({unknown} calls did not say what they sampled)"
+def money(result: Row) -> str:
+    """What it cost, as far as that is known, and what is not."""
+    if result["money"] is None:
+        return "not known (no model that was asked has a price; see --price)"
+    left = []
+    if result["unpriced_calls"]:
+        left.append(f"{result['unpriced_calls']} calls to models without a price")
+    if result["unknown_calls"]:
+        left.append(f"{result['unknown_calls']} calls that did not say what they sampled")
+    least = f"at least {result['money']:.4f}, without " + " and ".join(left)
+    return least if left else f"{result['money']:.4f}"

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 EXAMPLE = "palaestra judge calibrate runs/eval-1 --judge smollm2-135m"
 CONTEXT = 4096  # tokens of a question to a resident model
-AT_ONCE = 16  # verdicts between two writes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -187,10 +186,8 @@ async def _label(
             fresh[episode.key] = verdict
             given[str(episode.key)] = verdict.as_json()
             cost += verdict.cost
-            if len(fresh) % AT_ONCE == 0:
-                records.keep_verdicts(opened.database, judge.name, fresh)
+            records.keep_verdicts(opened.database, judge.name, {episode.key: verdict})
     finally:
-        records.keep_verdicts(opened.database, judge.name, fresh)
         for one in held:
             await one.close()
     values = [verdict["value"] for verdict in given.values()]

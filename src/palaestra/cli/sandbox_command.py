@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 
-from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.errors import InputError
 from palaestra.safety.sandbox import Limits, Mount, Settings
 
 EXAMPLE = "palaestra sandbox --limit seconds=5 -- python3 -c 'print(6 * 7)'"
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from palaestra.safety.opening import open_sandbox
 
     settings = Settings(
-        _limits(options.limit),
+        Limits().but(options.limit),
         tuple(_mount(text) for text in options.mount),
         tuple(options.host),
     )
@@ -51,23 +51,6 @@ def run(options: argparse.Namespace) -> int:
         code = "" if ran.code is None else f" with code {ran.code}"
         print(f"{sandbox.name}: {ran.ended}{code} after {ran.seconds:.2f} s", file=sys.stderr)
     return 0 if ran.code == 0 else 1
-
-
-def _limits(texts: list[str]) -> Limits:
-    limits = Limits()
-    kinds = {field.name: type(getattr(limits, field.name)) for field in fields(Limits)}
-    for text in texts:
-        name, _, value = text.partition("=")
-        if name not in kinds:
-            raise UnknownName("limit", name, kinds)
-        try:
-            number = kinds[name](value)
-        except ValueError:
-            number = 0
-        if not number > 0:
-            raise InputError(f"The limit '{text}' is no positive number; write {name}=10, say.")
-        limits = replace(limits, **{name: number})
-    return limits
 
 
 def _mount(text: str) -> Mount:

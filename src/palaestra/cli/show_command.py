@@ -30,12 +30,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens", action="store_true", help="with EPISODE: each sampled token's log-probability"
     )
+    parser.add_argument(
+        "--metrics", action="store_true", help="every measure of its episodes, by phase"
+    )
+    parser.add_argument(
+        "--by", metavar="NAME",
+        help="with --metrics: success by a label or task parameter, or by environment or agent",
+    )  # fmt: skip
+    parser.add_argument(
+        "--phase", action="append", default=[], metavar="PHASE", dest="phases",
+        help="with --metrics: only these (repeatable; default: all)",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the record as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     if options.tokens and options.episode is None:
         raise InputError("--tokens shows the tokens of an episode; name one after the run.")
+    if options.metrics and options.episode is not None:
+        raise InputError("--metrics measures the phases of a run; leave the episode out.")
+    if (options.by or options.phases) and not options.metrics:
+        raise InputError("--by and --phase are for --metrics; add it, or leave them out.")
     from rich.console import Console
 
     from palaestra.store.run import RunFolder, default_root
@@ -52,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
                 print(_record(episode, pieces))
             else:
                 _show_episode(episode, pieces, console)
+        elif options.metrics:
+            _show_metrics(options, opened.database, console)
         elif options.json:
             print(json.dumps(summary(opened)))
         else:
@@ -96,8 +113,22 @@ def summary(opened: RunFolder) -> Row:
         "totals": database.get("totals"),
         "stages": database.get("stages") or [],
         "rl": [{"step": step, **values} for step, values in database.metrics("rl")],
+        "alarms": database.get("alarms/rl"),
         "phases": phases,
     }
+
+
+def _show_metrics(options: argparse.Namespace, database: Database, console: Console) -> None:
+    from palaestra.cli import measures
+    from palaestra.cli.export_command import choose
+
+    found = {}
+    for phase in choose(database.phases(), options.phases):
+        found[phase] = measures.measured(database.episodes(phase), options.by)
+        if not options.json:
+            measures.show(phase, found[phase], options.by, console)
+    if options.json:
+        print(json.dumps(found))
 
 
 # ── a run ────────────────────────────────────────────────────────────────────
@@ -131,9 +162,21 @@ def _show_run(run: Row, console: Console) -> None:
             for row in run["rl"]
         ]
         console.print(_table(["RL step", *columns], steps))
+    _show_alarms(run, console)
     if run["phases"]:
         console.print(_table(["phase", "episodes", "success"], _phases(run["phases"])))
         console.print("An episode: palaestra show RUN PHASE/TASK.MEMBER", style="dim")
+
+
+def _show_alarms(run: Row, console: Console) -> None:
+    """The alarms that monitors raised while the run was made."""
+    if run["alarms"] is None and run["rl"]:
+        console.print("No record of alarms: the run is older than that.", style="dim")
+    for alarm in run["alarms"] or []:
+        stood = f" (stood at {alarm['steps']} steps, the last time at step {alarm['last']})"
+        text = f"{alarm['name']}: {alarm['message']}{stood if alarm['steps'] > 1 else ''}"
+        console.print("[yellow]alarm[/yellow]", end=" ")
+        console.print(text, markup=False, soft_wrap=True)
 
 
 def _phases(phases: dict[str, Row]) -> list[list[str]]:
@@ -204,8 +247,10 @@ def _show_tokens(call: Call, pieces: Sequence[str], console: Console) -> None:
     console.print(head, markup=False, style="cyan")
     if not pieces:
         console.print("       (no tokens were recorded)", style="dim")
-    for piece, logprob in zip(pieces, call.logprobs, strict=False):
-        console.print(f"       {logprob:8.3f}  {piece!r}", markup=False)
+    entropies = call.entropies or (None,) * len(call.logprobs)
+    for piece, logprob, entropy in zip(pieces, call.logprobs, entropies, strict=False):
+        said = "" if entropy is None else f"  entropy {entropy:.3f}"
+        console.print(f"       {logprob:8.3f}{said}  {piece!r}", markup=False)
 
 
 def _pieces(opened: RunFolder) -> Callable[[Call], list[str]]:

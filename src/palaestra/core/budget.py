@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from palaestra.core.outcome import Limit
@@ -51,3 +52,61 @@ class Budget:
         if self.total_tokens is not None:
             left.append(self.total_tokens - sampled - read)
         return max(0, min(left)) if left else None
+
+
+class Spending:
+    """What an episode spends while it is lived, against its budget; the clock runs from now on."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._turns = self._read = self._sampled = self._tried = 0  # as `Usage` counts them
+        self._unparsed = 0  # actions in a row that were not understood
+        self._started = time.monotonic()
+
+    @property
+    def usage(self) -> Usage:
+        """All of it so far."""
+        return Usage(self._turns, self._read, self._sampled, self._seconds, self._tried)
+
+    @property
+    def turns_left(self) -> int | None:
+        """How many actions may still be taken; None: any number."""
+        return None if self._budget.turns is None else max(0, self._budget.turns - self._turns)
+
+    @property
+    def tries_left(self) -> int | None:
+        """How many actions in trials may still be taken; None: any number."""
+        return None if self._budget.tried is None else max(0, self._budget.tried - self._tried)
+
+    def tokens_left(self, reading: int) -> int | None:
+        """How many tokens may be sampled after so many more are read; None: any number."""
+        return self._budget.tokens_left(self._sampled, self._read + reading)
+
+    @property
+    def limit(self) -> Limit | None:
+        """The first limit that is reached, or None."""
+        return self._budget.exhausted(self._turns, self._sampled, self._seconds, self._read)
+
+    @property
+    def misunderstood(self) -> int | None:
+        """How many actions in a row were not understood, where those are too many; else None."""
+        most = self._budget.unparsed
+        return self._unparsed if most is not None and self._unparsed >= most else None
+
+    def act(self, understood: bool) -> None:
+        """Count an action."""
+        self._turns += 1
+        self._unparsed = 0 if understood else self._unparsed + 1
+
+    def call(self, read: int, sampled: int) -> None:
+        """Count the tokens of a model call."""
+        self._read += read
+        self._sampled += sampled
+
+    def attempt(self) -> None:
+        """Count an action of a trial."""
+        self._tried += 1
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started

@@ -36,6 +36,7 @@ class Call:
     seconds: float = 0.0
     versions: tuple[int, ...] = ()  # of each token; empty where all are of `version`
     sampled_tokens: int = 0  # as a server tells that does not tell `completion`
+    entropies: tuple[float, ...] = ()  # of what each token was drawn from, in nats; empty: unknown
 
     @property
     def sampled(self) -> int:

@@ -8,7 +8,7 @@ the tokens already recorded, so that a sampled token is never encoded twice.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +19,10 @@ from palaestra.core.message import Message
 
 CHOOSING = "|choices"
 """Behind the name of a model that was held to choices, in the record of its calls."""
+
+Listener = Callable[[Sequence[int], Sequence[float]], None]
+"""Told the tokens of a reply and their log-probabilities while it is sampled: each once, in order.
+What a listener hears is what the `Generation` will hold; a model need not tell anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class Prompt:
     sampling: Sampling
     seed: int  # equal seeds and equal weights give equal replies
     program: str | None = None  # prompts of one program belong together: those of an episode
+    listen: Listener | None = None  # changes nothing about the reply
 
 
 class Finish(StrEnum):
@@ -81,6 +86,7 @@ class Generation:
     seconds: float = 0.0  # from the request to the reply
     versions: tuple[int, ...] = ()  # of each token, where the weights may change in between
     sampled_tokens: int = 0  # as a server tells that does not tell `tokens`
+    entropies: tuple[float, ...] = ()  # of what each token was drawn from, in nats; empty: unknown
 
 
 class Renderer(ABC):

@@ -10,34 +10,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from palaestra.core.agent import Agent
-from palaestra.core.budget import Budget, Usage
+from palaestra.core.asking import ask, call_of, generation_of, prompt_tokens
+from palaestra.core.budget import Budget, Spending, Usage
 from palaestra.core.chain import Chain
+from palaestra.core.ending import ended_by
 from palaestra.core.environment import Action, Observation, Signals, Transition, World
 from palaestra.core.episode import Episode, Key, Step
-from palaestra.core.errors import (
-    AgentFault,
-    ContextTooLong,
-    EnvironmentFault,
-    InfrastructureFault,
-    InputError,
-    PalaestraError,
-)
+from palaestra.core.errors import AgentFault, InputError
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.journal import Event, Journal, ReplayMismatch, SessionOver, derive_seed
-from palaestra.core.message import Message, assistant
-from palaestra.core.model import Finish, Generation, Model, Prompt, Sampling
+from palaestra.core.message import Message
+from palaestra.core.model import Generation, Listener, Model, Prompt, Sampling
 from palaestra.core.outcome import Limit, Outcome, Owner
+from palaestra.core.recording import Recording
 from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.core.trial import Trial
-
-E = TypeVar("E", Call, Step)
 
 
 class Session:
@@ -65,16 +57,13 @@ class Session:
         self.steps: list[Step] = []
         self.observation: Observation | None = None
         self.outcome: Outcome | None = None
-        self._journal = journal
-        self._past = deque(past)
+        self._recording = Recording(key, journal, past)
         self.begun = next((event for event in past if isinstance(event, Call)), None)
         """The first call of an interrupted episode that is lived again: what it was told then."""
-        self._turns = self._read = self._sampled = self._tried = 0  # as `Usage` counts them
+        self._spending = Spending(budget)
         self._trying = False  # whether a trial has the world
         self._signals = Signals()
-        self._unparsed = 0
         self._asked = 0  # calls begun, so that calls at the same time have seeds of their own
-        self._started = time.monotonic()
 
     # ── what agents use ──────────────────────────────────────────────────────
 
@@ -104,18 +93,17 @@ class Session:
 
     @property
     def usage(self) -> Usage:
-        seconds = time.monotonic() - self._started
-        return Usage(self._turns, self._read, self._sampled, seconds, self._tried)
+        return self._spending.usage
 
     @property
     def turns_left(self) -> int | None:
         """How many actions the budget still allows; None: any number."""
-        return None if self.budget.turns is None else max(0, self.budget.turns - self._turns)
+        return self._spending.turns_left
 
     @property
     def tries_left(self) -> int | None:
         """How many actions in trials the budget still allows; None: any number."""
-        return None if self.budget.tried is None else max(0, self.budget.tried - self._tried)
+        return self._spending.tries_left
 
     def trial(self) -> Trial:
         """Act in the world within `async with`, and find it as it was afterwards.
@@ -137,10 +125,12 @@ class Session:
         *,
         role: str = "agent",
         sampling: Sampling | None = None,
+        listen: Listener | None = None,
     ) -> Generation:
         """Ask the model of `role`, and record the call.
 
         A player, or a role of the agent, without a model of its own is played by that of "agent".
+        `listen` is told the reply as it is sampled, where the model tells.
 
         Raises:
             InputError: there is no model for the role, or it cannot be held to the choices.
@@ -157,18 +147,18 @@ class Session:
         policy = sampling.policy(model.name)
         parent, known, asked = self.graph.place(messages, policy, role)
         new = tuple(messages[known:])
-        delta, tokens = self._prompt_tokens(model, parent, new)
+        delta, tokens = self._tokens(model, parent, new)
 
-        recorded = self._recorded(Call)
+        recorded = self._recording.again(Call)
         if recorded is not None:
             then = (recorded.parent, recorded.role, recorded.messages, recorded.prompt)
             if then != (parent, role, new, delta):
                 raise ReplayMismatch(f"{self.key}: call {recorded.index} asks something else")
             self._asked += 1
             self._add_call(recorded, asked)
-            return _as_generation(recorded)
+            return generation_of(recorded)
 
-        left = self.budget.tokens_left(self._sampled, self._read + len(delta))
+        left = self._spending.tokens_left(len(delta))
         if left == 0:
             self.outcome = Outcome.truncated(Limit.TOKENS)
             self._check_open()
@@ -176,25 +166,11 @@ class Session:
             sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
         seed = derive_seed(self.seed, self._asked)
         self._asked += 1
-        generation = await _ask(model, Prompt(asked, tokens, sampling, seed, self._program))
-        call = Call(
-            index=len(self.graph.calls),  # of calls at the same time, in the order of the replies
-            parent=parent,
-            role=role,
-            messages=new,
-            prompt=delta,
-            reply=assistant(generation.text),
-            completion=generation.tokens,
-            logprobs=generation.logprobs,
-            finish=generation.finish,
-            policy=generation.policy,
-            version=generation.version,
-            computed_tokens=generation.computed_tokens,
-            seconds=generation.seconds,
-            versions=generation.versions if len(set(generation.versions)) > 1 else (),
-            sampled_tokens=generation.sampled_tokens,
-        )
-        saved = self._record(call)
+        prompt = Prompt(asked, tokens, sampling, seed, self._program, listen)
+        generation = await ask(model, prompt)
+        index = len(self.graph.calls)  # of calls at the same time, in the order of the replies
+        call = call_of(generation, index, parent, role, new, delta)
+        saved = self._recording.write(call)
         self._add_call(call, asked)
         if saved is not None:
             await saved
@@ -207,7 +183,7 @@ class Session:
         """
         model = self._model(role)
         parent, known, _ = self.graph.place(messages, model.name, role)
-        _, tokens = self._prompt_tokens(model, parent, tuple(messages[known:]))
+        _, tokens = self._tokens(model, parent, tuple(messages[known:]))
         if tokens is None:
             return sum(len(message.content) for message in messages) // 4
         return len(tokens)
@@ -225,7 +201,7 @@ class Session:
         started = time.monotonic()
         transition, signals = await self.world.step(action)
         saved: Awaitable[None] | None = None
-        recorded = self._recorded(Step)
+        recorded = self._recording.again(Step)
         if recorded is not None:
             if (recorded.action, recorded.transition) != (action, transition):
                 raise ReplayMismatch(f"{self.key}: step {recorded.index} led somewhere else")
@@ -239,11 +215,10 @@ class Session:
                 before=self._signals,
                 seconds=time.monotonic() - started,
             )
-            saved = self._record(step)
+            saved = self._recording.write(step)
         self.steps.append(step)
         self._signals = signals
-        self._turns += 1
-        self._unparsed = 0 if transition.valid else self._unparsed + 1
+        self._spending.act(transition.valid)
         self.outcome = self._judge(transition)
         if saved is not None:
             await saved
@@ -262,8 +237,8 @@ class Session:
         """
         ended = await self._run()
         self.outcome = self.outcome or ended
-        if self._past and self.outcome.scored:
-            left = len(self._past)
+        left = self._recording.left
+        if left and self.outcome.scored:
             raise ReplayMismatch(f"{self.key}: {self.outcome}, but {left} more events are recorded")
         return self.episode()
 
@@ -277,22 +252,8 @@ class Session:
                 self._check_pictures(self.observation)
                 await self.agent.run(self)
             return Outcome.failure()  # the agent gave up
-        except SessionOver:
-            return Outcome.failure()  # one that this session did not raise
-        except ContextTooLong:
-            return Outcome.truncated(Limit.CONTEXT)
-        except EnvironmentFault as fault:
-            return Outcome.error(fault.kind, Owner.ENVIRONMENT, fault.detail)
-        except InfrastructureFault as fault:
-            return Outcome.error(fault.kind, Owner.INFRASTRUCTURE, fault.detail)
-        except AgentFault as fault:
-            return Outcome.error(fault.kind, Owner.AGENT, fault.detail)
-        except PalaestraError:
-            raise  # a mistake in the set-up or the record, not in the episode
-        except Exception as error:  # the agent's own program broke, unless the time is up
-            if isinstance(error, TimeoutError) and clock.expired():
-                return Outcome.truncated(Limit.SECONDS)
-            return Outcome.error("crash", Owner.AGENT, f"{type(error).__name__}: {error}")
+        except Exception as error:
+            return ended_by(error, time_up=clock.expired())
 
     def episode(self) -> Episode:
         """The record as it stands."""
@@ -326,7 +287,7 @@ class Session:
         if self.tries_left == 0:
             self.outcome = Outcome.truncated(Limit.TRIED)
             self._check_open()
-        self._tried += 1
+        self._spending.attempt()
 
     # ── details ──────────────────────────────────────────────────────────────
 
@@ -359,7 +320,7 @@ class Session:
 
     def _check_open(self) -> None:
         if self.outcome is None:
-            limit = self._limit()
+            limit = self._spending.limit
             self.outcome = Outcome.truncated(limit) if limit else None
         if self.outcome is not None:
             raise SessionOver(f"{self.key} is over: {self.outcome}")
@@ -369,71 +330,19 @@ class Session:
             return Outcome.success() if transition.success else Outcome.failure()
         if transition.truncated:
             return Outcome.truncated(Limit.ENVIRONMENT)
-        if self.budget.unparsed is not None and self._unparsed >= self.budget.unparsed:
-            detail = f"{self._unparsed} actions in a row were not understood"
+        often = self._spending.misunderstood
+        if often is not None:
+            detail = f"{often} actions in a row were not understood"
             return Outcome.error("unparsed", Owner.AGENT, detail)
-        limit = self._limit()
+        limit = self._spending.limit
         return Outcome.truncated(limit) if limit else None
 
-    def _limit(self) -> Limit | None:
-        seconds = time.monotonic() - self._started
-        return self.budget.exhausted(self._turns, self._sampled, seconds, self._read)
-
-    def _prompt_tokens(
+    def _tokens(
         self, model: Model, parent: int | None, new: tuple[Message, ...]
     ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-        """The new tokens of a prompt, and the whole prompt."""
-        if model.renderer is not None and any(message.images for message in new):
-            raise InputError(
-                f"The model '{model.name}' reads words only, and '{self.task.environment}' shows "
-                "pictures; leave out observation=image, or take a remote model that sees."
-            )
-        if model.renderer is None:
-            return (), None
-        if parent is None:
-            delta = tuple(model.renderer.start(new))
-            return delta, delta
-        call = self.graph.calls[parent]
-        closed = bool(call.completion) and call.completion[-1] in model.renderer.end_tokens
-        delta = tuple(model.renderer.extend(self.graph.conversation(parent), new, closed))
-        return delta, (*self.graph.tokens(parent), *delta)
-
-    def _recorded(self, kind: type[E]) -> E | None:
-        """The next event of an interrupted record, which must be of `kind`."""
-        if not self._past:
-            return None
-        event = self._past.popleft()
-        if not isinstance(event, kind):
-            raise ReplayMismatch(f"{self.key}: a {kind.__name__} happens, {event} was recorded")
-        return event
-
-    def _record(self, event: Event) -> Awaitable[None] | None:
-        return None if self._journal is None else self._journal.append(self.key, event)
+        """The new tokens of a prompt, and the whole prompt; see `prompt_tokens`."""
+        return prompt_tokens(self.graph, model, parent, new, self.task.environment)
 
     def _add_call(self, call: Call, prompt: Chain[Message]) -> None:
         self.graph.add(call, prompt)
-        self._read += len(call.prompt) or call.computed_tokens
-        self._sampled += call.sampled
-
-
-async def _ask(model: Model, prompt: Prompt) -> Generation:
-    try:
-        return await model.generate(prompt)
-    except PalaestraError:
-        raise
-    except Exception as error:
-        detail = f"{model.name}: {type(error).__name__}: {error}"
-        raise InfrastructureFault("model", detail) from error
-
-
-def _as_generation(call: Call) -> Generation:
-    return Generation(
-        text=call.reply.content,
-        tokens=call.completion,
-        logprobs=call.logprobs,
-        finish=Finish(call.finish),
-        policy=call.policy,
-        version=call.version,
-        versions=call.versions,
-        sampled_tokens=call.sampled_tokens,
-    )
+        self._spending.call(len(call.prompt) or call.computed_tokens, call.sampled)

@@ -200,7 +200,7 @@ def _as_python(text: str, tools: Sequence[Tool]) -> ToolCall | None:
     names = sorted((re.escape(tool.name) for tool in tools), key=len, reverse=True)
     written = re.search(rf"(?<![\w.])(?:{'|'.join(names) or '(?!)'})\s*\(", text)
     if written is None:
-        general = re.search(r"[A-Za-z_][\w.]*\s*\(", text)
+        general = re.search(r"(?<![\w.])[A-Za-z_][\w.]*\s*\(", text)
         if general is None:
             return None
         return ToolCall(general.group().rstrip("( \t\n"), {})  # refused by name

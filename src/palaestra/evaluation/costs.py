@@ -3,6 +3,7 @@
 A model whose tokens are recorded (one with a renderer) is charged for what each call added to
 its conversation; any other for what its server says that it read. A server that does not say
 how much it sampled leaves that out: such calls are counted, so that a sum can say "at least".
+So are calls to models without a price: what they cost is not known, which is not nothing.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class Spent:
 
     read: int = 0  # tokens
     sampled: int = 0  # tokens
-    money: float = 0.0  # of the calls to models with a price
+    money: float | None = None  # of the calls to models with a price; None: there is none
     unknown: int = 0  # calls to such models that did not say how many tokens they sampled
+    unpriced: int = 0  # calls to models without a price
 
     @property
     def tokens(self) -> int:
@@ -47,8 +49,9 @@ class Spent:
         return Spent(
             self.read + other.read,
             self.sampled + other.sampled,
-            self.money + other.money,
+            added(self.money, other.money),
             self.unknown + other.unknown,
+            self.unpriced + other.unpriced,
         )
 
 
@@ -58,9 +61,10 @@ def spent_on(call: Call, prices: Prices) -> Spent:
     sampled = call.sampled or len(call.logprobs)
     price = prices.get(call.policy.removesuffix(CHOOSING))
     if price is None:
-        return Spent(read, sampled)
+        return Spent(read, sampled, unpriced=1)
     money = (price.read * read + price.sampled * sampled) / 1e6
-    return Spent(read, sampled, money, unknown=int(not sampled and bool(call.reply.content)))
+    silent = not sampled and bool(call.reply.content) and price.sampled > 0
+    return Spent(read, sampled, money, unknown=int(silent))
 
 
 def total(calls: Iterable[Call], prices: Prices) -> Spent:
@@ -69,6 +73,11 @@ def total(calls: Iterable[Call], prices: Prices) -> Spent:
     for call in calls:
         spent += spent_on(call, prices)
     return spent
+
+
+def added(one: float | None, other: float | None) -> float | None:
+    """The sum of what is known of both; None where nothing is."""
+    return other if one is None else one if other is None else one + other
 
 
 def parse_prices(given: Iterable[str], models: Iterable[str]) -> dict[str, Price]:

@@ -85,7 +85,7 @@ class Leaderboard:
     weights: dict[str, float]  # by environment
     contenders: tuple[Contender, ...]
     notes: tuple[str, ...] = ()  # what was left out or joined, and why
-    metrics: tuple[str, ...] = ("success", "progress", "turns", "tokens", "seconds")
+    metrics: tuple[str, ...] = ("success", "progress", "turns", "tokens", "seconds", "money")
 
     @property
     def ranked(self) -> list[Contender]:
@@ -104,7 +104,10 @@ class Leaderboard:
         choices = [contender for contender in self.ranked if not contender.reference]
         lacking = [c.name for c in choices if cost not in c.means]
         if lacking:
-            raise InputError(f"The {cost} of {lacking[0]} are not known; choose another cost.")
+            raise InputError(
+                f"The {cost} of {lacking[0]} are not known; choose another cost"
+                f"{', or evaluate it with --price' if cost == 'money' else ''}."
+            )
         found: list[Contender] = []
         for one in sorted(choices, key=lambda c: (c.means[cost], -_rate(c))):
             if not found or _rate(one) > _rate(found[-1]):

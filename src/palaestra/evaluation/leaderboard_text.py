@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -74,6 +74,12 @@ def remarks(board: Leaderboard) -> list[str]:
     some = [w for w in board.weights if _progress(board, w)]
     if "progress" in board.metrics and 0 < len(some) < len(board.weights):
         found.append(f"progress is the mean of the {len(some)} worlds that declare it")
+    unpriced = [c.name for c in board.contenders if "money" not in c.means]
+    if unpriced and len(unpriced) < len(board.contenders):
+        found.append(
+            f"what {', '.join(unpriced)} cost in money is not known: a model that was asked there "
+            "has no price (see `palaestra eval --price`), or did not say what it sampled"
+        )
     counts = [len(s.by_task) for c in board.contenders for s in c.standings.values()]
     if counts and min(counts) < SMALL:
         found.append(
@@ -159,11 +165,11 @@ def as_json(board: Leaderboard, cost: str = "tokens") -> dict[str, Any]:
                 "ranked": contender.ranked,
                 "missing": contender.missing,
                 "success": asdict(contender.success) if contender.success else None,
-                "means": contender.means,
+                "means": _all(contender.means),
                 "worlds": {
                     world: {
                         "success": asdict(standing.success) if standing.success else None,
-                        "means": standing.means,
+                        "means": _all(standing.means),
                         "by_task": standing.by_task,
                         "episodes": standing.episodes,
                         "planned": standing.planned,
@@ -210,6 +216,11 @@ def _explained(board: Leaderboard, cost: str) -> str:
     )
 
 
+def _all(means: Mapping[str, float]) -> dict[str, float | None]:
+    """Every metric besides success, null where it is not known."""
+    return {metric: means.get(metric) for metric in HEADS if metric != "success"}
+
+
 def _known(board: Leaderboard, metric: str) -> bool:
     return any(metric in contender.means for contender in board.contenders)
 
@@ -224,7 +235,7 @@ def _metric(contender: Contender, metric: str) -> str:
         return _interval(contender.success)
     value = contender.means.get(metric)
     if value is None:
-        return ""
+        return "–"
     if metric in PERCENT:
         return f"{100 * value:.1f}"
     return (

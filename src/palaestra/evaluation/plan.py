@@ -87,6 +87,11 @@ class Plan:
     def episodes(self) -> int:
         return sum(len(self.numbers(cell)) * cell.repeats for cell in self.cells)
 
+    @property
+    def tasks(self) -> int:
+        """Different tasks of all worlds, those of other shards included."""
+        return len({(cell.environment, task) for cell in self.cells for task in cell.tasks})
+
 
 def as_json(plan: Plan) -> Any:
     return _PLAN.dump_python(plan, mode="json")

@@ -183,6 +183,20 @@ def warning(
     )
 
 
+def foresight(n: int) -> str:
+    """One sentence, before anything runs, on what an evaluation of `n` tasks will be able to show.
+
+    At worst: of rates near one half, without repeats, and runs that have nothing in common.
+    """
+    least = detectable(n, pair_spread(0.5)) if n else 1.0
+    if n < fewest_tasks() or least >= 1:
+        return f"{_tasks(n)} will hardly tell two such runs apart; more tasks would"
+    return (
+        f"two such runs on these {_tasks(n)} are told apart, four times in five, where they "
+        f"differ by {100 * least:.0f} points or more (fewer if they solve much the same tasks)"
+    )
+
+
 def _tasks(n: int) -> str:
     return f"{n} task" if n == 1 else f"{n} tasks"
 

@@ -61,7 +61,7 @@ def render(report: Report, console: Console) -> None:
         curve = learning_curve_text(report.curve, console.width, held_out=report.success)
         console.print()
         console.print(Text(curve), no_wrap=True, overflow="ignore", crop=False)
-    for section in _transfer(report) + _costs(report):
+    for section in _transfer(report) + _alarms(report) + _costs(report):
         _print(section, console)
     if report.example:
         before, after = report.example
@@ -76,7 +76,7 @@ def markdown(report: Report) -> str:
     parts = ["# Report of a training run", headline(report)]
     if report.curve:
         parts.append("![Learning curve](learning_curve.png)")
-    for section in _results(report) + _transfer(report) + _costs(report):
+    for section in _results(report) + _transfer(report) + _alarms(report) + _costs(report):
         parts += [f"## {section.title[0].upper()}{section.title[1:]}", _markdown_table(section)]
         if section.note:
             parts.append(section.note)
@@ -181,6 +181,16 @@ def _paired(title: str, comparison: Comparison, note: str = "") -> _Section:
     return _Section(title, header, rows, note)
 
 
+def _alarms(report: Report) -> list[_Section]:
+    """What the monitors said while the run was made; nothing where they said nothing."""
+    rows = [
+        (alarm["name"], str(alarm["step"]), str(alarm["steps"]), alarm["message"])
+        for alarm in report.alarms or ()
+    ]
+    header = ("monitor", "since step", "steps", "what")
+    return [_Section("alarms while training", header, rows)] if rows else []
+
+
 def _costs(report: Report) -> list[_Section]:
     if not report.stages:
         return []
@@ -225,7 +235,7 @@ def _places(report: Report) -> _Section:
 def _print(section: _Section, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for index, name in enumerate(section.header):
-        left = index == 0 or name in ("interval is", "where")
+        left = index == 0 or name in ("interval is", "where", "what")
         table.add_column(name, justify="left" if left else "right", overflow="fold")
     for row in section.rows:
         table.add_row(*(Text(cell, _COLOURS.get(cell, "")) for cell in row))

@@ -71,6 +71,7 @@ class Report:
     stages: tuple[Stage, ...]
     recipe: Mapping[str, Any]
     machine: Mapping[str, Any]
+    alarms: Sequence[Mapping[str, Any]] | None  # that monitors raised; None: none were recorded
 
     @property
     def success(self) -> dict[str, Interval]:
@@ -105,6 +106,7 @@ def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
         stages=stages,
         recipe=source.get("recipe") or {},
         machine=source.get("machine") or {},
+        alarms=source.get("alarms/rl"),
     )
 
 
@@ -137,6 +139,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "example": _example(report),
         "recipe": report.recipe,
         "machine": report.machine,
+        "alarms": report.alarms,
     }
     return {key: finite(value) for key, value in whole.items()}
 

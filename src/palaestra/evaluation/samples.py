@@ -5,7 +5,7 @@ A part is the episodes of one cell that one run holds: all of them, or those of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,11 +14,13 @@ from typing import Any
 from palaestra.core.episode import Episode
 from palaestra.core.outcome import Owner
 from palaestra.evaluation import plan
-from palaestra.evaluation.costs import Prices, spoken, total
+from palaestra.evaluation.costs import Prices, Spent, added, spoken, total
 from palaestra.evaluation.plan import Cell, Plan
 from palaestra.evaluation.statistics import score
 from palaestra.evaluation.suite import Suite
 from palaestra.store.run import RunFolder
+
+_COUNTS = ("prompt_tokens", "sampled_tokens", "unknown_calls", "unpriced_calls")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Sample:
     invalid: int  # of its actions
     tokens: float  # read and sampled
     seconds: float  # from reset to end, as lived beside others
-    money: float | None  # None where no model of the cell has a price
+    money: float | None  # None where not all of it is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,13 @@ def _samples(cell: Cell, made: Plan, episodes: Iterable[Episode]) -> Iterable[Sa
             invalid=episode.invalid_turns,
             tokens=cost.tokens,
             seconds=episode.usage.seconds,
-            money=cost.money if priced else None,
+            money=_whole(cost) if priced else None,
         )
+
+
+def _whole(cost: Spent) -> float | None:
+    """What an episode has cost; None where a part of that is not known."""
+    return None if cost.unpriced or cost.unknown else cost.money or 0.0
 
 
 def summary(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:
@@ -117,6 +124,20 @@ def summary(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:
         "outcomes": found.outcomes,
         "prompt_tokens": spent.read,
         "sampled_tokens": spent.sampled,
-        "money": spent.money if prices else None,
+        "money": spent.money,
         "unknown_calls": spent.unknown,
+        "unpriced_calls": spent.unpriced,
     }
+
+
+def totals(cells: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What cells have cost together, of their summaries.
+
+    `money` is that of the calls to models with a price, null where there is none;
+    `unpriced_calls` and `unknown_calls` are how many it leaves out, wholly or in part.
+    """
+    found: dict[str, Any] = {**dict.fromkeys(_COUNTS, 0), "money": None}
+    for cell in cells:
+        found |= {name: found[name] + cell[name] for name in _COUNTS}
+        found["money"] = added(found["money"], cell["money"])
+    return found

@@ -70,7 +70,7 @@ class Suite(_Table):
     name: str = Field(min_length=1)
     version: int = Field(ge=1, description="raised whenever the content changes")
     summary: str = ""
-    metrics: tuple[str, ...] = ("success", "progress", "turns", "tokens", "seconds")
+    metrics: tuple[str, ...] = ("success", "progress", "turns", "tokens", "seconds", "money")
     limits: Limits = Limits()
     entries: tuple[Entry, ...] = Field(min_length=1)
 

@@ -240,12 +240,20 @@ def _worth_another(response: httpx.Response) -> bool:
 
 
 def _retry_after(response: httpx.Response) -> float:
-    """How many seconds the server asks to wait: given as a number or as a date; 0 if not at all."""
-    value = response.headers.get("Retry-After", "")
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
+    """How many seconds the server asks to wait; 0 if not at all.
+
+    `retry-after-ms` (OpenAI, Azure) is finer and goes first; `Retry-After` is a number of
+    seconds or a date (RFC 9110, 10.2.3).
+    """
+    fine, value = (
+        response.headers.get("retry-after-ms", ""),
+        response.headers.get("Retry-After", ""),
+    )
+    for number, unit in ((fine, 1000), (value, 1)):
+        try:
+            return max(0.0, float(number) / unit)
+        except ValueError:
+            continue
     try:
         until = parsedate_to_datetime(value)
     except ValueError:

@@ -308,14 +308,16 @@ class Engine:
         wide, device = self.network.wide_dtype, logits.device
         temperature = [r.sampling.temperature for r in requests]
         chances = [uniform(r.seed, len(r.completion)) for r in requests]
-        tokens, logprobs = draw(
+        drawn = draw(
             logits,
             torch.tensor(temperature, dtype=wide, device=device),
             torch.tensor(chances, dtype=wide, device=device),
         )
-        for request, token, lp in zip(requests, tokens.tolist(), logprobs.tolist(), strict=True):
+        numbers = (column.tolist() for column in drawn)
+        for request, token, lp, nats in zip(requests, *numbers, strict=True):
             request.completion.append(token)
             request.logprobs.append(lp)
+            request.entropies.append(nats)
             request.versions.append(self.version)
             if token in self.end_tokens or self._stopped(request):
                 request.finish = Finish.STOP

@@ -187,7 +187,7 @@ void token_logprobs(const element *logits, const int64_t *targets, float tempera
 #define STRETCH 256
 
 void draw(const element *logits, const float *temperatures, const float *numbers, int64_t *tokens,
-          float *lp, long rows, long words) {
+          float *lp, float *nats, long rows, long words) {
     long stretches = (words + STRETCH - 1) / STRETCH;
 #pragma omp parallel for schedule(static)
     for (long row = 0; row < rows; row++) {
@@ -199,13 +199,17 @@ void draw(const element *logits, const float *temperatures, const float *numbers
             float value = wide(own[i]);
             top = value > top ? value : top;
         }
-        double whole = 0;
+        double whole = 0, weighted = 0;
         for (long part = 0; part < stretches; part++) {
             long end = (part + 1) * STRETCH < words ? (part + 1) * STRETCH : words;
-            float sum = 0;
-            for (long i = part * STRETCH; i < end; i++)
-                sum += exponential((wide(own[i]) - top) * inverse);
+            float sum = 0, moment = 0;
+            for (long i = part * STRETCH; i < end; i++) {
+                float score = (wide(own[i]) - top) * inverse, mass = exponential(score);
+                sum += mass;
+                moment += mass * (score < -126.0f ? -126.0f : score); /* never 0 times infinity */
+            }
             whole += sums[part] = sum;
+            weighted += moment;
         }
         long token = 0;
         if (temperatures[row] == 0) {
@@ -227,6 +231,7 @@ void draw(const element *logits, const float *temperatures, const float *numbers
         }
         tokens[row] = token;
         lp[row] = (wide(own[token]) - top) * inverse - logf((float)whole);
+        nats[row] = logf((float)whole) - (float)(weighted / whole);
     }
 }
 

@@ -30,7 +30,7 @@ SIGNATURES = {
     "causal_softmax": [_P, _L, _L, _L],
     "token_logprobs": [_P, _P, _F, _P, _P, _P, _L, _L],
     "token_logprobs_backward": [_P, _P, _F, _P, _P, _P, _P, _L, _L],
-    "draw": [_P, _P, _P, _P, _P, _L, _L],
+    "draw": [_P, _P, _P, _P, _P, _P, _L, _L],
     "widen_add": [_P, _P, _L],
 }
 
@@ -140,13 +140,15 @@ class Kernels:
             *_at(logits, targets), temperature, *pointers, *logits.shape
         )
 
-    def draw(self, logits: Tensor, temperature: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, logits: Tensor, temperature: Tensor, uniforms: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """See `sampling.draw`; logits are dense and stay, all else is fp32."""
         tokens = torch.empty(len(logits), dtype=torch.int64)
-        lp = torch.empty(len(logits), dtype=torch.float32)
+        lp, nats = torch.empty(2, len(logits), dtype=torch.float32)
         given = (temperature.float().contiguous(), uniforms.float().contiguous())
-        self._call.draw(*_at(logits, *given, tokens, lp), *logits.shape)
-        return tokens, lp
+        self._call.draw(*_at(logits, *given, tokens, lp, nats), *logits.shape)
+        return tokens, lp, nats
 
     def widen_add(self, total: Tensor, x: Tensor) -> None:
         """Add dense x to fp32 sums of its shape."""

@@ -49,7 +49,10 @@ def models() -> dict[str, About]:
         "anthropic:MODEL@URL": About(
             "a model behind a server that speaks Anthropic's messages protocol", "a server"
         ),
-        "FOLDER": About("a run's trained policy, or a Hugging Face checkpoint", "this machine"),
+        "FOLDER": About(
+            "a run's trained policy, a Hugging Face checkpoint, or a learned scorer",
+            "this machine",
+        ),
     }
 
 
@@ -78,6 +81,8 @@ def check_model(name: str) -> None:
     path = Path(name).expanduser()
     if not path.is_dir() and "/" not in name and name not in weights.MODELS:
         raise UnknownName("model", name, models())
+    if _is_scorer(name):
+        return
     weights.check_name(_checkpoint(name))
 
 
@@ -113,8 +118,17 @@ def load_model(
         from palaestra.models.remote import parse_remote
 
         return parse_remote(name)
-    folder = weights.prepare(_checkpoint(name), progress)
+    if _is_scorer(name):
+        from palaestra.models.scoring import ScoringModel
+
+        return ScoringModel(name, Path(name).expanduser())
+    folder = checkpoint(name, progress)
     return load_resident(name, folder, slots=slots, context=context)
+
+
+def checkpoint(name: str, progress: weights.Progress) -> Path:
+    """The folder of a checkpoint by its name, ready to be read; raises like `check_model`."""
+    return weights.prepare(_checkpoint(name), progress)
 
 
 def load_resident(name: str, folder: Path, *, slots: int, context: int) -> ResidentModel:
@@ -208,6 +222,10 @@ def _error_rate(name: str) -> float:
     if not 0 <= rate <= 1:
         raise InputError(f"'{name}': the error rate must be a number from 0 to 1, not '{value}'.")
     return rate
+
+
+def _is_scorer(name: str) -> bool:
+    return (Path(name).expanduser() / "scorer.json").is_file()  # see `scoring`
 
 
 def _checkpoint(name: str) -> str:

@@ -24,6 +24,7 @@ class Request:
     cached: int = 0  # prompt tokens that the cache held
     completion: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)  # of each token of the completion
+    entropies: list[float] = field(default_factory=list)  # in nats, likewise
     versions: list[int] = field(default_factory=list)  # of the weights that sampled it
     urgent: bool = False  # has waited so long that it goes first
     finish: Finish | None = None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from palaestra.core.model import Generation, Model, Prompt, Renderer
+from palaestra.core.model import Generation, Listener, Model, Prompt, Renderer
 from palaestra.models.choices import ChoiceTree
 from palaestra.models.engine import MEMORY, Engine, OnUpdate
 from palaestra.models.network import DecoderNetwork
@@ -32,6 +32,22 @@ class Throughput:
     sampled: int = 0  # tokens
     computed: int = 0  # tokens run through the network, prompt and sampled
     seconds: float = 0.0  # inside the engine
+
+
+@dataclass(slots=True, eq=False)
+class _Heard:
+    """A request whose reply is listened to."""
+
+    request: Request
+    listen: Listener
+    told: int = 0  # tokens
+
+    def tell(self) -> None:
+        """The tokens sampled since the last time."""
+        request, told = self.request, self.told
+        if len(request.completion) > told:
+            self.told = len(request.completion)
+            self.listen(request.completion[told:], request.logprobs[told:])
 
 
 class ResidentModel(Model):
@@ -85,6 +101,7 @@ class ResidentModel(Model):
         self._participants = 0
         self._updates = 0  # under way, see `held`
         self._waiters: dict[int, tuple[Request, asyncio.Future[None]]] = {}
+        self._heard: list[_Heard] = []  # the requests whose replies somebody listens to
         self._changed = asyncio.Event()
         self._driver: asyncio.Task[None] | None = None
 
@@ -141,6 +158,9 @@ class ResidentModel(Model):
         request = self.engine.submit(prompt.tokens, asked, prompt.seed, prompt.program, tree)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[id(request)] = (request, done)
+        heard = None if prompt.listen is None else _Heard(request, prompt.listen)
+        if heard is not None:
+            self._heard.append(heard)
         if self._driver is None or self._driver.done():
             self._changed = asyncio.Event()  # of this event loop
             self._driver = asyncio.create_task(self._drive())
@@ -149,6 +169,8 @@ class ResidentModel(Model):
             await done
         finally:
             self._waiters.pop(id(request), None)
+            if heard is not None:
+                self._heard.remove(heard)
             if request.finish is None:
                 self.engine.cancel(request)
                 self._changed.set()
@@ -157,6 +179,7 @@ class ResidentModel(Model):
             text=self.renderer.text(request.completion),
             tokens=tuple(request.completion),
             logprobs=tuple(request.logprobs),
+            entropies=tuple(request.entropies),
             finish=request.finish,
             policy=asked.policy(self.name),
             version=request.versions[0],
@@ -188,6 +211,8 @@ class ResidentModel(Model):
             seconds = time.monotonic() - started
             self.throughput.seconds += seconds
             self.throughput.computed += self.engine.computed_tokens - before
+            for heard in self._heard:
+                heard.tell()
             for request in finished:
                 self.throughput.sampled += len(request.completion)
                 _, done = self._waiters[id(request)]

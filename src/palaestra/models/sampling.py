@@ -8,6 +8,8 @@ there are compiled functions, one of them does it all.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,12 +20,20 @@ from palaestra.models.kernels import kernels_for
 STRETCH = 256  # tokens
 
 
+class Drawn(NamedTuple):
+    """One token per row, each [R]."""
+
+    tokens: Tensor
+    logprobs: Tensor  # of the tokens, at the temperature (greedy: at 1)
+    entropies: Tensor  # of what each was drawn from, likewise, in nats
+
+
 def uniform(seed: int, position: int) -> float:
     """The number in [0, 1) that draws the token at a position of a reply."""
     return derive_seed(seed, position) / 2**63
 
 
-def draw(logits: Tensor, temperature: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+def draw(logits: Tensor, temperature: Tensor, uniforms: Tensor) -> Drawn:
     """One token per row.
 
     Args:
@@ -31,17 +41,14 @@ def draw(logits: Tensor, temperature: Tensor, uniforms: Tensor) -> tuple[Tensor,
         temperature: [R], at least fp32; 0 is greedy.
         uniforms: [R], in [0, 1), likewise.
 
-    Returns:
-        tokens [R], and their log-probabilities [R] at the temperature (greedy: at 1).
-
     Raises:
         FloatingPointError: there are NaN among the logits.
     """
     kernels = kernels_for(logits)
     if kernels is not None:
-        tokens, logprobs = kernels.draw(logits.contiguous(), temperature, uniforms)
-        _check(logprobs)
-        return tokens, logprobs
+        drawn = Drawn(*kernels.draw(logits.contiguous(), temperature, uniforms))
+        _check(drawn.logprobs)
+        return drawn
     logits = logits.to(temperature.dtype)
     greedy = temperature == 0
     first = logits.argmax(dim=1) if bool(greedy.any()) else None
@@ -53,13 +60,15 @@ def draw(logits: Tensor, temperature: Tensor, uniforms: Tensor) -> tuple[Tensor,
     stretches = mass.sum(dim=2)
     whole = stretches.sum(dim=1)
     _check(whole)
+    entropies = whole.log() + torch.special.entr(mass).sum(dim=(1, 2)) / whole
     stretch, before = _inverse(stretches, uniforms * whole)
     inside = mass[torch.arange(len(mass), device=mass.device), stretch]
     place, _ = _inverse(inside, uniforms * whole - before)
-    drawn = stretch * STRETCH + place
-    tokens = drawn if first is None else torch.where(greedy, first, drawn)
+    tokens = stretch * STRETCH + place
+    if first is not None:
+        tokens = torch.where(greedy, first, tokens)
     chosen = mass.flatten(1).gather(1, tokens.unsqueeze(1)).squeeze(1)
-    return tokens, (chosen / whole).log()
+    return Drawn(tokens, (chosen / whole).log(), entropies)
 
 
 def _check(numbers: Tensor) -> None:

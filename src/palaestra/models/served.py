@@ -133,7 +133,9 @@ class ServedModel(Model):
             finish = Finish.LENGTH if choice["finish_reason"] == "length" else Finish.STOP
             versions = () if self._drain else tuple(map(int, choice["versions"]))
             computed = int(choice.get("computed_tokens", len(prompt.tokens)))
+            entropies = tuple(map(float, choice.get("entropies") or ()))  # vLLM tells none
             sizes = {len(tokens), len(logprobs), *([len(versions)] * (not self._drain))}
+            sizes |= {len(entropies)} if entropies else set()
             if len(sizes) > 1 or not tokens:
                 raise ValueError("lists of different lengths, or empty")
         except (KeyError, IndexError, TypeError, ValueError):
@@ -149,6 +151,7 @@ class ServedModel(Model):
             computed_tokens=computed,
             seconds=seconds,
             versions=versions,
+            entropies=entropies,
         )
 
 

@@ -147,6 +147,7 @@ def _completed(reply: Generation) -> JSONResponse:
         "logprobs": {"token_logprobs": reply.logprobs},
         "finish_reason": reply.finish.value,
         "versions": reply.versions,
+        "entropies": reply.entropies,
         "computed_tokens": reply.computed_tokens,
     }
     usage = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": len(reply.tokens)}

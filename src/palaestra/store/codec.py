@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 JSON: TypeAlias = Any  # None, bool, int, float, str, and lists and string-keyed mappings of these
 
-_PACKED = {"__all__": {"prompt", "completion", "logprobs"}}  # of each element of a list
+_PACKED = {"__all__": {"prompt", "completion", "logprobs", "entropies"}}  # of each of a list
 _UNPACKED = '{"prompt":[],"completion":[],"logprobs":[],'  # how a call read without them begins
 
 _adapters: dict[Any, TypeAdapter[Any]] = {}
@@ -33,10 +33,10 @@ class EventRow(NamedTuple):
     """A call or a step as the database holds it."""
 
     kind: str  # "call" or "step"
-    body: str  # JSON of the noun, without the three below
+    body: str  # JSON of the noun, without what is below
     prompt: bytes | None  # packed integers; None for a step
     completion: bytes | None  # packed integers; None for a step
-    logprobs: bytes | None  # packed floats; None for a step
+    logprobs: bytes | None  # packed floats, the entropies behind if known; None for a step
 
 
 def encode_event(event: Event) -> EventRow:
@@ -54,7 +54,7 @@ def encode_event(event: Event) -> EventRow:
             body=to_json(event, _PACKED),
             prompt=pack_integers(event.prompt),
             completion=pack_integers(event.completion),
-            logprobs=pack_floats(event.logprobs),
+            logprobs=_pack_both(event.logprobs, event.entropies),
         )
     except (ValueError, TypeError, struct.error) as error:
         raise _fault(event, error) from error
@@ -70,11 +70,13 @@ def decode_events(rows: Sequence[EventRow]) -> list[Event]:
         if row.kind == "step":
             events.append(next(steps))
             continue
+        logprobs, entropies = _unpack_both(row.logprobs or b"")
         call = replace(
             next(calls),
             prompt=unpack(row.prompt or b""),
             completion=unpack(row.completion or b""),
-            logprobs=unpack(row.logprobs or b""),
+            logprobs=logprobs,
+            entropies=entropies,
         )
         events.append(call)
     return events
@@ -127,6 +129,21 @@ def unpack(packed: bytes) -> tuple[Any, ...]:
     code = chr(packed[0])
     count = (len(packed) - 1) // struct.calcsize(f"<{code}")
     return struct.unpack_from(f"<{count}{code}", packed, 1)
+
+
+def _pack_both(logprobs: Sequence[float], entropies: Sequence[float]) -> bytes:
+    """The first alone as ever; with the second, "+", the size of the first, and both."""
+    first = pack_floats(logprobs)
+    if not entropies:
+        return first
+    return b"+" + struct.pack("<I", len(first)) + first + pack_floats(entropies)
+
+
+def _unpack_both(packed: bytes) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    if packed[:1] != b"+":
+        return unpack(packed), ()
+    end = 5 + struct.unpack_from("<I", packed, 1)[0]
+    return unpack(packed[5:end]), unpack(packed[end:])
 
 
 def _adapter(kind: Any) -> TypeAdapter[Any]:

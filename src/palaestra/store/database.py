@@ -225,6 +225,15 @@ class Database:
         ).fetchone()
         return None if row is None else json.loads(row[0])
 
+    def documents(self, prefix: str) -> dict[str, JSON]:
+        """The documents whose names start with `prefix`, by the rest of their names, in order."""
+        rows = self._connection.execute(
+            "SELECT substr(name, ?), body FROM document WHERE name >= ? AND substr(name, 1, ?) = ?"
+            " AND name < ? ORDER BY name",
+            (len(prefix) + 1, prefix, len(prefix), prefix, prefix + chr(0x10FFFF)),
+        )
+        return {name: json.loads(body) for name, body in rows}
+
     # ── details ──────────────────────────────────────────────────────────────
 
     def _prepare(self) -> None:

@@ -21,7 +21,7 @@ from palaestra.store.database import Database
 from palaestra.store.queries import TaskStanding
 
 COSTS = ("cost", "cost_usd", "money", "dollars")
-"""Names under which a total or an evaluation may say what it cost, in US dollars."""
+"""Names under which a total or an evaluation may say what it cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class About:
     machine: str
     seconds: float | None
     tokens: float | None  # read and sampled
-    cost: float | None  # in US dollars
+    cost: float | None  # in the currency of the prices; None: no price is known
+    partial: bool  # whether calls are left out of it that have no price, or told no tokens
     peak_memory: float | None
     recipe: Mapping[str, Any]
     stages: Sequence[Stage]
@@ -80,6 +81,7 @@ def about(database: Database) -> About:
         seconds=_first(_number(totals, "seconds"), _number(evaluation, "seconds")),
         tokens=sum(tokens) if tokens else None,
         cost=_first(*(_number(row, name) for row in (totals, evaluation) for name in COSTS)),
+        partial=any(row.get(name) for row in (totals, evaluation) for name in _LEFT_OUT),
         peak_memory=_number(totals, "peak_memory_bytes"),
         recipe=recipe,
         stages=[_stage(row) for row in stages],
@@ -144,6 +146,17 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 _TOKENS = ("sampled_tokens", "prompt_tokens")
+_LEFT_OUT = ("unpriced_calls", "unknown_calls")
+
+
+def money_per_episode(database: Database, phase: str) -> float | None:
+    """What an episode of a phase has cost on average; None where not all of that is known."""
+    evaluation = _mapping(database.get("evaluation"))
+    for cell in map(_mapping, _list(evaluation.get("cells")) or [evaluation]):
+        if cell.get("phase") == phase and not any(cell.get(name) for name in _LEFT_OUT):
+            money, episodes = _number(cell, "money"), _number(cell, "episodes")
+            return money / episodes if money is not None and episodes else None
+    return None
 
 
 def _stage(row: Mapping[str, Any]) -> Stage:

@@ -17,6 +17,7 @@ from palaestra.core.episode import Episode, Key
 from palaestra.evaluation.diff import identity
 from palaestra.evaluation.statistics import Interval, success_interval
 from palaestra.store.ranges import latest_steps, phase_headers
+from palaestra.viewer.facts import money_per_episode
 from palaestra.viewer.site import Site, episode_url
 from palaestra.viewer.texts import line
 from palaestra.viewer.turns import act_of
@@ -35,6 +36,7 @@ class Side:
     phase: str
     episodes: tuple[Episode, ...]  # without their calls and steps
     endings: Mapping[Key, str]  # the last actions of each; empty where there are too many
+    money: float | None = None  # per episode; None where not all of it is known
 
     @property
     def name(self) -> str:
@@ -57,6 +59,7 @@ class Standing:
     tokens: float  # read and sampled per task, repeats averaged
     seconds: float  # likewise
     turns: float  # likewise
+    money: float | None  # per episode; None where not all of it is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +92,14 @@ def side_of(site: Site, name: str) -> Side:
         if not episodes:
             known = ", ".join(database.phases()[:20]) or "none yet"
             raise HTTPException(404, f"The run '{run}' has no phase '{phase}'. It has: {known}.")
+        money = money_per_episode(database, phase)
         endings = {}
         if len(episodes) <= LATEST:
             last = latest_steps(database, phase, 4 * ENDING)
             for key, steps in last.items():
                 words = [line(act_of(step), 30) or "(nothing)" for step in steps[-ENDING:]]
                 endings[key] = " › ".join(words)
-    return Side(run, phase, tuple(episodes), endings)
+    return Side(run, phase, tuple(episodes), endings, money)
 
 
 def evaluated(phases: Sequence[str]) -> list[str]:
@@ -109,7 +113,8 @@ def standings(side: Side) -> dict[str, Standing]:
     of: dict[str, list[Episode]] = {}
     for episode in side.episodes:
         of.setdefault(episode.task.environment, []).append(episode)
-    return {world: _standing(episodes) for world, episodes in of.items()}
+    money = side.money if len(of) == 1 else None  # it is known of the phase as a whole
+    return {world: _standing(episodes, money) for world, episodes in of.items()}
 
 
 def tiles(sides: Sequence[Side]) -> list[Tile]:
@@ -153,7 +158,7 @@ def clusters(sides: Sequence[Side]) -> dict[str, list[Cluster]]:
 # ── details ──────────────────────────────────────────────────────────────────
 
 
-def _standing(episodes: Sequence[Episode]) -> Standing:
+def _standing(episodes: Sequence[Episode], money: float | None) -> Standing:
     by_task: dict[str, list[Episode]] = {}
     for episode in episodes:
         by_task.setdefault(identity(episode.task), []).append(episode)
@@ -167,6 +172,7 @@ def _standing(episodes: Sequence[Episode]) -> Standing:
         tokens=fmean(fmean(u.prompt_tokens + u.sampled_tokens for u in of) for of in usages),
         seconds=fmean(fmean(u.seconds for u in of) for of in usages),
         turns=fmean(fmean(u.turns for u in of) for of in usages),
+        money=money,
     )
 
 

@@ -27,6 +27,7 @@ class Token:
 
     text: str
     surprise: int | None  # 0 (certain) … 9 (hardly expected), by the sampler's probability
+    doubt: int | None  # 0 (nothing else could come) … 9 (twenty words or more could), by entropy
     credit: str | None  # "n5" (worse than expected) … "z" … "p5" (better)
     version: int  # of the weights, 0 … 9: the last digit
     about: str  # its numbers, in words
@@ -38,12 +39,15 @@ def tokens_of(
     """The sampled tokens of a call, with what is known of each."""
     versions = call.token_versions
     logprobs = call.logprobs if len(call.logprobs) == len(texts) else ()
+    entropies = call.entropies if len(call.entropies) == len(texts) else ()
     credits = advantages if len(advantages) == len(texts) else ()
     found: list[Token] = []
     for i, text in enumerate(texts):
         about = []
         if logprobs:
             about.append(f"probability {_chance(logprobs[i]):.3f}, log {logprobs[i]:.3f}")
+        if entropies:
+            about.append(f"entropy {entropies[i]:.3f} nats")
         if credits:
             about.append(f"advantage {credits[i]:+.3f}")
         about.append(f"weights {versions[i]}")
@@ -51,6 +55,7 @@ def tokens_of(
             Token(
                 text=readable(text).replace("\n", "⏎"),
                 surprise=surprise(logprobs[i]) if logprobs else None,
+                doubt=doubt(entropies[i]) if entropies else None,
                 credit=credit_step(credits[i], scale) if credits else None,
                 version=versions[i] % 10,
                 about=", ".join(about),
@@ -71,6 +76,13 @@ def surprise(logprob: float) -> int | None:
     if math.isnan(logprob):
         return None
     return min(9, int(10 * (1 - _chance(logprob))))
+
+
+def doubt(entropy: float) -> int | None:
+    """The step of a scale of ten: 0 for a third of a nat or less, 9 for e³, twenty words' worth."""
+    if math.isnan(entropy):
+        return None
+    return min(9, max(0, int(3 * entropy)))
 
 
 def credit_step(advantage: float, scale: float) -> str:

@@ -273,6 +273,19 @@ def test_verdicts_are_kept_beside_episodes_and_add_up(tmp_path: Path) -> None:
     assert set(records.verdicts(database, judge.name)) == {"t/1.0", "t/2.0"}
     assert records.verdicts(database, "nobody") == {}
     assert records.verdicts(database, judge.name)["t/1.0"]["value"] == 1.0
+    assert [one["judge"] for one in records.verdicts_on(database, Key("t", 2))] == ["seen:won"]
+    database.close()
+
+
+def test_verdicts_of_an_older_run_are_read_and_newer_ones_go_before_them(tmp_path: Path) -> None:
+    judge = RuleJudge("seen", "won")
+    _, database = kept(tmp_path, judge)
+    old = {"value": 0.0, "identity": "then"}
+    database.put(f"judge/{judge.name}/verdicts", {"t/1.0": old, "t/3.0": old})
+    verdict = asyncio.run(judge.judge(case_of(mixed()[1])))
+    records.keep_verdicts(database, judge.name, {Key("t", 1): verdict})
+    found = records.verdicts(database, judge.name)
+    assert {key: one["value"] for key, one in found.items()} == {"t/1.0": 1.0, "t/3.0": 0.0}
     database.close()
 
 

@@ -2,7 +2,8 @@
 
 judges                     names of the judges that have judged or been measured here
 judge/NAME/calibration     what is known of one (`Calibration.as_json`, and its short form)
-judge/NAME/verdicts        episode's key to verdict
+judge/NAME/verdict/KEY     its verdict on one episode
+judge/NAME/verdicts        episode's key to verdict, as earlier versions kept them; only read
 
 Names of documents are those of the database; nothing else is written.
 """
@@ -22,6 +23,7 @@ class Documents(Protocol):
 
     def get(self, name: str) -> Any: ...
     def put(self, name: str, document: Any) -> None: ...
+    def documents(self, prefix: str) -> dict[str, Any]: ...
 
 
 def judges(documents: Documents) -> list[str]:
@@ -44,14 +46,20 @@ def keep_calibration(documents: Documents, found: Calibration) -> None:
 
 def verdicts(documents: Documents, judge: str) -> dict[str, dict[str, Any]]:
     """Episode's key, as it prints, to the judge's verdict on it."""
-    return documents.get(f"judge/{judge}/verdicts") or {}
+    earlier = documents.get(f"judge/{judge}/verdicts") or {}
+    return {**earlier, **documents.documents(f"judge/{judge}/verdict/")}
+
+
+def verdicts_on(documents: Documents, key: Key) -> list[dict[str, Any]]:
+    """What each judge said of one episode; those of earlier versions are left out."""
+    found = (documents.get(f"judge/{judge}/verdict/{key}") for judge in judges(documents))
+    return [verdict for verdict in found if verdict is not None]
 
 
 def keep_verdicts(documents: Documents, judge: str, found: Mapping[Key, Verdict]) -> None:
     """Add verdicts of one judge; those on the same episodes are replaced."""
-    known = verdicts(documents, judge)
-    known |= {str(key): verdict.as_json() for key, verdict in found.items()}
-    documents.put(f"judge/{judge}/verdicts", known)
+    for key, verdict in found.items():
+        documents.put(f"judge/{judge}/verdict/{key}", verdict.as_json())
     _remember(documents, judge)
 
 

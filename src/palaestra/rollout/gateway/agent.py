@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote, unquote
 
@@ -17,7 +18,7 @@ from pydantic import Field
 
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
-from palaestra.core.errors import AgentFault, MissingPackage
+from palaestra.core.errors import AgentFault, InputError, MissingPackage
 from palaestra.core.message import Message, ToolCall
 from palaestra.core.session import Session
 from palaestra.core.tool import ACT, Tool
@@ -25,6 +26,7 @@ from palaestra.rollout.gateway import hermes
 from palaestra.rollout.gateway.door import Door
 from palaestra.rollout.gateway.mcp_tools import look
 from palaestra.rollout.gateway.program import Program, parsed
+from palaestra.rollout.gateway.walled import WalledProgram, Walls, check
 
 if TYPE_CHECKING:
     from palaestra.rollout.gateway.gateway import Gateway
@@ -75,17 +77,34 @@ class CommandAgent(GatewayAgent):
 
     name = "command"
 
-    def __init__(self, *, line: str, seconds: Annotated[float, Field(gt=0)] = 600.0) -> None:
+    def __init__(
+        self,
+        *,
+        line: str,
+        seconds: Annotated[float, Field(gt=0)] = 600.0,
+        sandbox: str | None = None,
+        mounts: str = "",
+        limits: str = "",
+    ) -> None:
         """With `line`, the command; it is ended after so many `seconds`, as its own fault.
 
+        Without a `sandbox` it is a plain process with the rights of whoever starts it. In one, it
+        reaches the gateway only, and sees its own files and the `mounts`, which have `:` between
+        them; of its `limits`, the given ones are changed, such as `memory=1000000000,processes=9`.
         `&` and `%` are written `%26` and `%25` in the name of an agent, as `name_of` does.
         """
         super().__init__(_gateway())
         self._words, self._seconds = parsed(unquote(line)), seconds
+        self._walls: Walls | None = None
+        if sandbox is not None:
+            self._walls = Walls(sandbox, _split(mounts, os.pathsep), _split(limits, ","))
+            check(self._walls, self._words)
+        elif mounts or limits:
+            raise InputError("Mounts and limits are a sandbox's: name the agent's sandbox as well.")
 
     async def serve(self, door: Door, address: str) -> None:
         code: int | None = None
-        async with Program(self._words, variables(door, address)) as program:
+        async with self._program(variables(door, address)) as program:
             ended = asyncio.ensure_future(program.ended())
             over = asyncio.ensure_future(door.ended.wait())
             try:
@@ -104,6 +123,11 @@ class CommandAgent(GatewayAgent):
             raise AgentFault("hang", f"the program did not end in {self._seconds:g} seconds")
         if code != 0:
             raise AgentFault("crash", f"exit code {code}: {program.last_words}")
+
+    def _program(self, told: Mapping[str, str]) -> Program | WalledProgram:
+        if self._walls is None:
+            return Program(self._words, told)
+        return WalledProgram(self._words, told, self._walls, self._seconds)
 
 
 class OutsideAgent(GatewayAgent):
@@ -146,12 +170,28 @@ def variables(door: Door, address: str) -> dict[str, str]:
     }
 
 
-def name_of(command: str) -> str:
-    """The agent's name that stands for a command."""
-    return f"{CommandAgent.name}?line={quote(command, safe=_PLAIN)}"
+def name_of(
+    command: str,
+    sandbox: str | None = None,
+    mounts: Sequence[str] = (),
+    limits: Sequence[str] = (),
+) -> str:
+    """The agent's name that stands for a command, in a sandbox where one is named."""
+    options = {
+        "line": command,
+        "sandbox": sandbox or "",
+        "mounts": os.pathsep.join(mounts),
+        "limits": ",".join(limits),
+    }
+    told = [f"{name}={quote(value, safe=_PLAIN)}" for name, value in options.items() if value]
+    return f"{CommandAgent.name}?{'&'.join(told)}"
 
 
 _PLAIN = "".join(chr(c) for c in range(32, 127) if chr(c) not in "%&")
+
+
+def _split(text: str, between: str) -> tuple[str, ...]:
+    return tuple(part for part in unquote(text).split(between) if part)
 
 
 def _named(name: str, tools: dict[str, Tool]) -> str | None:

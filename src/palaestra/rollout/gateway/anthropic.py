@@ -13,6 +13,7 @@ from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import chat
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.refusal import Refusal
+from palaestra.rollout.gateway.telling import Piece
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
@@ -98,10 +99,7 @@ def reply(answer: Answer) -> dict[str, Any]:
     """The whole answer."""
     spent = chat.usage(answer)
     return {
-        "id": f"msg_{answer.index}",
-        "type": "message",
-        "role": "assistant",
-        "model": answer.generation.policy,
+        **_head(answer.number, answer.generation.policy),
         "content": _blocks(answer),
         "stop_reason": _reason(answer),
         "stop_sequence": None if answer.calls else answer.stopped,
@@ -113,25 +111,45 @@ def reply(answer: Answer) -> dict[str, Any]:
     }
 
 
-def events(answer: Answer) -> Iterator[str]:
-    """The same as server-sent events."""
-    whole = reply(answer)
-    begun = {**whole, "content": [], "stop_reason": None, "stop_sequence": None}
-    yield _event("message_start", message=begun)
-    for index, block in enumerate(whole["content"]):
-        words = block["type"] == "text"
-        empty = {**block, "text": ""} if words else {**block, "input": {}}
-        yield _event("content_block_start", index=index, content_block=empty)
-        delta = (
-            {"type": "text_delta", "text": block["text"]}
-            if words
-            else {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-        )
-        yield _event("content_block_delta", index=index, delta=delta)
-        yield _event("content_block_stop", index=index)
-    ending = {name: whole[name] for name in ("stop_reason", "stop_sequence")}
-    yield _event("message_delta", delta=ending, usage=whole["usage"])
-    yield _event("message_stop")
+class Blocks:
+    """The same as server-sent events, while it is sampled; a `Teller`.
+
+    How many tokens were read is told at the end, when it is known.
+    """
+
+    def __init__(self, asked: Question, model: str) -> None:
+        """Of a reply of that model, which its first event names."""
+        self._head = _head(asked.number, model)
+        self._spoken = False  # whether the block of words was begun
+
+    def begin(self) -> Iterator[str]:
+        nothing: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
+        usage = {"input_tokens": 0, "output_tokens": 0}
+        yield _event("message_start", message={**self._head, **nothing, "usage": usage})
+
+    def more(self, part: Piece) -> Iterator[str]:
+        if not self._spoken:
+            empty = {"type": "text", "text": ""}
+            yield _event("content_block_start", index=0, content_block=empty)
+            self._spoken = True
+        delta = {"type": "text_delta", "text": part.words}
+        yield _event("content_block_delta", index=0, delta=delta)
+
+    def end(self, rest: Piece, answer: Answer) -> Iterator[str]:
+        whole = reply(answer)
+        if rest.words or (not self._spoken and not answer.calls):
+            yield from self.more(rest)
+        for index, block in enumerate(whole["content"]):
+            if block["type"] == "tool_use":
+                empty = {**block, "input": {}}
+                yield _event("content_block_start", index=index, content_block=empty)
+                delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+                yield _event("content_block_delta", index=index, delta=delta)
+            yield _event("content_block_stop", index=index)
+        ending = {name: whole[name] for name in ("stop_reason", "stop_sequence")}
+        about = {"usage": whole["usage"], "palaestra": answer.about}
+        yield _event("message_delta", delta=ending, **about)
+        yield _event("message_stop")
 
 
 def _said(turn: Turn) -> Iterator[Said]:
@@ -173,6 +191,10 @@ def _reason(answer: Answer) -> str:
     if answer.stopped is not None:
         return "stop_sequence"
     return "max_tokens" if answer.generation.finish is Finish.LENGTH else "end_turn"
+
+
+def _head(number: int, model: str) -> dict[str, Any]:
+    return {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model}
 
 
 def _event(kind: str, **data: Any) -> str:

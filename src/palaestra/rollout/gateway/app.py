@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -21,6 +20,7 @@ from palaestra.rollout.gateway.conversation import Answer, Question
 from palaestra.rollout.gateway.door import Door
 from palaestra.rollout.gateway.openapi import document
 from palaestra.rollout.gateway.refusal import Refusal, body, invalid
+from palaestra.rollout.gateway.telling import Teller, Telling
 
 M = TypeVar("M", bound=BaseModel)
 Handler = Callable[[Request, Door], Awaitable[Response]]
@@ -76,32 +76,29 @@ def application(doors: Doors, limits: Limits = LIMITS, beat: float = BEAT) -> St
 
 
 async def _models(request: Request, door: Door) -> Response:
-    name = door.session.models["agent"].name
-    about = {"id": name, "object": "model", "created": 0, "owned_by": "palaestra"}
+    about = {"id": door.model, "object": "model", "created": 0, "owned_by": "palaestra"}
     return JSONResponse({"object": "list", "data": [about]})
 
 
 async def _chat(request: Request, door: Door) -> Response:
     asked = await _asked(request, chat.ChatRequest)
-    question = chat.question(asked)
+    question = door.numbered(chat.question(asked))
     if asked.stream:
-        return await _streamed(request, door, question, partial(chat.events, request=asked))
+        return await _streamed(request, door, question, chat.Chunks(asked, question, door.model))
     return JSONResponse(chat.reply(await door.ask(question), asked))
 
 
 async def _responses(request: Request, door: Door) -> Response:
     asked = await _asked(request, responses.ResponseRequest)
-    question = responses.question(asked, door.said)
+    question = door.numbered(responses.question(asked, door.said))
 
     def remembered(answer: Answer) -> None:
-        door.said[responses.name_of(answer)] = responses.conversation(question, answer, asked)
-
-    def events(answer: Answer) -> Iterator[str]:
-        remembered(answer)
-        return responses.events(answer, asked)
+        name = responses.name_of(question.number)
+        door.said[name] = responses.conversation(question, answer, asked)
 
     if asked.stream:
-        return await _streamed(request, door, question, events)
+        teller = responses.Events(asked, question, door.model)
+        return await _streamed(request, door, question, teller, remembered)
     answer = await door.ask(question)
     remembered(answer)
     return JSONResponse(responses.reply(answer, asked))
@@ -109,9 +106,9 @@ async def _responses(request: Request, door: Door) -> Response:
 
 async def _messages(request: Request, door: Door) -> Response:
     asked = await _asked(request, anthropic.MessagesRequest)
-    question = anthropic.question(asked)
+    question = door.numbered(anthropic.question(asked))
     if asked.stream:
-        return await _streamed(request, door, question, anthropic.events)
+        return await _streamed(request, door, question, anthropic.Blocks(question, door.model))
     return JSONResponse(anthropic.reply(await door.ask(question)))
 
 
@@ -141,21 +138,41 @@ async def _give_up(request: Request, door: Door) -> Response:
 
 
 async def _streamed(
-    request: Request, door: Door, question: Question, events: Callable[[Answer], Iterator[str]]
+    request: Request,
+    door: Door,
+    question: Question,
+    teller: Teller,
+    remembered: Callable[[Answer], None] = lambda answer: None,
 ) -> Response:
-    """The reply as server-sent events; an error keeps its own status while nothing is sent."""
-    task = asyncio.ensure_future(door.ask(question))
+    """The reply as server-sent events, while it is sampled where the model tells.
+
+    An error keeps its own status while nothing is sent.
+    """
+    telling = Telling(question, door.renderer)
+    task = asyncio.ensure_future(door.ask(question, telling.listen))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    await asyncio.wait({task}, timeout=request.state.beat)
+    beat = request.state.beat
+    alive = await telling.wait(task, beat)
     if task.done():
         task.result()  # raises a refusal
 
     async def told() -> AsyncIterator[str]:
+        nonlocal alive
+        begun = False
         while not task.done():
-            yield ": the reply is being made\n\n"
-            await asyncio.wait({task}, timeout=request.state.beat)
+            part = telling.part() if alive else None
+            if part is not None:
+                for event in (*(() if begun else teller.begin()), *teller.more(part)):
+                    yield event
+                begun = True
+            elif not alive:
+                yield ": the reply is being made\n\n"
+            alive = await telling.wait(task, beat)
         try:
-            for event in events(task.result()):
+            answer = task.result()
+            remembered(answer)
+            last = teller.end(telling.rest(answer), answer)
+            for event in (*(() if begun else teller.begin()), *last):
                 yield event
         except Refusal as refusal:
             text = json.dumps(body(refusal, request.url.path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +13,7 @@ from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.refusal import Refusal
+from palaestra.rollout.gateway.telling import Known, Piece
 
 IGNORED = ("seed", "top_p", "frequency_penalty", "presence_penalty", "logit_bias")
 NO_PARAMETERS = {"type": "object", "properties": {}}
@@ -134,32 +135,46 @@ def reply(answer: Answer, request: ChatRequest) -> dict[str, Any]:
     choice = {
         "index": 0,
         "message": message,
-        "logprobs": logprobs(answer) if request.logprobs else None,
+        "logprobs": logprobs(answer.known) if request.logprobs else None,
         "finish_reason": finish(answer),
     }
-    head = _head(answer, "chat.completion")
+    head = _head(answer.number, "chat.completion", answer.generation.policy)
     return {**head, "choices": [choice], "usage": usage(answer), "palaestra": answer.about}
 
 
-def events(answer: Answer, request: ChatRequest) -> Iterator[str]:
-    """The same as server-sent events."""
-    head = _head(answer, "chat.completion.chunk")
+class Chunks:
+    """The same as server-sent events, while it is sampled; a `Teller`."""
 
-    def chunk(delta: dict[str, Any], **more: Any) -> str:
-        choice = {"index": 0, "delta": delta, "finish_reason": None, **more}
-        return _event({**head, "choices": [choice]})
+    def __init__(self, request: ChatRequest, asked: Question, model: str) -> None:
+        """Of a reply of that model, which its chunks name."""
+        self._request = request
+        self._head = _head(asked.number, "chat.completion.chunk", model)
 
-    yield chunk({"role": "assistant", "content": ""})
-    if answer.content or not answer.calls:
-        told = {"logprobs": logprobs(answer)} if request.logprobs else {}
-        yield chunk({"content": answer.content}, **told)
-    for number, call in enumerate(answer.calls):
-        yield chunk({"tool_calls": [{"index": number, **_call(call)}]})
-    last = {"index": 0, "delta": {}, "finish_reason": finish(answer)}
-    yield _event({**head, "choices": [last], "palaestra": answer.about})
-    if (request.stream_options or {}).get("include_usage"):
-        yield _event({**head, "choices": [], "usage": usage(answer)})
-    yield "data: [DONE]\n\n"
+    def begin(self) -> Iterator[str]:
+        yield self._chunk({"role": "assistant", "content": ""})
+
+    def more(self, part: Piece) -> Iterator[str]:
+        yield self._chunk({"content": part.words}, part.tokens)
+
+    def end(self, rest: Piece, answer: Answer) -> Iterator[str]:
+        tokens = rest.tokens  # the last chunk's, where there are no words for them
+        if rest.words:
+            yield from self.more(rest)
+            tokens = ()
+        for number, call in enumerate(answer.calls):
+            yield self._chunk({"tool_calls": [{"index": number, **_call(call)}]})
+        last = self._choice({}, tokens) | {"finish_reason": finish(answer)}
+        yield _event({**self._head, "choices": [last], "palaestra": answer.about})
+        if (self._request.stream_options or {}).get("include_usage"):
+            yield _event({**self._head, "choices": [], "usage": usage(answer)})
+        yield "data: [DONE]\n\n"
+
+    def _chunk(self, delta: dict[str, Any], tokens: Sequence[Known] = ()) -> str:
+        return _event({**self._head, "choices": [self._choice(delta, tokens)]})
+
+    def _choice(self, delta: dict[str, Any], tokens: Sequence[Known]) -> dict[str, Any]:
+        told = {"logprobs": logprobs(tokens)} if self._request.logprobs and tokens else {}
+        return {"index": 0, "delta": delta, "finish_reason": None, **told}
 
 
 # ── what other protocols share ───────────────────────────────────────────────
@@ -196,17 +211,16 @@ def ignored(request: BaseModel) -> tuple[str, ...]:
     return tuple(name for name in IGNORED if extra.get(name) is not None)
 
 
-def logprobs(answer: Answer) -> dict[str, Any]:
+def logprobs(tokens: Sequence[Known]) -> dict[str, Any]:
     """Of each token; what else might have been sampled is not known."""
-    return {"content": token_logprobs(answer), "refusal": None}
+    return {"content": token_logprobs(tokens), "refusal": None}
 
 
-def token_logprobs(answer: Answer) -> list[dict[str, Any]]:
+def token_logprobs(tokens: Sequence[Known]) -> list[dict[str, Any]]:
     """The tokens with the log-probabilities that the sampler drew them by."""
-    pairs = zip(answer.pieces, answer.generation.logprobs, strict=False)
     return [
         {"token": piece, "logprob": value, "bytes": list(piece.encode()), "top_logprobs": []}
-        for piece, value in pairs
+        for piece, value in tokens
     ]
 
 
@@ -242,13 +256,9 @@ def _call(call: Called) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _head(answer: Answer, kind: str) -> dict[str, Any]:
-    return {
-        "id": f"chatcmpl-{answer.index}",
-        "object": kind,
-        "created": int(time.time()),
-        "model": answer.generation.policy,
-    }
+def _head(number: int, kind: str, model: str) -> dict[str, Any]:
+    about = {"id": f"chatcmpl-{number}", "object": kind}
+    return {**about, "created": int(time.time()), "model": model}
 
 
 def _event(data: dict[str, Any]) -> str:

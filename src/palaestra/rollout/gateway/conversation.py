@@ -60,6 +60,18 @@ class Question:
     stop: tuple[str, ...] = ()
     temperature: float | None = None
     ignored: tuple[str, ...] = ()  # what was asked for and is not honoured
+    number: int = 0  # among the questions of its session; replies and calls are named after it
+
+    @property
+    def calls(self) -> bool:
+        """Whether calls are read from the reply."""
+        return bool(self.tools) and self.choice != "none"
+
+    def sure(self, text: str) -> str:
+        """What the reply that begins with `text` will say in words for sure."""
+        cuts = [text.index(stop) for stop in self.stop if stop in text]
+        text = hermes.before_beginning(text[: min(cuts, default=len(text))], *self.stop)
+        return hermes.sure(text) if self.calls else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +79,13 @@ class Answer:
     """What it is answered, and where that lies in the message graph."""
 
     index: int  # of the call
+    number: int  # of the question
     parent: int | None  # the call that it continues; None: it begins a branch
     generation: Generation
     content: str  # the words: what is neither a call nor behind a stop string
     calls: tuple[Called, ...]
     stopped: str | None = None  # the program's stop string that ended it
-    pieces: tuple[str, ...] = ()  # its tokens as texts
+    known: tuple[tuple[str, float], ...] = ()  # its tokens as texts, and their log-probabilities
     ignored: tuple[str, ...] = ()
 
     @property

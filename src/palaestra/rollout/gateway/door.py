@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
+from itertools import count
 from typing import Any, TypeVar
 
 from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import ContextTooLong, InputError, PalaestraError
 from palaestra.core.journal import SessionOver
 from palaestra.core.message import ToolCall
-from palaestra.core.model import Generation, Sampling
+from palaestra.core.model import Generation, Listener, Renderer, Sampling
 from palaestra.core.session import Session
 from palaestra.rollout.gateway import hermes
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Transcript
@@ -35,23 +36,38 @@ class Door:
         self.ended = asyncio.Event()  # nothing more will happen here
         self.transcript = Transcript(session.graph)
         self.said: dict[str, tuple[Any, ...]] = {}  # conversations, by the id of a reply
+        self._numbers = count()
         self._temperature = temperature
         self._failure: PalaestraError | None = None
         self._context: ContextTooLong | None = None
         self._acting = asyncio.Lock()
         self._asking: set[asyncio.Task[Any]] = set()
 
+    @property
+    def model(self) -> str:
+        """The name of the model that programs ask."""
+        return self.session.models["agent"].name
+
+    @property
+    def renderer(self) -> Renderer | None:
+        """What turns its tokens into words; None where it shows none."""
+        return self.session.models["agent"].renderer
+
     # ── what programs do ─────────────────────────────────────────────────────
 
-    async def ask(self, question: Question) -> Answer:
-        """Ask the model.
+    def numbered(self, question: Question) -> Question:
+        """The question as the next one of this session."""
+        return replace(question, number=next(self._numbers))
+
+    async def ask(self, question: Question, listen: Listener | None = None) -> Answer:
+        """Ask the model; `listen` is told its reply as it is sampled, where the model tells.
 
         Raises:
             Refusal: the episode is over, or the model takes no such conversation.
         """
         if len(self._asking) >= AT_ONCE:
             raise Refusal(429, f"There are {AT_ONCE} requests under way; wait for one.")
-        return await self._done(self._ask(question))
+        return await self._done(self._ask(question, listen))
 
     async def act(self, action: Action) -> Transition:
         """Act in the world, after whatever is being done there already; raises like `ask`."""
@@ -87,10 +103,11 @@ class Door:
         if self.session.over or self.ended.is_set():
             raise over(self.session.outcome or "it was given up")
 
-    async def _ask(self, question: Question) -> Answer:
+    async def _ask(self, question: Question, listen: Listener | None) -> Answer:
         session = self.session
         prompt = self.transcript.messages(question)
-        generation = await session.generate(prompt, sampling=self._sampling(question))
+        sampling = self._sampling(question)
+        generation = await session.generate(prompt, sampling=sampling, listen=listen)
         self._context = None
         index = next(
             call.index
@@ -162,24 +179,31 @@ class Door:
         cuts = {text.index(stop): stop for stop in question.stop if stop in text}
         words = text[: min(cuts)] if cuts else text
         calls: list[ToolCall] = []
-        if question.tools and question.choice != "none":
+        if question.calls:
             words, calls = hermes.parsed(words)
-        renderer = self.session.models["agent"].renderer
         ignored = list(question.ignored)
         if question.temperature is not None and not self._temperature:
             ignored.append("temperature")
         return Answer(
             index=index,
+            number=question.number,
             parent=self.session.graph.calls[index].parent,
             generation=generation,
             content=words,
             calls=tuple(
-                Called(f"call_{index}_{n}", c.name, c.arguments) for n, c in enumerate(calls)
+                Called(f"call_{question.number}_{n}", c.name, c.arguments)
+                for n, c in enumerate(calls)
             ),
             stopped=cuts[min(cuts)] if cuts else None,
-            pieces=tuple(renderer.pieces(generation.tokens)) if renderer else (),
+            known=self._known(generation),
             ignored=tuple(ignored),
         )
+
+    def _known(self, generation: Generation) -> tuple[tuple[str, float], ...]:
+        if self.renderer is None:
+            return ()
+        pieces = self.renderer.pieces(generation.tokens)
+        return tuple(zip(pieces, generation.logprobs, strict=False))
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

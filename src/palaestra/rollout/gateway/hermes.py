@@ -69,7 +69,28 @@ def parsed(text: str) -> tuple[str, list[ToolCall]]:
         else:
             calls.append(call)
             rest = left
-    return (words + rest).strip() if calls else text, calls
+    return (words + rest).rstrip() if calls else text, calls
+
+
+def sure(text: str) -> str:
+    """The words of a reply that begins with `text`, as far as `parsed` will find them for sure."""
+    words, rest = "", text
+    while OPEN in rest:
+        before, _, after = rest.partition(OPEN)
+        words += before
+        call, left = _first_call(after)
+        if call is None:
+            return words.rstrip()
+        rest = left
+    return (words + before_beginning(rest, OPEN)).rstrip()
+
+
+def before_beginning(text: str, *tags: str) -> str:
+    """`text` up to where it ends with the beginning of a tag."""
+    for start in range(max(0, len(text) - max(map(len, tags), default=0) + 1), len(text)):
+        if any(tag.startswith(text[start:]) for tag in tags):
+            return text[:start]
+    return text
 
 
 def response(content: str) -> str:

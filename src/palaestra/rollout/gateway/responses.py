@@ -16,6 +16,7 @@ from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import chat
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.refusal import Refusal
+from palaestra.rollout.gateway.telling import Piece
 
 WORDS = ("input_text", "output_text", "text")
 LOGPROBS = "message.output_text.logprobs"
@@ -115,47 +116,89 @@ def conversation(asked: Question, answer: Answer, request: ResponseRequest) -> t
     return (*messages, Said("assistant", answer.content, answer.calls))
 
 
-def name_of(answer: Answer) -> str:
-    """The id of a response."""
-    return f"resp_{answer.index}"
+def name_of(number: int) -> str:
+    """The id of the response to the question of that number."""
+    return f"resp_{number}"
 
 
 def reply(answer: Answer, request: ResponseRequest) -> dict[str, Any]:
     """The whole answer."""
-    return _response(answer, request, _output(answer, request), "completed")
+    cut = answer.generation.finish is Finish.LENGTH and not answer.calls
+    spent = chat.usage(answer)
+    return {
+        **_head(request, answer.number, answer.generation.policy),
+        "status": "incomplete" if cut else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "output": _output(answer, request),
+        "usage": {
+            "input_tokens": spent["prompt_tokens"],
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": spent["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": spent["total_tokens"],
+        },
+        "palaestra": answer.about,
+    }
 
 
-def events(answer: Answer, request: ResponseRequest) -> Iterator[str]:
-    """The same as server-sent events."""
-    number = count()
+class Events:
+    """The same as server-sent events, while it is sampled; a `Teller`."""
 
-    def event(kind: str, **data: Any) -> str:
-        told = {"type": f"response.{kind}", "sequence_number": next(number), **data}
-        return f"event: response.{kind}\ndata: {json.dumps(told)}\n\n"
+    def __init__(self, request: ResponseRequest, asked: Question, model: str) -> None:
+        """Of a reply of that model, which its first events name."""
+        self._request, self._asked, self._model = request, asked, model
+        self._events = count()
+        self._spoken = False  # whether the message was begun
+        self._at = {"output_index": 0, "item_id": f"msg_{asked.number}", "content_index": 0}
 
-    begun = _response(answer, request, [], "in_progress")
-    yield event("created", response=begun)
-    yield event("in_progress", response=begun)
-    for place, item in enumerate(_output(answer, request)):
+    def begin(self) -> Iterator[str]:
+        begun = {
+            **_head(self._request, self._asked.number, self._model),
+            "status": "in_progress",
+            "incomplete_details": None,
+            "output": [],
+            "usage": None,
+        }
+        yield self._event("created", response=begun)
+        yield self._event("in_progress", response=begun)
+
+    def more(self, part: Piece) -> Iterator[str]:
+        if not self._spoken:
+            item = {**_message(self._asked.number, "in_progress"), "content": []}
+            yield self._event("output_item.added", output_index=0, item=item)
+            yield self._event("content_part.added", **self._at, part=_text("", []))
+            self._spoken = True
+        known = chat.token_logprobs(part.tokens) if LOGPROBS in _included(self._request) else []
+        yield self._event("output_text.delta", **self._at, delta=part.words, logprobs=known)
+
+    def end(self, rest: Piece, answer: Answer) -> Iterator[str]:
+        if rest.words or (not self._spoken and not answer.calls):
+            yield from self.more(rest)
+        whole = reply(answer, self._request)
+        for place, item in enumerate(whole["output"]):
+            if item["type"] == "message":
+                part = item["content"][0]
+                words = {"text": part["text"], "logprobs": part["logprobs"]}
+                yield self._event("output_text.done", **self._at, **words)
+                yield self._event("content_part.done", **self._at, part=part)
+            else:
+                yield from self._call(place, item)
+            yield self._event("output_item.done", output_index=place, item=item)
+        last = "incomplete" if whole["status"] == "incomplete" else "completed"
+        yield self._event(last, response=whole)
+
+    def _call(self, place: int, item: dict[str, Any]) -> Iterator[str]:
+        started = {**item, "arguments": "", "status": "in_progress"}
+        yield self._event("output_item.added", output_index=place, item=started)
         where = {"output_index": place, "item_id": item["id"]}
-        empty: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
-        started = {**item, **empty, "status": "in_progress"}
-        yield event("output_item.added", output_index=place, item=started)
-        if item["type"] == "message":
-            part = item["content"][0]
-            at, words = {**where, "content_index": 0}, part["text"]
-            known = part["logprobs"]
-            yield event("content_part.added", **at, part={**part, "text": "", "logprobs": []})
-            yield event("output_text.delta", **at, delta=words, logprobs=known)
-            yield event("output_text.done", **at, text=words, logprobs=known)
-            yield event("content_part.done", **at, part=part)
-        else:
-            arguments, name = item["arguments"], item["name"]
-            yield event("function_call_arguments.delta", **where, delta=arguments)
-            yield event("function_call_arguments.done", **where, name=name, arguments=arguments)
-        yield event("output_item.done", output_index=place, item=item)
-    whole = reply(answer, request)
-    yield event("incomplete" if whole["status"] == "incomplete" else "completed", response=whole)
+        arguments, name = item["arguments"], item["name"]
+        yield self._event("function_call_arguments.delta", **where, delta=arguments)
+        done = {"name": name, "arguments": arguments}
+        yield self._event("function_call_arguments.done", **where, **done)
+
+    def _event(self, kind: str, **data: Any) -> str:
+        told = {"type": f"response.{kind}", "sequence_number": next(self._events), **data}
+        return f"event: response.{kind}\ndata: {json.dumps(told)}\n\n"
 
 
 def _said(items: list[Item]) -> list[Said]:
@@ -187,13 +230,24 @@ def _said(items: list[Item]) -> list[Said]:
     return found
 
 
+def _included(request: ResponseRequest) -> list[str]:
+    return request.include or []
+
+
+def _message(number: int, status: str) -> dict[str, Any]:
+    return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": status}
+
+
+def _text(words: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "output_text", "text": words, "annotations": [], "logprobs": logprobs}
+
+
 def _output(answer: Answer, request: ResponseRequest) -> list[dict[str, Any]]:
-    known = chat.token_logprobs(answer) if LOGPROBS in (request.include or ()) else []
+    known = chat.token_logprobs(answer.known) if LOGPROBS in _included(request) else []
     items: list[dict[str, Any]] = []
     if answer.content or not answer.calls:
-        part = {"type": "output_text", "text": answer.content, "annotations": []}
-        message = {"type": "message", "id": f"msg_{answer.index}", "role": "assistant"}
-        items.append({**message, "status": "completed", "content": [{**part, "logprobs": known}]})
+        message = _message(answer.number, "completed")
+        items.append({**message, "content": [_text(answer.content, known)]})
     for call in answer.calls:
         about = {"call_id": call.id, "name": call.name, "arguments": call.as_json}
         items.append(
@@ -202,33 +256,18 @@ def _output(answer: Answer, request: ResponseRequest) -> list[dict[str, Any]]:
     return items
 
 
-def _response(
-    answer: Answer, request: ResponseRequest, output: list[dict[str, Any]], status: str
-) -> dict[str, Any]:
-    cut = answer.generation.finish is Finish.LENGTH and status == "completed" and not answer.calls
-    spent = chat.usage(answer)
+def _head(request: ResponseRequest, number: int, model: str) -> dict[str, Any]:
     return {
-        "id": name_of(answer),
+        "id": name_of(number),
         "object": "response",
         "created_at": int(time.time()),
-        "status": "incomplete" if cut else status,
         "error": None,
-        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "instructions": request.instructions,
-        "model": answer.generation.policy,
-        "output": output,
+        "model": model,
         "parallel_tool_calls": True,
         "previous_response_id": request.previous_response_id,
         "temperature": request.temperature,
         "tool_choice": request.model_dump()["tool_choice"] or "auto",
         "tools": [{"strict": False, **tool.model_dump()} for tool in request.tools],
         "metadata": {},
-        "usage": {
-            "input_tokens": spent["prompt_tokens"],
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": spent["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": spent["total_tokens"],
-        },
-        "palaestra": answer.about,
     }

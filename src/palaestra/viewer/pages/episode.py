@@ -29,6 +29,8 @@ from palaestra.core.graph import Call
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
 from palaestra.evaluation.attribution.attribution import kept as kept_attributions
+from palaestra.evaluation.judges.records import verdicts_on
+from palaestra.evaluation.judges.verdict import PASS
 from palaestra.store.notes import Notes
 from palaestra.store.queries import parse_key
 from palaestra.store.ranges import (
@@ -63,6 +65,7 @@ from palaestra.viewer.turns import (
 COLOURS = {
     "off": "no tokens",
     "logprob": "log-probability",
+    "entropy": "entropy",
     "advantage": "advantage",
     "version": "version of the weights",
 }
@@ -207,7 +210,18 @@ def _page(seen: _Seen, request: Request) -> dict[str, Any]:
             (note, readable(note.text), [(line(k), line(v)) for k, v in note.labels.items()])
             for note in Notes.open(seen.run.path).of(key)
         ],
+        "verdicts": [
+            (line(one["judge"]), _said(one["value"]), line(one["reason"], 400))
+            for one in verdicts_on(database, key)
+        ],
     }
+
+
+def _said(value: float | None) -> str:
+    """A judge's verdict in words."""
+    if value is None:
+        return "no verdict"
+    return f"{'solved' if value >= PASS else 'not solved'} ({value:.2g})"
 
 
 def _shared(seen: _Seen, request: Request, colour: str) -> dict[str, Any]:

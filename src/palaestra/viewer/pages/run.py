@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from starlette.routing import Route
 
 from palaestra.evaluation.curves import Metrics, smooth
 from palaestra.evaluation.statistics import POLICIES
-from palaestra.learning.monitors import Alarm, alarms
+from palaestra.learning import alarms
 from palaestra.store.liveness import mark, worker
 from palaestra.store.notes import Notes
 from palaestra.store.queries import Queries, TaskStanding
@@ -30,7 +29,6 @@ from palaestra.viewer.facts import PhaseStanding, Stage
 from palaestra.viewer.site import Site
 from palaestra.viewer.words import percent
 
-HEAD, TAIL = 10, 60  # steps that the monitors look at: the first, and the latest
 GROUPS = {
     "results": ("success", "reward", "turns", "invalid", "unscored"),
     "updates": (
@@ -43,15 +41,6 @@ GROUPS = {
     ),
 }
 """Where metrics of a known name stand; others follow under a title of their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """An alarm, and for how long it stood."""
-
-    first: Alarm
-    last: int  # step
-    steps: int
 
 
 def routes(site: Site) -> list[Route]:
@@ -180,7 +169,10 @@ def _time(stages: Sequence[Stage], metrics: Metrics) -> list[Any]:
 
 
 def _health(site: Site, opened: RunFolder, phase: str, metrics: Metrics) -> dict[str, Any]:
-    """The metrics of a phase as small charts, and the alarms that the monitors raise on them."""
+    """The metrics of a phase as small charts, and the alarms that were raised on them.
+
+    Of a run without a record of its alarms they are found again, by the monitors of today.
+    """
     names = list(dict.fromkeys(name for _, row in metrics for name in row))
     grouped = {title: [n for n in of if n in names] for title, of in GROUPS.items()}
     placed = {name for of in grouped.values() for name in of}
@@ -190,28 +182,18 @@ def _health(site: Site, opened: RunFolder, phase: str, metrics: Metrics) -> dict
         for title, of in grouped.items()
         if of
     }
-    raised = site.soon(opened.path, ("alarms", phase), lambda: raised_by(metrics))
-    return {"phase": phase, "steps": len(metrics), "charts": charts, "alarms": raised}
-
-
-def raised_by(metrics: Metrics) -> list[Raised]:
-    """The alarms of all steps, each monitor's once.
-
-    Of a long run the monitors are given the first HEAD and the latest TAIL steps, which is all
-    that they look at.
-    """
-    history = [{**values, "step": step} for step, values in metrics]
-    found: dict[str, Raised] = {}
-    for end in range(1, len(history) + 1):
-        seen = history[:end] if end <= HEAD + TAIL else history[:HEAD] + history[end - TAIL : end]
-        for alarm in alarms(seen):
-            known = found.get(alarm.name)
-            found[alarm.name] = (
-                replace(known, last=alarm.step, steps=known.steps + 1)
-                if known
-                else Raised(alarm, alarm.step, 1)
-            )
-    return list(found.values())
+    raised = alarms.kept(opened.database, phase)
+    recorded = raised is not None
+    if raised is None:
+        find = partial(alarms.found_again, metrics)
+        raised = site.soon(opened.path, ("alarms", phase), find)
+    return {
+        "phase": phase,
+        "steps": len(metrics),
+        "charts": charts,
+        "alarms": None if raised is None else list(raised.values()),
+        "recorded": recorded,
+    }
 
 
 def _small(name: str, metrics: Metrics) -> Markup:

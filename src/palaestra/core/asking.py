@@ -1,0 +1,108 @@
+"""Asking: a prompt built from recorded tokens, a model's answer, and the call that records both.
+
+What a model has sampled is never tokenised again: a prompt that goes on with a conversation is the
+tokens of that conversation with those of the new messages behind them.
+"""
+
+from __future__ import annotations
+
+from palaestra.core.errors import InfrastructureFault, InputError, PalaestraError
+from palaestra.core.graph import Call, MessageGraph
+from palaestra.core.message import Message, assistant
+from palaestra.core.model import Finish, Generation, Model, Prompt
+
+Tokens = tuple[int, ...]
+
+
+def prompt_tokens(
+    graph: MessageGraph,
+    model: Model,
+    parent: int | None,
+    new: tuple[Message, ...],
+    environment: str,
+) -> tuple[Tokens, Tokens | None]:
+    """The new tokens of a prompt, and the whole prompt; none of a model without a renderer.
+
+    Args:
+        graph: the conversations so far.
+        model: who is asked.
+        parent: the call whose conversation goes on; None starts one.
+        new: the messages that are added.
+        environment: where they come from, as an error names it.
+
+    Raises:
+        InputError: the model reads words only, and the messages show pictures.
+    """
+    if model.renderer is not None and any(message.images for message in new):
+        raise InputError(
+            f"The model '{model.name}' reads words only, and '{environment}' shows pictures; "
+            "leave out observation=image, or take a remote model that sees."
+        )
+    if model.renderer is None:
+        return (), None
+    if parent is None:
+        delta = tuple(model.renderer.start(new))
+        return delta, delta
+    call = graph.calls[parent]
+    closed = bool(call.completion) and call.completion[-1] in model.renderer.end_tokens
+    delta = tuple(model.renderer.extend(graph.conversation(parent), new, closed))
+    return delta, (*graph.tokens(parent), *delta)
+
+
+async def ask(model: Model, prompt: Prompt) -> Generation:
+    """The model's answer.
+
+    Raises:
+        InfrastructureFault: the model broke; what it raised on purpose passes as it is.
+    """
+    try:
+        return await model.generate(prompt)
+    except PalaestraError:
+        raise
+    except Exception as error:
+        detail = f"{model.name}: {type(error).__name__}: {error}"
+        raise InfrastructureFault("model", detail) from error
+
+
+def call_of(
+    generation: Generation,
+    index: int,
+    parent: int | None,
+    role: str,
+    messages: tuple[Message, ...],
+    prompt: Tokens,
+) -> Call:
+    """The record of an answer; see `Call` for what the arguments are."""
+    return Call(
+        index=index,
+        parent=parent,
+        role=role,
+        messages=messages,
+        prompt=prompt,
+        reply=assistant(generation.text),
+        completion=generation.tokens,
+        logprobs=generation.logprobs,
+        finish=generation.finish,
+        policy=generation.policy,
+        version=generation.version,
+        computed_tokens=generation.computed_tokens,
+        seconds=generation.seconds,
+        versions=generation.versions if len(set(generation.versions)) > 1 else (),
+        sampled_tokens=generation.sampled_tokens,
+        entropies=generation.entropies,
+    )
+
+
+def generation_of(call: Call) -> Generation:
+    """The answer that a call records, as the model gave it."""
+    return Generation(
+        text=call.reply.content,
+        tokens=call.completion,
+        logprobs=call.logprobs,
+        finish=Finish(call.finish),
+        policy=call.policy,
+        version=call.version,
+        versions=call.versions,
+        entropies=call.entropies,
+        sampled_tokens=call.sampled_tokens,
+    )

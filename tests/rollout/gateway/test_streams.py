@@ -1,0 +1,209 @@
+"""Streams carry a reply while it is sampled, and what is recorded is what it would be without."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palaestra.core.model import Generation, Prompt
+from palaestra.core.tool import Tool
+from palaestra.models.resident import ResidentModel
+from palaestra.models.scripted import ScriptedModel
+from palaestra.models.tiny import tiny_network
+from palaestra.rollout.gateway import hermes
+from palaestra.rollout.gateway.conversation import Question
+from tests.core.small import renderer
+from tests.rollout.gateway.visits import Visit, visit
+
+START: Any = [{"role": "user", "content": "go up"}]
+UP = '<tool_call>\n{"name": "act", "arguments": {"action": "up"}}\n</tool_call>'
+TOOL: Any = {"type": "function", "function": {"name": "act", "parameters": {"type": "object"}}}
+ACT = Tool("act", "", {"type": "object"})
+
+
+@cache
+def network() -> Any:
+    return tiny_network(320, layers=1, width=32, heads=2, context=512, seed=3)
+
+
+def resident() -> ResidentModel:
+    """Says noise: words, control tokens and halves of characters."""
+    return ResidentModel("policy", network(), renderer(), context=512)
+
+
+class Spelt(ScriptedModel):
+    """Samples its script token by token, as far as it is let."""
+
+    def __init__(self, *replies: str) -> None:
+        super().__init__(replies, renderer=renderer())
+        self.let = asyncio.Semaphore(0)  # tokens that it may sample
+
+    async def generate(self, prompt: Prompt) -> Generation:
+        whole = await super().generate(prompt)
+        for token, logprob in zip(whole.tokens, whole.logprobs, strict=True):
+            await self.let.acquire()
+            if prompt.listen is not None:
+                prompt.listen([token], [logprob])
+        return whole
+
+
+async def events(visited: Visit, path: str, body: Any) -> list[Any]:
+    """The data of a stream's events."""
+    found: list[Any] = []
+    async with visited.client.stream("POST", path, json={**body, "stream": True}) as answer:
+        assert answer.status_code == 200
+        async for line in answer.aiter_lines():
+            if line.startswith("data: {"):
+                found.append(json.loads(line.removeprefix("data: ")))
+    return found
+
+
+def essence(visited: Visit) -> Any:
+    return [
+        (c.parent, c.messages, c.prompt, c.reply, c.completion, c.logprobs, c.finish)
+        for c in visited.session.graph.calls
+    ]
+
+
+CHAT = ("/v1/chat/completions", {"model": "m", "messages": START, "logprobs": True})
+RESPONSES = (
+    "/v1/responses",
+    {"model": "m", "input": "go up", "include": ["message.output_text.logprobs"]},
+)
+MESSAGES = ("/anthropic/v1/messages", {"model": "m", "max_tokens": 40, "messages": START})
+
+
+def words_of(path: str, told: list[Any]) -> list[str]:
+    if path == CHAT[0]:
+        deltas = [choice["delta"] for event in told for choice in event["choices"]]
+        return [delta["content"] for delta in deltas if delta.get("content")]
+    if path == RESPONSES[0]:
+        return [e["delta"] for e in told if e["type"] == "response.output_text.delta"]
+    return [e["delta"]["text"] for e in told if e["type"] == "content_block_delta"]
+
+
+@pytest.mark.parametrize(("path", "body"), [CHAT, RESPONSES, MESSAGES])
+def test_a_stream_carries_words_as_they_are_sampled_and_leaves_the_same_record(
+    path: str, body: Any
+) -> None:
+    async def run() -> None:
+        limit = {CHAT[0]: "max_tokens", RESPONSES[0]: "max_output_tokens"}.get(path, "max_tokens")
+        asked = {**body, limit: 40}
+        async with visit(resident()) as visited:
+            whole = (await visited.post(path, asked)).raise_for_status().json()
+            wanted = essence(visited)
+        async with visit(resident()) as visited:
+            told = await events(visited, path, asked)
+            assert essence(visited) == wanted
+        words = words_of(path, told)
+        assert len(words) > 5
+        text = {
+            CHAT[0]: lambda: whole["choices"][0]["message"]["content"],
+            RESPONSES[0]: lambda: whole["output"][0]["content"][0]["text"],
+            MESSAGES[0]: lambda: whole["content"][0]["text"],
+        }[path]()
+        assert "".join(words) == text
+        if path == CHAT[0]:
+            choices = [choice for event in told for choice in event["choices"]]
+            known = [t for c in choices if c.get("logprobs") for t in c["logprobs"]["content"]]
+            assert known == whole["choices"][0]["logprobs"]["content"]
+            assert sum(bool(choice.get("logprobs")) for choice in choices) > 5
+        if path == RESPONSES[0]:
+            known = whole["output"][0]["content"][0]["logprobs"]
+            deltas = [e for e in told if e["type"] == "response.output_text.delta"]
+            parts = [token for delta in deltas for token in delta["logprobs"]]
+            assert parts == known[: len(parts)] and len(parts) > 5
+            assert told[-1]["response"]["output"] == whole["output"]
+
+    asyncio.run(run())
+
+
+def test_words_come_before_the_reply_is_whole_and_a_call_only_then() -> None:
+    async def run() -> None:
+        model = Spelt(f"Going up.\n{UP}")
+        path, body = CHAT
+        spelt = renderer().reply(f"Going up.\n{UP}")
+        early = len(renderer().reply("Going up.\n")) + 6  # the tag has begun
+        async with visit(model, beat=30.0) as visited:
+            for _ in range(early):
+                model.let.release()
+            asked = {**body, "tools": [TOOL], "stream": True}
+            async with visited.client.stream("POST", path, json=asked) as answer:
+                lines = answer.aiter_lines()
+                said = ""
+                async for line in lines:
+                    if line.startswith("data: {"):
+                        (choice,) = json.loads(line.removeprefix("data: "))["choices"]
+                        said += choice["delta"].get("content") or ""
+                    if said == "Going up.":
+                        break
+                assert not visited.session.graph.calls  # it is still being sampled
+                for _ in range(len(spelt)):
+                    model.let.release()
+                rest = [line async for line in lines if line.startswith("data: {")]
+            deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in rest]
+            assert not any(delta.get("content") for delta in deltas)
+            (calls,) = [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]
+            assert calls[0]["function"] == {"name": "act", "arguments": '{"action": "up"}'}
+
+    asyncio.run(run())
+
+
+def test_whoever_leaves_amid_the_words_leaves_the_whole_reply_recorded() -> None:
+    async def run() -> None:
+        model = Spelt("up and up and up", "down")
+        path, body = CHAT
+        async with visit(model, beat=30.0) as visited:
+            model.let.release()
+            model.let.release()
+            asked = {**body, "stream": True}
+            async with visited.client.stream("POST", path, json=asked) as answer:
+                await anext(answer.aiter_raw())
+            for _ in range(99):
+                model.let.release()
+            more = [*START, {"role": "assistant", "content": "up and up and up"}, *START]
+            again = (await visited.chat(more)).json()
+            assert again["palaestra"]["parent"] == 0
+            first, _ = visited.session.graph.calls
+            assert first.completion == tuple(renderer().reply("up and up and up"))
+
+    asyncio.run(run())
+
+
+TAGS = ["<tool_call>", "</tool_call>", '{"name": "act"}', "<tool", " ", "\n", "up", "é", "STOP", UP]
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.sampled_from(TAGS), max_size=8).map("".join),
+    st.sampled_from([(), ("STOP",), ("OP", "up S"), ("l>",)]),
+    st.booleans(),
+)
+def test_what_is_told_before_the_end_is_how_the_whole_reply_begins(
+    text: str, stop: Sequence[str], tools: bool
+) -> None:
+    question = Question((), (ACT,) if tools else (), stop=tuple(stop))
+    cuts = [text.index(one) for one in stop if one in text]
+    words = text[: min(cuts, default=len(text))]
+    if tools:
+        words, _ = hermes.parsed(words)
+    last = ""
+    for end in range(len(text) + 1):
+        sure = question.sure(text[:end])
+        assert words.startswith(sure) and sure.startswith(last[: len(sure)])
+        last = max(last, sure, key=len)
+
+
+def test_words_are_held_back_no_longer_than_they_may_be_a_call() -> None:
+    question = Question((), (ACT,))
+    assert question.sure("a < b and c <t") == "a < b and c"
+    assert question.sure("a < b and c <to be") == "a < b and c <to be"
+    assert question.sure(f"One. {UP} two") == "One.  two"
+    assert Question((), (ACT,), choice="none").sure("a <tool_call>") == "a <tool_call>"

@@ -1,0 +1,127 @@
+"""Programs in a sandbox: they act as they would without, and reach nothing but the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palaestra.agents.registry import make_agent
+from palaestra.core.episode import Episode
+from palaestra.core.errors import InputError, PalaestraError
+from palaestra.core.outcome import Owner
+from palaestra.core.session import Session
+from palaestra.experiment.recipe import load
+from palaestra.models.scripted import ScriptedModel
+from palaestra.rollout.gateway.agent import CommandAgent, name_of
+from palaestra.safety.bubblewrap import BubblewrapSandbox
+from tests.core.small import KEY, TASK, Stairs
+
+PYTHON = Path(sys.executable).resolve()
+missing = BubblewrapSandbox.missing()
+walled = pytest.mark.skipif(missing is not None, reason=missing or "")
+
+PRYING = """
+import json, os, socket, sys
+from urllib.request import Request, urlopen
+
+hidden, shown, port = sys.argv[1].lstrip("@"), sys.argv[2].lstrip("@"), int(sys.argv[3])
+
+def refused(deed):
+    try:
+        deed()
+    except OSError:
+        return True
+    return False
+
+assert refused(lambda: open(hidden)), "read a file that was not declared"
+assert open(shown).read() == "declared"
+assert refused(lambda: open(shown, "w")), "wrote what is to be read"
+assert refused(lambda: open(__file__, "w")), "wrote itself"
+assert refused(lambda: socket.create_connection(("127.0.0.1", port), 2)), "reached another port"
+assert "SECRET_OF_THE_HOST" not in os.environ
+open("notes", "w").write("its own folder")
+
+auth = {"Authorization": "Bearer " + os.environ["PALAESTRA_TOKEN"]}
+ask = {"model": "m", "messages": [{"role": "user", "content": os.environ["PALAESTRA_TASK"]}]}
+over = False
+while not over:
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    reply = json.load(urlopen(Request(url, json.dumps(ask).encode(), auth)))
+    action = {"action": reply["choices"][0]["message"]["content"]}
+    url = os.environ["PALAESTRA_WORLD_URL"] + "/step"
+    over = json.load(urlopen(Request(url, json.dumps(action).encode(), auth)))["over"]
+"""
+
+
+def lived(line: str, **options: Any) -> Episode:
+    agent = CommandAgent(line=line, sandbox="bubblewrap", **options)
+    session = Session(KEY, TASK, Stairs(), agent, {"agent": ScriptedModel(lambda _: "up")})
+    return asyncio.run(session.live())
+
+
+@walled
+def test_a_program_in_a_sandbox_acts_and_reaches_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_HOST", "42")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "shown").write_text("declared")
+    (tmp_path / "hidden").write_text("secret")
+    program = tmp_path / "prying.py"
+    program.write_text(PRYING)
+    for path in (shared / "shown", program):
+        path.chmod(0o644)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        files = f"@{tmp_path / 'hidden'} @{shared / 'shown'} {other.getsockname()[1]}"
+        episode = lived(f"{PYTHON} {program} {files}", mounts=str(shared))
+    assert str(episode.outcome) == "success", episode.outcome.detail
+    assert [step.call for step in episode.steps] == [0, 1, 2]
+    assert not (tmp_path / "notes").exists()
+
+
+@walled
+def test_what_breaks_a_limit_of_its_sandbox_crashes_and_is_told() -> None:
+    hungry = f"{PYTHON} -c 'x = bytearray(400_000_000); import time; time.sleep(20)'"
+    outcome = lived(hungry, limits="memory=100000000").outcome
+    assert (outcome.kind, outcome.owner) == ("crash", Owner.AGENT)
+    assert "The sandbox ended it: memory" in outcome.detail
+
+
+@walled
+def test_a_program_without_an_end_is_ended_with_its_sandbox() -> None:
+    started = time.monotonic()
+    outcome = lived("sh -c 'sleep 300 & sleep 300'", seconds=0.5).outcome
+    assert (outcome.kind, outcome.owner) == ("hang", Owner.AGENT)
+    assert time.monotonic() - started < 60
+
+
+def test_walls_that_cannot_be_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    for options in (
+        {"sandbox": "nowhere"},
+        {"sandbox": "unsafe"},  # it keeps programs from no host
+        {"sandbox": "bubblewrap", "mounts": [str(tmp_path / "nothing")]},
+        {"sandbox": "bubblewrap", "limits": ["memory=much"]},
+        {"mounts": [str(tmp_path)]},
+    ):
+        with pytest.raises(PalaestraError):
+            make_agent(name_of("true", **options))
+    with pytest.raises(InputError, match=r"agent\.command"):
+        load("quick", ["agent.sandbox=bubblewrap"])
+
+
+@walled
+def test_a_sandbox_stands_in_the_name_of_the_agent() -> None:
+    recipe = load(
+        "quick", ["agent.command=true & x", "agent.sandbox=auto", 'agent.mounts=["/opt"]']
+    )
+    assert recipe.agent.chosen == "command?line=true %26 x&sandbox=auto&mounts=/opt"
+    agent = make_agent(recipe.agent.chosen)
+    assert isinstance(agent, CommandAgent)
+    assert agent._walls is not None and agent._walls.mounts == ("/opt",)
