@@ -43,6 +43,9 @@ ORDER = (
     "programs",
     "memory",
     "shape",
+    "evaluation_*",
+    "viewer",
+    "sandbox",
 )
 OPTIONS = {"shape": ["--plot", str(SHAPE)]}
 PATIENCE = 7200  # seconds that a benchmark may take, the installation of its peer included

@@ -20,7 +20,7 @@ from palaestra.learning.needs import LACKS, lacking, refusal
 from palaestra.learning.trajectory import Trajectory
 from tests.learning.credit import made
 
-NEVER = {Need.REFERENCE, Need.SNAPSHOT, Need.EXPERT}  # no trajectory can hold these
+NEVER = {Need.REFERENCE, Need.SNAPSHOT, Need.EXPERT, Need.ERROR}  # no trajectory can hold these
 
 
 def test_plain_rollouts_have_groups_and_nothing_else() -> None:

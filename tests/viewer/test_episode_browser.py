@@ -80,6 +80,8 @@ def test_t_changes_the_colours_and_d_shows_what_changed(page: Any) -> None:
     token = page.locator("#turn-2 .tokens i").last
     before = token.evaluate("t => getComputedStyle(t).backgroundColor")
     page.keyboard.press("t")
+    playwright.expect(page.locator(".episode")).to_have_class(re.compile("colour-entropy"))
+    page.keyboard.press("t")
     playwright.expect(page.locator(".episode")).to_have_class(re.compile("colour-advantage"))
     playwright.expect(
         page.locator("#turn-2 .tokens .n1, #turn-2 .tokens .n2").first

@@ -210,7 +210,7 @@ def _work(
         )
         return 130
     except ExceptionGroup as group:
-        raise _first(group) from None
+        raise first_error(group) from None
     result = result_of(made, done, found, str(folder))
     kept.database.put("evaluation", result)
     kept.database.put("totals", {**(kept.database.get("totals") or {}), **totals([result])})
@@ -336,10 +336,10 @@ def _allowance(options: argparse.Namespace, made: Plan) -> Allowance:
     return Allowance(options.budget_tokens, options.budget_money, options.budget_seconds)
 
 
-def _first(group: ExceptionGroup[Any]) -> Exception:
+def first_error(group: ExceptionGroup[Any]) -> Exception:
     """The error of ours in a group (the others followed from it), or else the group."""
     for error in group.exceptions:
-        inner = _first(error) if isinstance(error, ExceptionGroup) else error
+        inner = first_error(error) if isinstance(error, ExceptionGroup) else error
         if isinstance(inner, PalaestraError):
             return inner
     return group

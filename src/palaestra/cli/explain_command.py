@@ -375,6 +375,6 @@ def _interruptible(work: Coroutine[Any, Any, Any]) -> Any:
     except Stopped:
         raise KeyboardInterrupt from None
     except ExceptionGroup as group:
-        from palaestra.cli.eval_command import _first
+        from palaestra.cli.eval_command import first_error
 
-        raise _first(group) from None
+        raise first_error(group) from None
