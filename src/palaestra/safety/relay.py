@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from palaestra.core.errors import InputError
+from palaestra.safety.bridge_program import pour
 
 INSIDE = "/run/hosts"
 VARIABLE = "PALAESTRA_HOSTS"
@@ -67,9 +68,9 @@ class Relay:
         try:
             with inside, socket.create_connection(target, PATIENCE) as outside:
                 outside.settimeout(None)
-                back = threading.Thread(target=_pour, args=(outside, inside), daemon=True)
+                back = threading.Thread(target=pour, args=(outside, inside), daemon=True)
                 back.start()
-                _pour(inside, outside)
+                pour(inside, outside)
                 back.join()
         except OSError:
             return  # the program sees a connection that ends
@@ -95,16 +96,3 @@ def address(host: str) -> tuple[str, int]:
 def variable(hosts: Sequence[str]) -> str:
     """What `PALAESTRA_HOSTS` says inside."""
     return " ".join(f"{host}={INSIDE}/{host}" for host in hosts)
-
-
-def _pour(source: socket.socket, sink: socket.socket) -> None:
-    try:
-        while data := source.recv(1 << 16):
-            sink.sendall(data)
-        sink.shutdown(socket.SHUT_WR)
-    except OSError:
-        for end in (source, sink):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue

@@ -22,11 +22,11 @@ from urllib.parse import urlsplit
 
 from palaestra.core.errors import InputError
 from palaestra.rollout.gateway.program import KEPT
-from palaestra.safety import relay
+from palaestra.safety import bridge_program, relay
 from palaestra.safety.opening import open_sandbox
 from palaestra.safety.sandbox import Ended, Limits, Mount, Program, Ran, Sandbox, Settings
 
-INSIDE = Path(__file__).with_name("bridge_program.py")
+INSIDE = Path(bridge_program.__file__)
 MEMORY, PROCESSES = 2 * 2**30, 128  # for frameworks, which are large
 GRACE = 60.0  # seconds over its own time, after which the sandbox ends it whatever we do
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")  # seen in every sandbox

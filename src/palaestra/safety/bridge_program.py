@@ -1,11 +1,13 @@
 """Run inside a sandbox without a network: a port of its own loopback that leads to the gateway.
 
 Called with the Unix socket that leads out, the port, and the command, which it starts and whose
-exit code it ends with. It imports nothing but the standard library.
+exit code it ends with. It imports nothing but the standard library. The other end of the socket is
+`relay.py`'s.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -21,7 +23,8 @@ def pour(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_WR)
     except OSError:
         for end in (source, sink):
-            end.close()
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)  # wakes whoever reads from it, as closing does not
 
 
 def join(inside: socket.socket, path: str) -> None:
