@@ -1,7 +1,7 @@
 """The study of docs/results/agents.md: agents on several worlds, each episode at an equal budget.
 
     python scripts/agents_study.py run FOLDER [--model MODEL] [--tasks N] [--agents A,B]
-                                              [--worlds X,Y] [--seeds 1,2]
+                                              [--worlds X,Y] [--seeds 1,2] [--weights W]
     python scripts/agents_study.py table FOLDER [--to docs/results/agents.md]
 
 What stands in that file from the line `## What it says` on is kept.
@@ -12,8 +12,9 @@ need no option, plus the variants in AGENTS. Agents meet the same tasks with the
 episode at a time where they learn from one to the next. `table` writes what is there.
 
 MODEL is `expert` (the world's own solution, of whose actions one in five is replaced by chance:
-what an agent does about errors can be seen to help or not), which is what is meant without one, or
-`smollm2` (SmolLM2-135M-Instruct as it is).
+what an agent does about errors can be seen to help or not), which is what is meant without one,
+`smollm2` (SmolLM2-135M-Instruct as it is), or `trained` (what training made of it in one of the
+worlds: the folder of its weights is given with --weights).
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ tokens, calls and turns are means per episode.
 ```
 python scripts/agents_study.py run runs/agents --model expert
 python scripts/agents_study.py run runs/agents --model smollm2
+python scripts/agents_study.py run runs/agents --model trained --weights runs/trained
 python scripts/agents_study.py table runs/agents --to docs/results/agents.md
 ```
 
@@ -87,6 +89,9 @@ MODELS = {
         "expert?error=0.2", "An expert of whose actions one in five is wrong", 60, 1, 128
     ),
     "smollm2": Played("smollm2-135m", "SmolLM2-135M-Instruct, untrained", 20, 8, 48),
+    "trained": Played(
+        "runs/trained", "SmolLM2-135M-Instruct, trained in GoToLocalS5N2 as `direct`", 20, 8, 48
+    ),
 }
 
 
@@ -106,6 +111,7 @@ def main() -> int:
     work.add_argument("--agents")
     work.add_argument("--worlds")
     work.add_argument("--seeds", default="1")
+    work.add_argument("--weights", help="of the model `trained`: a run of training, or its weights")
     table = verbs.add_parser("table")
     table.add_argument("folder", type=Path)
     table.add_argument("--to", type=Path)
@@ -120,13 +126,17 @@ def main() -> int:
 def live(options: argparse.Namespace) -> int:
     """Live what is not there yet; returns 1 if anything could not be lived."""
     model = MODELS[options.model]
+    asked_model = options.weights if options.model == "trained" else model.name
+    if asked_model is None:
+        print("--model trained needs the weights that training made: --weights", file=sys.stderr)
+        return 2
     agents = options.agents.split(",") if options.agents else [*every_agent(), *AGENTS]
     failed = 0
     for world in options.worlds.split(",") if options.worlds else WORLDS:
         for agent in agents:
             folder = options.folder / options.model / plain(world) / plain(agent)
             folder.parent.mkdir(parents=True, exist_ok=True)
-            asked = ["agents", "compare", world, "--agents", agent, "--model", model.name]
+            asked = ["agents", "compare", world, "--agents", agent, "--model", asked_model]
             asked += ["--tokens", str(TOKENS), "--max-tokens", str(model.reply), "--json"]
             asked += ["--tasks", str(options.tasks or model.tasks), "--seeds", options.seeds]
             asked += ["--concurrency", str(model.concurrency), "--run", str(folder)]

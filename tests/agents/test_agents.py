@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from palaestra.agents.direct import DirectAgent
 from palaestra.agents.listing import entries, papers_in
-from palaestra.agents.react import FORMAT, ReActAgent, action_of
+from palaestra.agents.react import FORMAT, ReActAgent, action_of, confidence_of
 from palaestra.agents.registry import AGENTS, agent_class, make_agent
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.outcome import Outcome, Owner
+from palaestra.evaluation.calibration import report_of
 from palaestra.models.scripted import ScriptedModel
 from tests.core.small import live, renderer
 
@@ -119,6 +120,34 @@ def test_react_recovers_from_a_reply_without_an_action() -> None:
 )
 def test_what_react_takes_for_the_action(reply: str, action: str) -> None:
     assert action_of(reply) == action
+
+
+@pytest.mark.parametrize(
+    ("reply", "chance"),
+    [
+        ("Action: up\nConfidence: 0.8", 0.8),
+        ("Confidence: 0.2\nAction: up\nConfidence: 90 %", 0.9),
+        ("Confidence: 1.", 1.0),
+        ("Confidence: .5 or so", 0.5),
+        ("Confidence: 8/10", None),
+        ("Confidence: high", None),
+        ("up", None),
+    ],
+)
+def test_what_react_takes_for_its_confidence(reply: str, chance: float | None) -> None:
+    assert confidence_of(reply) == chance
+
+
+def test_react_says_how_sure_it_is_where_it_is_asked() -> None:
+    agent = make_agent("react?confidence=yes")
+    sure = f"{THOUGHT}\nConfidence: 0.7"
+    episode = live(agent, ScriptedModel([sure] * 3))
+    assert "Confidence: how likely" in episode.calls[0].messages[0].content
+    assert episode.outcome == Outcome.success() and episode.invalid_turns == 0
+    assert report_of(episode) == 0.7
+    assert action_of(agent.phrase(Action("up"))) == "up"
+    assert confidence_of(agent.phrase(Action("up"))) == 1.0
+    assert report_of(live(ReActAgent(), ScriptedModel([THOUGHT] * 3))) is None
 
 
 @given(st.text(), st.text())

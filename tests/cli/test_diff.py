@@ -12,6 +12,7 @@ import pytest
 
 from palaestra.cli.main import main
 from palaestra.core.episode import Episode, Key
+from palaestra.evaluation.corrections import benjamini_hochberg, holm
 from palaestra.evaluation.paired import mcnemar
 from palaestra.evaluation.statistics import paired_difference, wilson
 from palaestra.store.run import RunFolder
@@ -355,3 +356,27 @@ def test_the_expert_is_told_from_chance(palaestra: Palaestra) -> None:
     assert said["difference"]["low"] > 0 and said["mcnemar"] < 0.01
     assert said["lost"] == []
     assert said["measures"]["turns"]["difference"]["high"] < 0
+
+
+# ── several at once ──────────────────────────────────────────────────────────
+
+
+def test_several_runs_are_compared_with_the_first_and_their_p_values_corrected(
+    diff: Any, two: tuple[Path, Path], tmp_path: Path
+) -> None:
+    third = store(tmp_path / "same", evaluation("eval/test", 0.3, 120, seed=1), {"model": "same"})
+    said = diff(*two, third)
+    alone = [diff(two[0], other)["permutation"] for other in (two[1], third)]
+    assert [row["p"] for row in said["others"]] == alone
+    assert [row["holm"] for row in said["others"]] == holm(alone)
+    assert [row["benjamini_hochberg"] for row in said["others"]] == benjamini_hochberg(alone)
+    assert said["others"][0]["success"][1]["n"] == 120
+
+
+def test_several_are_readable_and_none_is_the_first(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    third = store(tmp_path / "third", evaluation("eval/test", 0.4, 120), {})
+    assert main(["diff", *map(str, (*two, third))]) == 0
+    assert "Holm" in capsys.readouterr().out
+    assert "compared with itself" in refused(capsys, *two, two[0])

@@ -295,4 +295,26 @@ def test_every_measure_of_a_run_is_told_with_pass_at_k_where_tasks_were_repeated
     assert main(["show", "a", "--metrics"]) == 0
     assert "invalid_rate" in capsys.readouterr().out
     assert main(["show", "a", "--by", "environment"]) == 2
+    assert main(["show", "a", "--context", "100"]) == 2
+    assert main(["show", "a", "--metrics", "--context", "0"]) == 2
     assert main(["show", "a", "--metrics", "--by", "luck"]) == 2
+
+
+def test_a_run_tells_how_turns_change_how_full_the_context_was_and_how_sure_the_agent(
+    capsys: pytest.CaptureFixture[str], runs: Path
+) -> None:
+    arguments = ["eval", "--env", WORLD, "--agent", "react?confidence=yes", "--model", "expert"]
+    main([*arguments, "-n", "3", "--run", str(runs / "a"), *QUICK])
+    capsys.readouterr()
+    assert main(["show", "a", "--drift", "--metrics", "--context", "4096", "--json"]) == 0
+    found = said(capsys)["eval/test"]
+    assert sum(found["drift"]["invalid"]["counts"]) == 3 * found["metrics"]["turns"]["mean"]
+    assert len(found["drift"]["invalid"]["parts"]) == 5
+    longest = found["metrics"]["largest_prompt"]["mean"]
+    if longest is not None:
+        assert found["metrics"]["context_use"]["mean"] == pytest.approx(longest / 4096)
+    assert (found["calibration"]["n"], found["calibration"]["brier"]) == (3, 0.0)
+    assert main(["show", "a", "--drift"]) == 0
+    assert "2nd half - 1st" in capsys.readouterr().out
+    assert main(["show", "a", "--metrics"]) == 0
+    assert "self-reports: 3 of 3 episodes, Brier 0.000" in capsys.readouterr().out

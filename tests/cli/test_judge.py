@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -40,16 +41,31 @@ def test_a_judge_is_measured_then_labels_with_what_is_known_of_it(
 
 
 def test_nothing_is_judged_twice(run: str, capsys: pytest.CaptureFixture[str]) -> None:
-    first = json.loads(said(capsys, run, "--judge", RULE, "-n", "5", "--json"))
-    second = json.loads(said(capsys, run, "--judge", RULE, "--json"))
+    asked = (run, "--judge", RULE, "--unmeasured", "--json")
+    first = json.loads(said(capsys, *asked, "-n", "5"))
+    second = json.loads(said(capsys, *asked))
     assert (first["judged_now"], second["judged_now"], second["episodes"]) == (5, 7, 12)
 
 
-def test_a_judge_that_was_never_measured_says_so(
+def test_a_judge_that_was_never_measured_labels_only_where_that_is_said(
     run: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "never measured" in said(capsys, run, "--judge", RULE)
+    assert main(["judge", run, "--judge", RULE]) == 2
+    assert "has never been measured" in capsys.readouterr().err
+    assert "never measured" in said(capsys, run, "--judge", RULE, "--unmeasured")
     assert "seen:end: 12 verdicts; never measured" in said(capsys, run)
+
+
+def test_a_judge_measured_in_one_run_labels_another(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(tmp_path / run, tmp_path / "b")
+    measured = json.loads(said(capsys, "calibrate", run, "--judge", RULE, "--json"))
+    labelled = json.loads(said(capsys, "b", "--judge", RULE, "--measured", run, "--json"))
+    accuracy = measured["agreement"]["accuracy"]["mean"]
+    assert labelled["calibration"]["accuracy"][0] == pytest.approx(accuracy)
+    told = [verdict["calibration"] for verdict in labelled["verdicts"].values()]
+    assert told == [labelled["calibration"]] * 12
 
 
 def test_what_persons_said_judges_and_is_a_truth(
@@ -71,7 +87,7 @@ def test_what_persons_said_judges_and_is_a_truth(
 def test_a_model_that_says_nothing_gives_no_verdict_and_no_zero(
     run: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = json.loads(said(capsys, run, "--judge", "null", "--json"))
+    found = json.loads(said(capsys, run, "--judge", "null", "--unmeasured", "--json"))
     assert (found["no_verdict"], found["solved"]) == (12, 0)
     assert {verdict["value"] for verdict in found["verdicts"].values()} == {None}
 
@@ -95,6 +111,8 @@ def test_a_run_without_judges_says_so(run: str, capsys: pytest.CaptureFixture[st
         (("a", "--judge", RULE, "--truth", "label:good"), "with `judge calibrate`"),
         (("a", "--judge", "null", "--rubric", "no.toml"), "cannot be read"),
         (("a", "--judge", "shown:x"), "give --probe ACTION"),
+        (("calibrate", "a", "--judge", RULE, "--unmeasured"), "leave --measured"),
+        (("a", "--judge", RULE, "--measured", "nowhere"), "There is no run"),
     ],
 )
 def test_what_cannot_work_exits_2_with_a_sentence(

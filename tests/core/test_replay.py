@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -12,10 +13,11 @@ from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action, Signals, Transition
 from palaestra.core.episode import Episode
-from palaestra.core.errors import EnvironmentFault
+from palaestra.core.errors import ContextTooLong, EnvironmentFault
 from palaestra.core.graph import Call
 from palaestra.core.journal import Event, ReplayMismatch
 from palaestra.core.message import user
+from palaestra.core.model import Generation, Prompt
 from palaestra.core.outcome import Owner
 from palaestra.core.session import Session
 from tests.core.small import Acting, Counted, Journal, Stairs, live, renderer
@@ -109,3 +111,42 @@ def test_a_world_that_breaks_while_its_past_is_lived_again_is_an_outcome() -> No
 
     outcome = live(DirectAgent(), model(), world=Broken(), past=whole()[1]).outcome
     assert outcome.owner is Owner.ENVIRONMENT
+
+
+class Impatient(Agent):
+    """Asks too much first, then less, and does what it is told."""
+
+    name = "impatient"
+
+    async def run(self, session: Session) -> None:
+        talk = [user("up")]
+        while not session.over:
+            with suppress(ContextTooLong):
+                await session.generate([*talk, user("and much more")])
+            reply = await session.generate(talk)
+            await session.act(reply.text)
+
+
+class Narrow(Counted):
+    """Reads one message at most, and answers by its seed."""
+
+    async def generate(self, prompt: Prompt) -> Generation:
+        if len(prompt.messages) > 1:
+            raise ContextTooLong("too long")
+        self.seeds = [*getattr(self, "seeds", []), prompt.seed]
+        return await super().generate(prompt)
+
+
+def test_what_was_too_long_left_no_record_and_is_refused_again() -> None:
+    def narrow() -> Narrow:
+        return Narrow(["up"] * CALLS, renderer=renderer())
+
+    first, journal = narrow(), Journal()
+    whole = live(Impatient(), first, journal=journal)
+    assert whole.outcome.solved
+    for cut in range(len(journal.events) + 1):
+        again, rest = narrow(), Journal()
+        episode = live(Impatient(), again, journal=rest, past=journal.events[:cut])
+        assert timeless(episode) == timeless(whole)
+        assert len(rest.events) == len(journal.events) - cut
+        assert first.seeds[len(first.seeds) - again.asked :] == getattr(again, "seeds", [])

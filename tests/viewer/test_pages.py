@@ -16,13 +16,16 @@ from starlette.testclient import TestClient
 
 from palaestra.core.episode import Key
 from palaestra.core.outcome import Outcome, Owner
-from palaestra.core.task import Task
+from palaestra.core.task import Split, Task
+from palaestra.evaluation.costs import Price, known_money
 from palaestra.evaluation.judges.records import keep_verdicts
 from palaestra.evaluation.judges.verdict import Verdict
+from palaestra.evaluation.plan import Cell, Plan, as_json
 from palaestra.learning.alarms import Raised, keep
 from palaestra.learning.monitors import Alarm
 from palaestra.store.notes import Notes, labelled
 from palaestra.store.run import RunFolder
+from palaestra.viewer.words import money
 from tests.store.samples import python
 from tests.viewer.stores import HOSTILE, client_of, make_run, make_training, plain
 
@@ -65,6 +68,55 @@ def test_the_first_page_says_what_each_run_is_and_how_it_did(client: TestClient)
     # of eval-a, a quarter of 250 broke: 188 scored, 63 of them solved
     assert "eval-a eval babyai/GoTo tiny 250 33.5 %" in text
     assert "train-a train babyai/GoTo" in text and "abacus" in text
+
+
+def test_an_evaluation_of_many_cells_is_one_mean_or_none(tmp_path: Path) -> None:
+    worlds = {"babyai/GoTo": (0.25, 1.0), "babyai/Open": (1.0, 3.0)}  # success and weight
+    cells, lived = [], []
+    for agent in ("direct", "react"):
+        for world, (rate, weight) in worlds.items():
+            phase = f"eval/test/{agent}/m/{world}/seed-0"
+            cells.append(
+                Cell(
+                    phase, world, agent, "m", {}, 0, Split.TEST, tuple(range(8)), 1, 10, 16, 1.0,
+                    None, None, weight,
+                )
+            )  # fmt: skip
+            for i in range(8):
+                one = plain(Key(phase, i))
+                how = Outcome.success() if i < 8 * rate else Outcome.failure()
+                lived.append(replace(one, outcome=how, task=replace(one.task, environment=world)))
+    for name, several in (("one", 2), ("two", 4)):
+        make_run(tmp_path, name, lived[: 8 * several])
+        with RunFolder.open(tmp_path / name) as run:
+            run.database.put("plan", as_json(Plan(tuple(cells[:several]))))
+    page = settled(client_of(tmp_path), "/")
+    text = words(page)
+    assert "32 2 contenders" in text  # no figure of the whole
+    assert "16 81.2 %" in text  # (0.25 + 3 * 1) / 4
+    assert "mean of 2 environments" in page and "/evaluation?run=two" in page
+    matrix = words(client_of(tmp_path).get("/evaluation?run=two").text)
+    for number, agent in enumerate(("direct", "react"), 1):  # a row each, with both environments
+        row = f"{number} two:eval/test/{agent}/m 25.0 % 7.1 to 59.1 8 tasks; "
+        assert row in matrix and "100.0 % 67.6 to 100.0 8 tasks; " in matrix.partition(row)[2]
+    offered = client_of(tmp_path).get("/evaluation").text
+    assert offered.count('value="two:') == 2
+
+
+def test_what_calls_cost_stands_where_their_models_have_a_price(tmp_path: Path) -> None:
+    make_run(tmp_path, "a", [plain(Key("eval/test", 0))])
+    client = client_of(tmp_path)
+    assert "money" not in words(client.get("/run/a/episode/eval/test/0.0").text)
+    with RunFolder.open(tmp_path / "a") as run:
+        (lived,) = run.database.episodes("eval/test")
+        prices = {call.policy: Price(1.0, 2.0) for call in lived.calls}
+        run.database.put("plan", as_json(Plan((), prices=prices)))
+        whole = known_money(lived.calls, prices)
+    assert whole is not None and whole > 0
+    text = words(client.get("/run/a/episode/eval/test/0.0").text)
+    assert f"; money {money(whole)}" in text
+    for call in lived.calls:
+        assert f"money {known_money([call], prices):.2g}" in text
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,13 @@ def test_several_evaluations_stand_in_a_matrix_with_intervals_and_cost(client: T
     assert "1 first:test/rl 10.0 % 1.8 to 40.4 10 tasks;" in text
     assert "3 stairs:eval/test" in text and "8 episodes" in text
     assert page.count('class="dot') == 3 and 'class="dot front"' in page
+    assert "tokens read and sampled per task" in text
+    turns = client.get("/evaluation?run=first&run=stairs&cost=turns").text
+    assert turns.count('class="dot') == 2 and "turns per task" in words(turns)
+    assert "run=first&amp;run=stairs&amp;cost=seconds" in turns
+    money = client.get("/evaluation?run=first&cost=money").text
+    assert "No price of any model" in words(money) and 'class="dot' not in money
+    assert client.get("/evaluation?run=first&cost=luck").status_code == 404
     assert client.get("/evaluation?run=gone").status_code == 404
 
 

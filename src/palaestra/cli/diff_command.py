@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palaestra.cli.tables import table
 from palaestra.core.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
@@ -44,15 +45,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     explained = "a run's folder or name, or RUN:PHASE for one of its phases, e.g. test/base"
     parser.add_argument("first", metavar="RUN_A", help=explained)
     parser.add_argument("second", metavar="RUN_B", help="the same; differences are B minus A")
+    parser.add_argument(
+        "more", nargs="*", metavar="RUN_C",
+        help="more runs to compare with A, with p-values corrected for so many tests",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
     from palaestra.evaluation.diff import diff
 
-    a, b = read_side(options.first), read_side(options.second)
-    if (a.folder, a.phase) == (b.folder, b.phase):
+    a, *others = map(read_side, (options.first, options.second, *options.more))
+    if any((a.folder, a.phase) == (b.folder, b.phase) for b in others):
         raise InputError(f"{a.name} is compared with itself; name another run or RUN:PHASE.")
+    if options.more:
+        return _several(a, others, options.json)
+    b = others[0]
     found = diff(a.episodes, b.episodes, (a.name, b.name))
     changed = settings_that_differ(a, b)
     if options.json:
@@ -65,6 +73,20 @@ def run(options: argparse.Namespace) -> int:
         from rich.console import Console
 
         _show(found, a, b, changed, Console(highlight=False))
+    return 0
+
+
+def _several(a: Side, others: Sequence[Side], as_json: bool) -> int:
+    from palaestra.cli import several
+
+    sides = [(side.name, side.episodes) for side in others]
+    found = several.against((a.name, a.episodes), sides)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        from rich.console import Console
+
+        several.show(found, Console(highlight=False))
     return 0
 
 
@@ -210,7 +232,7 @@ def _show(
     )
     if changed:
         settings = [[name, _short(x), _short(y)] for name, (x, y) in changed.items()]
-        console.print(_table(["setting", "A", "B"], settings[:LONGEST]))
+        console.print(table(["setting", "A", "B"], settings[:LONGEST]))
         if len(settings) > LONGEST:
             console.print(f"  and {len(settings) - LONGEST} more settings (--json)", style="dim")
     rows = [
@@ -221,7 +243,7 @@ def _show(
     for name, measured in found.measures.items():
         rows.append([name.replace("_", " "), *_measured(measured, name in PERCENT)])
     columns = ["", "A", "B", "B - A", "95 % interval"]
-    console.print(_table(columns, [[*row, "", ""][: len(columns)] for row in rows]))
+    console.print(table(columns, [[*row, "", ""][: len(columns)] for row in rows]))
     console.print(_verdict(found), markup=False, soft_wrap=True)
     how = "only" if found.mcnemar is not None else "more often"
     for whose, of in (("B", found.gained), ("A", found.lost)):
@@ -282,16 +304,3 @@ def _p(value: float) -> str:
 
 def _short(value: Any) -> str:
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _table(columns: list[str], rows: list[list[str]]) -> Any:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="left" if column == columns[0] else "right")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table

@@ -37,6 +37,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--truth", metavar="label:NAME",
         help="with calibrate: what persons said is the truth, instead of the outcome",
     )  # fmt: skip
+    parser.add_argument(
+        "--measured", metavar="RUN", help="where the judge was calibrated (default: in this run)"
+    )
+    parser.add_argument(
+        "--unmeasured", action="store_true", help="label by a judge that was never calibrated"
+    )
     parser.add_argument("--rubric", type=Path, metavar="FILE", help="TOML: question and criteria")
     parser.add_argument(
         "--probe", action="append", default=[], metavar="ACTION",
@@ -60,6 +66,10 @@ def run(options: argparse.Namespace) -> int:
     measuring, path = _words(options.words)
     if options.truth is not None and not (measuring and options.truth.startswith("label:")):
         raise InputError(f"--truth {options.truth}: give label:NAME, with `judge calibrate`.")
+    if measuring and (options.measured or options.unmeasured):
+        raise InputError("`judge calibrate` measures; leave --measured and --unmeasured out.")
+    if options.measured and options.unmeasured:
+        raise InputError("A judge is measured or not; give --measured RUN or --unmeasured.")
     if options.judge is None:
         if measuring:
             raise InputError("Which judge is to be measured? Name it with --judge.")
@@ -171,7 +181,7 @@ async def _label(
     from palaestra.evaluation.judges.case import case_of
     from palaestra.evaluation.judges.verdict import PASS, Cost
 
-    known = records.calibration(opened.database, judge.name)
+    known = _known(options, judge, opened)
     before = records.verdicts(opened.database, judge.name)
     fresh: dict[Key, Verdict] = {}
     given: dict[str, Any] = {}
@@ -192,7 +202,6 @@ async def _label(
             await one.close()
     values = [verdict["value"] for verdict in given.values()]
     spoken = [value for value in values if value is not None]
-    current = known is not None and known["identity"] == judge.identity
     return {
         "judge": judge.name,
         "identity": judge.identity,
@@ -200,10 +209,32 @@ async def _label(
         "judged_now": len(fresh),
         "solved": sum(value >= PASS for value in spoken),
         "no_verdict": len(values) - len(spoken),
-        "calibration": known["short"] if known and current else None,
+        "calibration": known["short"] if known else None,
         "seconds": cost.seconds,
         "verdicts": given,
     }
+
+
+def _known(options: argparse.Namespace, judge: Judge, opened: RunFolder) -> dict[str, Any] | None:
+    """What was measured of the judge as it is now; None only where that is wanted."""
+    from palaestra.evaluation.judges import records
+    from palaestra.store.run import RunFolder
+
+    where = options.measured or options.words[-1]
+    if options.measured:
+        with RunFolder.read(run_path(options.measured)) as measured:
+            known = records.calibration(measured.database, judge.name)
+    else:
+        known = records.calibration(opened.database, judge.name)
+    if known is not None and known["identity"] == judge.identity:
+        return known
+    if options.unmeasured or judge.name.startswith("label:"):  # persons: what truth is made of
+        return None
+    why = "has never been measured" if known is None else "was measured as it was before a change"
+    raise InputError(
+        f"The judge '{judge.name}' {why} against the truth in '{where}'; run `palaestra judge "
+        "calibrate RUN --judge …` first, name that run with --measured, or say --unmeasured."
+    )
 
 
 def _list(path: Path, as_json: bool) -> int:

@@ -28,6 +28,8 @@ COMMANDS = {
     "view": "look at runs and episodes in a browser",
     "replay": "do recorded actions again, and name what the world does otherwise",
     "diff": "what changed between two runs on the same tasks, and how sure that is",
+    "aggregate": "runs of several seeds as one figure with an interval",
+    "ratings": "how strong players are, from recorded games between them",
     "judge": "measure a judge against the truth, and let it label episodes",
     "explain": "find the turn that lost an episode, and what a success depends on",
     "compare": "compare credit rules on recorded episodes, without training",

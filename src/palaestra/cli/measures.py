@@ -1,7 +1,8 @@
-"""`palaestra show RUN --metrics`: every measure of the episodes of a run, phase by phase.
+"""`palaestra show RUN --metrics` and `--drift`: every measure of the episodes, phase by phase.
 
 Means are over tasks, repeats averaged first, with intervals over tasks; pass@k and pass^k stand
-there where tasks were repeated. What no episode says is left out, not zero.
+there where tasks were repeated, and calibration where agents said how sure they were. What no
+episode says is left out, not zero.
 """
 
 from __future__ import annotations
@@ -10,40 +11,56 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from palaestra.cli.tables import table
+from palaestra.core.errors import GroupTooSmall
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from palaestra.core.episode import Episode
 
 Row = dict[str, Any]
+PARTS = 5  # of an episode, in which drift is shown
 
 
-def measured(episodes: Sequence[Episode], by: str | None) -> Row:
+def measured(episodes: Sequence[Episode], by: str | None = None, context: int | None = None) -> Row:
     """Measures of the episodes of one phase, and success by what `by` tells apart.
+
+    With `context`, also how full a context of so many tokens was at the longest prompt.
 
     Raises:
         UnknownName: no episode has a label or parameter `by`.
     """
-    from palaestra.evaluation.metrics import METRICS, breakdown, summarise
+    from palaestra.evaluation.calibration import calibration
+    from palaestra.evaluation.metrics import METRICS, breakdown, context_use, summarise
     from palaestra.evaluation.repeats import reliability
 
-    found = {name: summarise(episodes, measure) for name, measure in METRICS.items()}
+    measures = METRICS | ({"context_use": context_use(context)} if context else {})
+    found = {name: summarise(episodes, measure) for name, measure in measures.items()}
     repeats = reliability(episodes)
     parts = breakdown(episodes, by) if by else {}
+    try:
+        sure = asdict(calibration(episodes))
+    except GroupTooSmall:  # nobody said how sure the agent was
+        sure = None
     return {
         "episodes": len(episodes),
         "metrics": {name: asdict(one) for name, one in found.items()},
         "repeats": {name: asdict(one) for name, one in repeats.items() if name[5:] != "1"},
         "by": {value: asdict(part) for value, part in parts.items()},
+        "calibration": sure,
     }
+
+
+def moved(episodes: Sequence[Episode]) -> Row:
+    """How each value of turns moves from the first fifth of an episode to its last."""
+    from palaestra.evaluation.drift import TURN_VALUES, drift
+
+    return {name: asdict(drift(episodes, name, parts=PARTS)) for name in TURN_VALUES}
 
 
 def show(phase: str, row: Row, by: str | None, console: Console) -> None:
     """Print what `measured` found of a phase."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     lines = [
         (name, one["mean"], one["interval"], one["tasks"])
         for name, one in row["metrics"].items()
@@ -54,14 +71,51 @@ def show(phase: str, row: Row, by: str | None, console: Console) -> None:
         rate = part["success"]
         named = f"success, {by} {value or '(none)'}"
         lines.append((named, rate and rate["mean"], rate, rate["n"] if rate else 0))
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    for head in ("metric", "mean", "95 %", "tasks"):
-        table.add_column(head, justify="left" if head == "metric" else "right")
-    for name, mean, interval, tasks in lines:
-        figure = "" if mean is None else f"{mean:.4g}"
-        table.add_row(Text(name), figure, _bounds(interval), str(tasks))
+    rows = [[name, _figure(mean), _bounds(of), str(tasks)] for name, mean, of, tasks in lines]
     console.print(f"{phase}, {row['episodes']} episodes", markup=False)
-    console.print(table)
+    console.print(table(["metric", "mean", "95 %", "tasks"], rows))
+    if row["calibration"] is not None:
+        _show_calibration(row["calibration"], console)
+
+
+def show_moved(phase: str, row: Row, console: Console) -> None:
+    """Print what `moved` found of a phase."""
+    rows = [
+        [name, *map(_figure, of["parts"]), _signed(of["change"]), _bounds(of["change"])]
+        for name, of in row.items()
+        if any(of["counts"])
+    ]
+    heads = [f"{place}/{PARTS}" for place in range(1, PARTS + 1)]
+    console.print(f"{phase}: mean of turns by where in the episode they stand", markup=False)
+    console.print(table(["value", *heads, "2nd half - 1st", "95 %"], rows))
+
+
+def _show_calibration(found: Row, console: Console) -> None:
+    over = found["overconfidence"]
+    said = f"; reported minus solved {_signed(over)} ({_bounds(over)})" if over else ""
+    console.print(
+        f"self-reports: {found['n']} of {found['n'] + found['silent']} episodes, Brier "
+        f"{found['brier']:.3f}, expected calibration error {found['ece']:.3f}{said}",
+        markup=False,
+    )
+    rows = [
+        [
+            f"{part['low']:.1f} to {part['high']:.1f}",
+            str(part["count"]),
+            _figure(part["reported"]),
+            _figure(part["solved"]),
+        ]
+        for part in found["bins"]
+    ]
+    console.print(table(["said", "episodes", "mean", "solved"], rows))
+
+
+def _figure(mean: float | None) -> str:
+    return "" if mean is None else f"{mean:.4g}"
+
+
+def _signed(interval: Row | None) -> str:
+    return "" if interval is None else f"{interval['mean']:+.4g}"
 
 
 def _bounds(interval: Row | None) -> str:

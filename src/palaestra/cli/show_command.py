@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palaestra.cli.tables import table
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError, UnknownName
 
@@ -34,12 +35,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--metrics", action="store_true", help="every measure of its episodes, by phase"
     )
     parser.add_argument(
+        "--drift", action="store_true", help="how its turns change from early to late in episodes"
+    )
+    parser.add_argument(
+        "--context", type=int, metavar="TOKENS",
+        help="with --metrics: also how full a context of so many tokens was",
+    )  # fmt: skip
+    parser.add_argument(
         "--by", metavar="NAME",
         help="with --metrics: success by a label or task parameter, or by environment or agent",
     )  # fmt: skip
     parser.add_argument(
         "--phase", action="append", default=[], metavar="PHASE", dest="phases",
-        help="with --metrics: only these (repeatable; default: all)",
+        help="with --metrics or --drift: only these (repeatable; default: all)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the record as JSON")
 
@@ -47,10 +55,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.tokens and options.episode is None:
         raise InputError("--tokens shows the tokens of an episode; name one after the run.")
-    if options.metrics and options.episode is not None:
-        raise InputError("--metrics measures the phases of a run; leave the episode out.")
-    if (options.by or options.phases) and not options.metrics:
-        raise InputError("--by and --phase are for --metrics; add it, or leave them out.")
+    measuring = options.metrics or options.drift
+    if measuring and options.episode is not None:
+        raise InputError("--metrics and --drift measure phases of a run; leave the episode out.")
+    if (options.by or options.context is not None) and not options.metrics:
+        raise InputError("--by and --context are for --metrics; add it, or leave them out.")
+    if options.phases and not measuring:
+        raise InputError("--phase is for --metrics and --drift; add one, or leave it out.")
+    if options.context is not None and options.context < 1:
+        raise InputError(f"--context {options.context} holds nothing; give 1 or more tokens.")
     from rich.console import Console
 
     from palaestra.store.run import RunFolder, default_root
@@ -67,8 +80,8 @@ def run(options: argparse.Namespace) -> int:
                 print(_record(episode, pieces))
             else:
                 _show_episode(episode, pieces, console)
-        elif options.metrics:
-            _show_metrics(options, opened.database, console)
+        elif measuring:
+            _show_measures(options, opened.database, console)
         elif options.json:
             print(json.dumps(summary(opened)))
         else:
@@ -118,15 +131,22 @@ def summary(opened: RunFolder) -> Row:
     }
 
 
-def _show_metrics(options: argparse.Namespace, database: Database, console: Console) -> None:
+def _show_measures(options: argparse.Namespace, database: Database, console: Console) -> None:
     from palaestra.cli import measures
     from palaestra.cli.export_command import choose
 
-    found = {}
+    found: dict[str, Row] = {}
     for phase in choose(database.phases(), options.phases):
-        found[phase] = measures.measured(database.episodes(phase), options.by)
-        if not options.json:
-            measures.show(phase, found[phase], options.by, console)
+        episodes = database.episodes(phase)
+        row = found[phase] = {}
+        if options.metrics:
+            row |= measures.measured(episodes, options.by, options.context)
+            if not options.json:
+                measures.show(phase, row, options.by, console)
+        if options.drift:
+            row["drift"] = measures.moved(episodes)
+            if not options.json:
+                measures.show_moved(phase, row["drift"], console)
     if options.json:
         print(json.dumps(found))
 
@@ -142,7 +162,7 @@ def _show_run(run: Row, console: Console) -> None:
     if run["totals"]:
         peak = run["totals"]["peak_memory_bytes"] / 1e9
         console.print(f"{run['totals']['seconds']:.0f} s in all, peak memory {peak:.2f} GB")
-    console.print(_table(["recipe", "value"], [[k, _short(v)] for k, v in _flat(recipe)]))
+    console.print(table(["recipe", "value"], [[k, _short(v)] for k, v in _flat(recipe)]))
     if run["stages"]:
         stages = [
             [
@@ -154,17 +174,17 @@ def _show_run(run: Row, console: Console) -> None:
             ]
             for stage in run["stages"]
         ]
-        console.print(_table(["stage", "success", "seconds", "sampled", "trained"], stages))
+        console.print(table(["stage", "success", "seconds", "sampled", "trained"], stages))
     if run["rl"]:
         columns = [name for name in RL_COLUMNS if any(name in row for row in run["rl"])]
         steps = [
             [str(row["step"]), *(f"{row[c]:.3f}" if c in row else "" for c in columns)]
             for row in run["rl"]
         ]
-        console.print(_table(["RL step", *columns], steps))
+        console.print(table(["RL step", *columns], steps))
     _show_alarms(run, console)
     if run["phases"]:
-        console.print(_table(["phase", "episodes", "success"], _phases(run["phases"])))
+        console.print(table(["phase", "episodes", "success"], _phases(run["phases"])))
         console.print("An episode: palaestra show RUN PHASE/TASK.MEMBER", style="dim")
 
 
@@ -297,19 +317,6 @@ def _record(episode: Episode, pieces: Callable[[Call], list[str]] | None) -> str
 
 
 # ── details ──────────────────────────────────────────────────────────────────
-
-
-def _table(columns: list[str], rows: list[list[str]]) -> Any:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="left" if column == columns[0] else "right")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
 
 
 def _short(value: Any) -> str:

@@ -6,7 +6,12 @@ tokens of that conversation with those of the new messages behind them.
 
 from __future__ import annotations
 
-from palaestra.core.errors import InfrastructureFault, InputError, PalaestraError
+from palaestra.core.errors import (
+    ContextTooLong,
+    InfrastructureFault,
+    InputError,
+    PalaestraError,
+)
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.message import Message, assistant
 from palaestra.core.model import Finish, Generation, Model, Prompt
@@ -62,6 +67,17 @@ async def ask(model: Model, prompt: Prompt) -> Generation:
     except Exception as error:
         detail = f"{model.name}: {type(error).__name__}: {error}"
         raise InfrastructureFault("model", detail) from error
+
+
+async def too_long(model: Model, prompt: Prompt) -> ContextTooLong | None:
+    """What a model says to a prompt that it finds too long; None of any other prompt."""
+    try:
+        await ask(model, prompt)
+    except ContextTooLong as error:
+        return error
+    except PalaestraError:
+        pass
+    return None
 
 
 def call_of(

@@ -7,7 +7,7 @@ what happened then, until the record ends.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from palaestra.core.episode import Key, Step
@@ -15,6 +15,7 @@ from palaestra.core.graph import Call
 from palaestra.core.journal import Event, Journal, ReplayMismatch
 
 E = TypeVar("E", Call, Step)
+_OTHERWISE = {Call: "call {} asks something else", Step: "step {} led somewhere else"}
 
 
 class Recording:
@@ -29,17 +30,20 @@ class Recording:
         """How many events of the earlier life have not happened again yet."""
         return len(self._past)
 
-    def again(self, kind: type[E]) -> E | None:
-        """The next event of the earlier life, which must be of `kind`; None once that is over.
+    def again(self, kind: type[E], same: Callable[[E], bool]) -> E | None:
+        """The next event of the earlier life; None once that is over.
 
         Raises:
-            ReplayMismatch: it is of the other kind.
+            ReplayMismatch: it is of another kind than `kind`, or not the `same`; it is still next.
         """
         if not self._past:
             return None
-        event = self._past.popleft()
+        event = self._past[0]
         if not isinstance(event, kind):
             raise ReplayMismatch(f"{self._key}: a {kind.__name__} happens, {event} was recorded")
+        if not same(event):
+            raise ReplayMismatch(f"{self._key}: {_OTHERWISE[type(event)].format(event.index)}")
+        self._past.popleft()
         return event
 
     def write(self, event: Event) -> Awaitable[None] | None:

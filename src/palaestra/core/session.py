@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 
 from palaestra.core.agent import Agent
-from palaestra.core.asking import ask, call_of, generation_of, prompt_tokens
+from palaestra.core.asking import ask, call_of, generation_of, prompt_tokens, too_long
 from palaestra.core.budget import Budget, Spending, Usage
 from palaestra.core.chain import Chain
 from palaestra.core.ending import ended_by
@@ -149,11 +149,16 @@ class Session:
         new = tuple(messages[known:])
         delta, tokens = self._tokens(model, parent, new)
 
-        recorded = self._recording.again(Call)
+        asks = (parent, role, new, delta)
+        try:
+            recorded = self._recording.again(
+                Call, lambda call: (call.parent, call.role, call.messages, call.prompt) == asks
+            )
+        except ReplayMismatch as mismatch:
+            # What the model found too long left no record; it finds so again.
+            prompt = self._prompt(asked, tokens, sampling, None)
+            raise await too_long(model, prompt) or mismatch from None
         if recorded is not None:
-            then = (recorded.parent, recorded.role, recorded.messages, recorded.prompt)
-            if then != (parent, role, new, delta):
-                raise ReplayMismatch(f"{self.key}: call {recorded.index} asks something else")
             self._asked += 1
             self._add_call(recorded, asked)
             return generation_of(recorded)
@@ -164,10 +169,7 @@ class Session:
             self._check_open()
         if left is not None:
             sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
-        seed = derive_seed(self.seed, self._asked)
-        self._asked += 1
-        prompt = Prompt(asked, tokens, sampling, seed, self._program, listen)
-        generation = await ask(model, prompt)
+        generation = await ask(model, self._prompt(asked, tokens, sampling, listen))
         index = len(self.graph.calls)  # of calls at the same time, in the order of the replies
         call = call_of(generation, index, parent, role, new, delta)
         saved = self._recording.write(call)
@@ -201,12 +203,10 @@ class Session:
         started = time.monotonic()
         transition, signals = await self.world.step(action)
         saved: Awaitable[None] | None = None
-        recorded = self._recording.again(Step)
-        if recorded is not None:
-            if (recorded.action, recorded.transition) != (action, transition):
-                raise ReplayMismatch(f"{self.key}: step {recorded.index} led somewhere else")
-            step = recorded
-        else:
+        step = self._recording.again(
+            Step, lambda step: (step.action, step.transition) == (action, transition)
+        )
+        if step is None:
             step = Step(
                 index=len(self.steps),
                 call=len(self.graph.calls) - 1 if self.graph.calls else None,
@@ -342,6 +342,18 @@ class Session:
     ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
         """The new tokens of a prompt, and the whole prompt; see `prompt_tokens`."""
         return prompt_tokens(self.graph, model, parent, new, self.task.environment)
+
+    def _prompt(
+        self,
+        asked: Chain[Message],
+        tokens: tuple[int, ...] | None,
+        sampling: Sampling,
+        listen: Listener | None,
+    ) -> Prompt:
+        """A question with the next seed of this episode."""
+        seed = derive_seed(self.seed, self._asked)
+        self._asked += 1
+        return Prompt(asked, tokens, sampling, seed, self._program, listen)
 
     def _add_call(self, call: Call, prompt: Chain[Message]) -> None:
         self.graph.add(call, prompt)

@@ -1,7 +1,8 @@
 """Calibration of self-reported success: whether an agent knows when it has succeeded.
 
 An episode's report is its label `self_report`: a chance such as "0.8", or a plain word such
-as "success" or "no", which stands for 1 or 0. It is compared with what the environment says.
+as "success" or "no", which stands for 1 or 0. Without that label it is the last `Confidence: …`
+of its replies, as `react?confidence=yes` gives it. It is compared with what the environment says.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+from palaestra.agents.react import confidence_of
 from palaestra.core.episode import Episode
 from palaestra.core.errors import GroupTooSmall, InputError
 from palaestra.evaluation.paired import clustered_mean
@@ -43,13 +45,14 @@ class Calibration:
 
 
 def report_of(episode: Episode) -> float | None:
-    """The chance of success that the agent reports; None without a report.
+    """The chance of success that the agent reports at the end; None without a report.
 
     Raises:
         InputError: the label is neither a chance nor a known word.
     """
     if LABEL not in episode.labels:
-        return None
+        told = (confidence_of(call.reply.content) for call in reversed(episode.calls))
+        return next((chance for chance in told if chance is not None), None)
     said = episode.labels[LABEL].strip().lower()
     if said in WORDS:
         return WORDS[said]
@@ -90,8 +93,8 @@ def calibration(episodes: Sequence[Episode], *, bins: int = 10) -> Calibration:
     pairs = [pair for of in held.values() for pair in of]
     if not pairs:
         raise GroupTooSmall(
-            f"None of {len(scored)} scored episodes has the label '{LABEL}'; "
-            "have the agent say whether it succeeded."
+            f"None of {len(scored)} scored episodes says how sure its agent was; "
+            "take the agent react?confidence=yes, or label them."
         )
     made = tuple(_bin(place, bins, of) for place, of in sorted(held.items()))
     return Calibration(

@@ -75,6 +75,12 @@ def total(calls: Iterable[Call], prices: Prices) -> Spent:
     return spent
 
 
+def known_money(calls: Iterable[Call], prices: Prices) -> float | None:
+    """What the calls have cost in money; None where a part of that is not known."""
+    spent = total(calls, prices)
+    return None if spent.unpriced or spent.unknown else spent.money
+
+
 def added(one: float | None, other: float | None) -> float | None:
     """The sum of what is known of both; None where nothing is."""
     return other if one is None else one if other is None else one + other

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from palaestra.core.errors import InputError
+from palaestra.evaluation import plan
+from palaestra.evaluation.plan import Plan
 from palaestra.evaluation.statistics import (
     DIFFERENCES,
     POLICIES,
@@ -86,6 +89,17 @@ def about(database: Database) -> About:
         recipe=recipe,
         stages=[_stage(row) for row in stages],
     )
+
+
+def plan_of(database: Database) -> Plan:
+    """The plan of an evaluation; one without cells or prices of any other run."""
+    document = database.get(plan.DOCUMENT)
+    if document is None:
+        return Plan(())
+    try:
+        return plan.from_json(document, database.path)
+    except InputError:  # of another version: its episodes are shown all the same
+        return Plan(())
 
 
 @dataclass(frozen=True, slots=True)

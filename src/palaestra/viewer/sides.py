@@ -1,5 +1,7 @@
 """Sides of a comparison: a phase of a run each, written RUN:PHASE, with what pages show of them.
 
+A phase stands for all below it too: `eval/test/react/tiny` for its cells in every environment.
+
 Only the headers of episodes are read, so that a side may be large; its last actions are looked
 at where it is not.
 """
@@ -30,13 +32,14 @@ CLUSTERS = 12  # of each kind that are shown
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One phase of one run."""
+    """One phase of one run, with those below it."""
 
     run: str
     phase: str
+    phases: tuple[str, ...]  # that have its episodes
     episodes: tuple[Episode, ...]  # without their calls and steps
     endings: Mapping[Key, str]  # the last actions of each; empty where there are too many
-    money: float | None = None  # per episode; None where not all of it is known
+    money: Mapping[str, float]  # per episode, by phase; without those of which it is not known
 
     @property
     def name(self) -> str:
@@ -86,26 +89,36 @@ def side_of(site: Site, name: str) -> Side:
     run, colon, phase = name.partition(":")
     with site.run(run) as opened:
         database = opened.database
+        known = database.phases()
         if not colon:
-            phase = evaluated(database.phases())[-1:][0] if evaluated(database.phases()) else ""
-        episodes = phase_headers(database, phase)
+            phase = (evaluated(known) or [""])[-1]
+        phases = tuple(name for name in known if name == phase or name.startswith(f"{phase}/"))
+        episodes = [header for name in phases for header in phase_headers(database, name)]
         if not episodes:
-            known = ", ".join(database.phases()[:20]) or "none yet"
-            raise HTTPException(404, f"The run '{run}' has no phase '{phase}'. It has: {known}.")
-        money = money_per_episode(database, phase)
+            there = ", ".join(known[:20]) or "none yet"
+            raise HTTPException(404, f"The run '{run}' has no phase '{phase}'. It has: {there}.")
+        costs = {name: money_per_episode(database, name) for name in phases}
         endings = {}
         if len(episodes) <= LATEST:
-            last = latest_steps(database, phase, 4 * ENDING)
-            for key, steps in last.items():
-                words = [line(act_of(step), 30) or "(nothing)" for step in steps[-ENDING:]]
-                endings[key] = " › ".join(words)
-    return Side(run, phase, tuple(episodes), endings, money)
+            for name in phases:
+                for key, steps in latest_steps(database, name, 4 * ENDING).items():
+                    words = [line(act_of(step), 30) or "(nothing)" for step in steps[-ENDING:]]
+                    endings[key] = " › ".join(words)
+    money = {name: cost for name, cost in costs.items() if cost is not None}
+    return Side(run, phase, phases, tuple(episodes), endings, money)
 
 
 def evaluated(phases: Sequence[str]) -> list[str]:
-    """The phases that evaluate; all but those of RL where none is named so."""
+    """The phases that evaluate, one for each contender; all but those of RL if none is named so."""
     found = [phase for phase in phases if phase.partition("/")[0] in TESTED]
-    return found or [phase for phase in phases if not phase.startswith("rl/")]
+    found = found or [phase for phase in phases if not phase.startswith("rl/")]
+    return list(dict.fromkeys(map(contender, found)))
+
+
+def contender(phase: str) -> str:
+    """The part of a phase that names split, agent and model, if it is a cell of an evaluation."""
+    parts = phase.split("/")
+    return "/".join(parts[:4]) if parts[0] == "eval" and len(parts) > 4 else phase
 
 
 def standings(side: Side) -> dict[str, Standing]:
@@ -113,8 +126,7 @@ def standings(side: Side) -> dict[str, Standing]:
     of: dict[str, list[Episode]] = {}
     for episode in side.episodes:
         of.setdefault(episode.task.environment, []).append(episode)
-    money = side.money if len(of) == 1 else None  # it is known of the phase as a whole
-    return {world: _standing(episodes, money) for world, episodes in of.items()}
+    return {world: _standing(episodes, _money(side, episodes)) for world, episodes in of.items()}
 
 
 def tiles(sides: Sequence[Side]) -> list[Tile]:
@@ -156,6 +168,16 @@ def clusters(sides: Sequence[Side]) -> dict[str, list[Cluster]]:
 
 
 # ── details ──────────────────────────────────────────────────────────────────
+
+
+def _money(side: Side, episodes: Sequence[Episode]) -> float | None:
+    """Per episode of one environment; None where not all of it is known."""
+    world = episodes[0].task.environment
+    counts = Counter(episode.key.phase for episode in episodes)
+    mixed = {e.key.phase for e in side.episodes if e.task.environment != world}
+    if mixed & counts.keys() or counts.keys() - side.money.keys():
+        return None  # it is known of phases as a whole
+    return sum(side.money[phase] * count for phase, count in counts.items()) / counts.total()
 
 
 def _standing(episodes: Sequence[Episode], money: float | None) -> Standing:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from palaestra.core.environment import Observation
 from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call
+from palaestra.evaluation.costs import Prices, known_money
 from palaestra.store.database import Database
 from palaestra.store.ranges import Span, events_between, position_after, turn_events
 from palaestra.viewer.credit import Credits
@@ -34,6 +35,7 @@ class Said:
     versions: str  # of the weights: one, or the first and the last
     finish: str
     seconds: float
+    money: float | None  # None where its model has no price, or not all of it is known
     read: int  # tokens that are new in its prompt
     computed: int
     sampled: int
@@ -83,6 +85,7 @@ class Look:
 
     tokens: bool = False
     changed: bool = False
+    prices: Prices = field(default_factory=dict)  # of the models that were asked
 
 
 def turns_between(
@@ -223,6 +226,7 @@ class _Maker:
             versions=str(first) if first == final else f"{first} to {final}",
             finish=str(call.finish),
             seconds=call.seconds,
+            money=known_money([call], self.look.prices),
             read=len(call.prompt),
             computed=call.computed_tokens,
             sampled=len(call.completion),

@@ -21,7 +21,8 @@ from palaestra.store.queries import Queries, TaskStanding
 from palaestra.store.run import RunFolder
 from palaestra.viewer import facts
 from palaestra.viewer.charts import COLOURS, Frame, Series, line_chart
-from palaestra.viewer.facts import About, PhaseStanding
+from palaestra.viewer.facts import About
+from palaestra.viewer.result import Result, result
 from palaestra.viewer.site import Site
 from palaestra.viewer.words import figure
 
@@ -37,7 +38,7 @@ class Compared:
     name: str
     about: About
     metrics: Metrics
-    result: PhaseStanding | None
+    result: Result | None
     band: Sequence[Band]  # of the success of training rollouts: step, low, high
 
 
@@ -72,10 +73,7 @@ def _read(site: Site, name: str) -> Compared:
         database = opened.database
         metrics = database.metrics("rl")
         found = site.soon(opened.path, "bands", partial(_bands, opened.path)) or []
-        queries = Queries(database)
-        phase = facts.telling([p for p in queries.phases() if not p.startswith("rl/")])
-        tested = facts.by_phase(queries.standings(phase) if phase else [])
-        return Compared(name, facts.about(database), metrics, tested.get(phase), found)
+        return Compared(name, facts.about(database), metrics, result(database), found)
 
 
 def _bands(path: Path) -> list[Band]:

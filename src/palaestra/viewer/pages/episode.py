@@ -29,6 +29,7 @@ from palaestra.core.graph import Call
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
 from palaestra.evaluation.attribution.attribution import kept as kept_attributions
+from palaestra.evaluation.costs import known_money
 from palaestra.evaluation.judges.records import verdicts_on
 from palaestra.evaluation.judges.verdict import PASS
 from palaestra.store.notes import Notes
@@ -36,6 +37,7 @@ from palaestra.store.queries import parse_key
 from palaestra.store.ranges import (
     Span,
     call_facts,
+    events_between,
     header_of,
     headers_of,
     reward_of,
@@ -48,6 +50,7 @@ from palaestra.store.run import RunFolder
 from palaestra.viewer.branches import MOST as MOST_STRANDS
 from palaestra.viewer.branches import strands
 from palaestra.viewer.credit import Credits, credits_of, remembered
+from palaestra.viewer.facts import plan_of
 from palaestra.viewer.losing import GROUNDS, explained_turn, losing_turn, reason_of
 from palaestra.viewer.site import Site, episode_url, run_url
 from palaestra.viewer.texts import cut, line, readable
@@ -203,6 +206,7 @@ def _page(seen: _Seen, request: Request) -> dict[str, Any]:
         ],
         "strands_left": max(0, len(strand) - MOST_STRANDS),
         "reward": reward_of(database, key),
+        "money": _money(seen) if tree else None,
         "members": members,
         "before": members[at - 1] if at > 0 else None,
         "after": members[at + 1] if 0 <= at < len(members) - 1 else None,
@@ -215,6 +219,15 @@ def _page(seen: _Seen, request: Request) -> dict[str, Any]:
             for one in verdicts_on(database, key)
         ],
     }
+
+
+def _money(seen: _Seen) -> float | None:
+    """What the episode has cost in money; None where not all of it is known."""
+    prices = plan_of(seen.run.database).prices
+    if not prices:
+        return None
+    events = events_between(seen.run.database, seen.span, 0, len(seen.span.ids))
+    return known_money((event for event in events if isinstance(event, Call)), prices)
 
 
 def _said(value: float | None) -> str:
@@ -250,7 +263,11 @@ def _chunk(seen: _Seen, start: int, request: Request) -> dict[str, Any]:
         seen.span,
         start,
         start + CHUNK,
-        look=Look(tokens=_colour(request, seen) != "off", changed=_on(request, "diff")),
+        look=Look(
+            tokens=_colour(request, seen) != "off",
+            changed=_on(request, "diff"),
+            prices=plan_of(seen.run.database).prices,
+        ),
         credits=_credits(seen, request),
         pieces=pieces_of(seen.run) if _colour(request, seen) != "off" else None,
     )

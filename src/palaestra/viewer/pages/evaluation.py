@@ -1,6 +1,6 @@
-"""Several evaluations beside each other: `/evaluation?run=RUN&run=RUN:PHASE…`.
+"""Several evaluations beside each other: `/evaluation?run=RUN&run=RUN:PHASE…&cost=money`.
 
-A matrix of success by environment, success against tokens per task with the Pareto front, and
+A matrix of success by environment, success against what a task costs with the Pareto front, and
 the tasks as a heat map.
 """
 
@@ -11,16 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from palaestra.evaluation.statistics import Interval
 from palaestra.viewer.choices import choices
 from palaestra.viewer.sides import Side, Standing, clusters, evaluated, side_of, standings, tiles
 from palaestra.viewer.site import Site
+from palaestra.viewer.words import figure
 
 MOST = 24  # sides at once
 TILES = 1000  # shown
+COSTS = {name: name for name in ("tokens", "seconds", "turns", "money")}  # of a task, in words
+COSTS["tokens"] = "tokens read and sampled"
 WIDTH, HEIGHT, LEFT, BOTTOM = 560, 300, 48, 36  # of a picture and its margins
 
 
@@ -32,8 +37,16 @@ def routes(site: Site) -> list[Route]:
         if not names:
             offered = choices(site)
             return site.page("evaluation.html", title="evaluations", sides=(), choices=offered)
+        cost = request.query_params.get("cost", "tokens")
+        if cost not in COSTS:
+            raise HTTPException(404, f"There is no cost '{cost}'; known: {', '.join(COSTS)}.")
         sides = [side_of(site, name) for name in names[:MOST]]
-        return site.page("evaluation.html", **_page(sides), left=max(0, len(names) - MOST))
+        return site.page(
+            "evaluation.html",
+            **_page(sides, cost),
+            left=max(0, len(names) - MOST),
+            asked=request.query_params.getlist("run"),
+        )
 
     return [Route("/evaluation", page)]
 
@@ -76,7 +89,7 @@ def _sides(site: Site, names: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _page(sides: Sequence[Side]) -> dict[str, Any]:
+def _page(sides: Sequence[Side], cost: str) -> dict[str, Any]:
     cells = {side.name: standings(side) for side in sides}
     worlds = list(dict.fromkeys(world for of in cells.values() for world in of))
     every = tiles(sides)
@@ -86,7 +99,9 @@ def _page(sides: Sequence[Side]) -> dict[str, Any]:
         "sides": sides,
         "worlds": worlds,
         "cells": cells,
-        "pictures": [(world, *_picture(world, cells)) for world in worlds[:12]],
+        "pictures": [(world, *_picture(world, cells, cost)) for world in worlds[:12]],
+        "cost": cost,
+        "costs": COSTS,
         "tiles": every[:TILES],
         "tiles_left": max(0, len(every) - TILES),
         "clusters": clusters(sides),
@@ -97,23 +112,30 @@ def _page(sides: Sequence[Side]) -> dict[str, Any]:
 
 def _round(most: float) -> float:
     """The end of an axis of four even parts."""
-    unit = 4 * 10.0 ** math.floor(math.log10(max(1.0, most) / 4))
+    unit = 4 * 10.0 ** math.floor(math.log10((most or 1.0) / 4))
     return next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= most)
 
 
 def _picture(
-    world: str, cells: Mapping[str, Mapping[str, Standing]]
+    world: str, cells: Mapping[str, Mapping[str, Standing]], cost: str
 ) -> tuple[list[_Dot], list[tuple[float, str]]]:
-    """The sides in one environment, and the marks of the axis of tokens."""
+    """The sides in one environment, and the marks of the axis of costs.
+
+    A side whose cost is not known is left out.
+    """
     known = [(name, of[world]) for name, of in cells.items() if world in of]
-    here = [(name, found, found.success) for name, found in known if found.success is not None]
+    here: list[tuple[str, float, Interval]] = []
+    for name, found in known:
+        spent: float | None = getattr(found, cost)
+        if found.success is not None and spent is not None:
+            here.append((name, spent, found.success))
     if not here:
         return [], []
-    dearest = _round(max(found.tokens for _, found, _ in here))
-    front = set(pareto([(found.tokens, rate.mean) for _, found, rate in here]))
+    dearest = _round(max(spent for _, spent, _ in here))
+    front = set(pareto([(spent, rate.mean) for _, spent, rate in here]))
 
-    def across(tokens: float) -> float:
-        return LEFT + (WIDTH - LEFT - 12) * tokens / dearest
+    def across(spent: float) -> float:
+        return LEFT + (WIDTH - LEFT - 12) * spent / dearest
 
     def up(share: float) -> float:
         return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - 12) * share
@@ -121,15 +143,15 @@ def _picture(
     dots = [
         _Dot(
             name,
-            round(across(found.tokens), 1),
+            round(across(spent), 1),
             round(up(rate.mean), 1),
             round(up(rate.low), 1),
             round(up(rate.high), 1),
             i in front,
             f"{name}: {100 * rate.mean:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}], "
-            f"{found.tokens:,.0f} tokens per task",
+            f"{figure(spent)} {cost} per task",
         )
-        for i, (name, found, rate) in enumerate(here)
+        for i, (name, spent, rate) in enumerate(here)
     ]
-    marks = [(round(across(dearest * i / 4), 1), f"{dearest * i / 4:,.0f}") for i in range(5)]
+    marks = [(round(across(dearest * i / 4), 1), figure(dearest * i / 4)) for i in range(5)]
     return dots, marks

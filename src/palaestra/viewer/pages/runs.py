@@ -17,7 +17,8 @@ from palaestra.store.liveness import mark, worker
 from palaestra.store.queries import Queries
 from palaestra.store.run import RunFolder, RunRecord
 from palaestra.viewer import facts
-from palaestra.viewer.facts import About, PhaseStanding
+from palaestra.viewer.facts import About
+from palaestra.viewer.result import Result, result
 from palaestra.viewer.site import Site
 
 PATIENCE = 0.2  # seconds for the figures of all runs; the others come with the next look
@@ -32,7 +33,7 @@ class Shown:
     live: bool
     about: About | None = None
     episodes: int | None = None
-    result: PhaseStanding | None = None
+    result: Result | None = None
     refused: str = ""  # why it cannot be read
 
 
@@ -79,15 +80,11 @@ def _rows(site: Site) -> list[Shown]:
     return rows
 
 
-def _looked(path: Path) -> tuple[About, int, PhaseStanding | None]:
+def _looked(path: Path) -> tuple[About, int, Result | None]:
     """What a run is, how many episodes it has, and how it did."""
     with RunFolder.read(path) as opened:
-        queries = Queries(opened.database)
-        counts = queries.phases()
-        phase = facts.telling([phase for phase in counts if not phase.startswith("rl/")])
-        standings = queries.standings(phase) if phase else []
-        result = facts.by_phase(standings).get(phase)
-        return facts.about(opened.database), sum(counts.values()), result
+        episodes = sum(Queries(opened.database).phases().values())
+        return facts.about(opened.database), episodes, result(opened.database)
 
 
 def _chosen(row: Shown, wanted: dict[str, str]) -> bool:

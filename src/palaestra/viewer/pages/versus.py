@@ -59,7 +59,8 @@ def _compared(site: Site, sides: tuple[Side, Side]) -> tuple[Diff | None, str]:
     for side in sides:
         if whole:
             with site.run(side.run) as opened:
-                read.append(opened.database.episodes(side.phase))
+                database = opened.database
+                read.append([e for phase in side.phases for e in database.episodes(phase)])
         else:
             read.append(list(side.episodes))
     try:

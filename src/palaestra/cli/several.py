@@ -1,0 +1,69 @@
+"""`palaestra diff A B C…`: several runs against the first one, with p-values for many tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from palaestra.cli.tables import table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from palaestra.core.episode import Episode
+
+Row = dict[str, Any]
+
+
+def against(first: tuple[str, list[Episode]], others: Sequence[tuple[str, list[Episode]]]) -> Row:
+    """Each of the others minus the first, on the tasks that the two share.
+
+    The p-values are of permutation tests; `holm` bounds the chance of even one false alarm among
+    all of them, `benjamini_hochberg` the expected share of false ones among the alarms.
+
+    Raises:
+        InputError: one of them shares no task with the first.
+    """
+    from palaestra.evaluation.corrections import benjamini_hochberg, holm
+    from palaestra.evaluation.diff import diff
+
+    name, episodes = first
+    found = [diff(episodes, theirs, (name, other)) for other, theirs in others]
+    p_values = [one.permutation for one in found]
+    rows = [
+        {
+            "run": other,
+            "tasks": one.tasks,
+            "success": [rate and asdict(rate) for rate in one.success],
+            "difference": one.difference and asdict(one.difference),
+            "p": p,
+            "holm": careful,
+            "benjamini_hochberg": sifting,
+        }
+        for (other, _), one, p, careful, sifting in zip(
+            others, found, p_values, holm(p_values), benjamini_hochberg(p_values), strict=True
+        )
+    ]
+    return {"a": name, "others": rows}
+
+
+def show(found: Row, console: Console) -> None:
+    """Print what `against` found."""
+    console.print(f"A  {found['a']}; each line is minus A", markup=False, soft_wrap=True)
+    rows = []
+    for row in found["others"]:
+        before, after = (f"{100 * of['mean']:.1f} %" if of else "" for of in row["success"])
+        change, bounds = "", ""
+        if row["difference"]:
+            mean, low, high = (100 * row["difference"][part] for part in ("mean", "low", "high"))
+            change, bounds = f"{mean:+.1f}", f"{low:+.1f} to {high:+.1f}"
+        tests = [f"{row[name]:.4f}" for name in ("p", "holm", "benjamini_hochberg")]
+        rows.append([row["run"], str(row["tasks"]), before, after, change, bounds, *tests])
+    heads = ["run", "tasks", "A", "success", "points", "95 %", "p", "Holm", "Benjamini-Hochberg"]
+    console.print(table(heads, rows))
+    console.print(
+        "Holm's p-values bound the chance of even one false alarm among these comparisons, "
+        "Benjamini and Hochberg's the share of false ones among the alarms.",
+        style="dim", soft_wrap=True,
+    )  # fmt: skip
