@@ -83,7 +83,7 @@ def test_an_evaluation_of_many_cells_is_one_mean_or_none(tmp_path: Path) -> None
                 )
             )  # fmt: skip
             for i in range(8):
-                one = plain(Key(phase, i))
+                one = plain(Key(phase, i), number=i)
                 how = Outcome.success() if i < 8 * rate else Outcome.failure()
                 lived.append(replace(one, outcome=how, task=replace(one.task, environment=world)))
     for name, several in (("one", 2), ("two", 4)):
