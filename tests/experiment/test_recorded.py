@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from palaestra.core.errors import InputError
+from palaestra.evaluation.judges.records import keep_verdicts
+from palaestra.evaluation.judges.verdict import Verdict
 from palaestra.learning.examples.retelling import retold
 from palaestra.models.registry import renderer_of
 from palaestra.store.notes import Notes
@@ -49,6 +51,28 @@ def test_only_labelled_episodes_are_imitated(
     Notes.open(recorded).add(key, "", {"good": "yes"})
     with train(start, tmp_path, *imitate(recorded, "imitation.label=good")) as run:
         assert len(run.database.metrics("imitation")) == 4  # an update per epoch, of one episode
+
+
+def test_only_what_a_judge_holds_for_solved_is_imitated(
+    recorded: Path, start: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"judges of that run: none"):
+        train(start, tmp_path, *imitate(recorded, "imitation.judge=seen:done"))
+    with RunFolder.open(recorded) as run:
+        keys = [episode.key for episode in run.database.episodes("demonstrations")]
+        values = [1.0, 0.0, None, *[0.4] * (len(keys) - 3)]
+        for key, value in zip(keys, values, strict=True):
+            verdict = Verdict("seen:done", "x", value, "as it looked")
+            keep_verdicts(run.database, "seen:done", {key: verdict})
+    Notes.open(recorded).add(keys[0], "", {"first": "yes"})
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    with train(start, tmp_path / "a", *imitate(recorded, "imitation.judge=seen:done")) as run:
+        judged = weights(run.path / "final")
+    with train(start, tmp_path / "b", *imitate(recorded, "imitation.label=first")) as run:
+        assert weights(run.path / "final") == judged  # that one episode, and no other
+    with train(start, tmp_path / "c", *imitate(recorded)) as run:
+        assert weights(run.path / "final") != judged
 
 
 def test_nothing_to_imitate_is_said(recorded: Path, start: Path, tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
 """Recorded episodes as demonstrations: what anybody did before, for the policy to imitate.
 
 They come from another run (its evaluations, its rollouts, or an import from another program), and
-may be only those that a person gave a label to.
+may be only those that a person gave a label to, or that a judge holds for solved (filtered by a
+judge: Pan et al. 2024, "Autonomous Evaluation and Refinement of Digital Agents").
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from palaestra.core.episode import Episode
+from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
+from palaestra.evaluation.judges import records
+from palaestra.evaluation.judges.verdict import PASS
 from palaestra.experiment.sections import Imitation
 from palaestra.experiment.setting import Setting
 from palaestra.learning.examples.retelling import retold
@@ -25,11 +28,23 @@ def check_recorded(part: Imitation) -> None:
     with RunFolder.read(Path(part.run)) as run:
         if not run.database.phases():
             raise InputError(f"imitation.run = '{part.run}' has no finished episodes yet.")
-    if part.label and not any(says(of, part.label) for of in labelled(run.path).values()):
-        raise InputError(
-            f"imitation.label = '{part.label}': no episode of '{part.run}' has that label; give "
-            "it in `palaestra view`, or leave the key out."
-        )
+        if part.label and not any(says(of, part.label) for of in labelled(run.path).values()):
+            raise InputError(
+                f"imitation.label = '{part.label}': no episode of '{part.run}' has that label; "
+                "give it in `palaestra view`, or leave the key out."
+            )
+        if part.judge and not _passed(run, part.judge):
+            known = ", ".join(records.judges(run.database)) or "none"
+            raise InputError(
+                f"imitation.judge = '{part.judge}': it holds no episode of '{part.run}' for "
+                f"solved; judges of that run: {known} (`palaestra judge RUN --judge NAME`)."
+            )
+
+
+def _passed(run: RunFolder, judge: str) -> set[str]:
+    """The keys of the episodes that the judge holds for solved."""
+    given = records.verdicts(run.database, judge)
+    return {key for key, verdict in given.items() if (verdict["value"] or 0.0) >= PASS}
 
 
 def recorded_demonstrations(setting: Setting) -> list[Episode]:
@@ -47,9 +62,15 @@ def recorded_demonstrations(setting: Setting) -> list[Episode]:
     left = {"another environment": 0, "no valid result": 0, "too long": 0}
     with RunFolder.read(Path(part.run)) as run:
         labels = labelled(run.path)
+        passed = _passed(run, part.judge) if part.judge else None
+
+        def chosen(key: Key) -> bool:
+            said = not part.label or bool(says(labels.get(key, {}), part.label))
+            return said and (passed is None or str(key) in passed)
+
         for phase in run.database.phases():
             for episode in run.database.episodes(phase):
-                if part.label and not says(labels.get(episode.key, {}), part.label):
+                if not chosen(episode.key):
                     continue
                 if episode.task.environment != recipe.environment.id:
                     left["another environment"] += 1
@@ -69,6 +90,6 @@ def recorded_demonstrations(setting: Setting) -> list[Episode]:
     if not found:
         raise InputError(
             f"Nothing in '{part.run}' can be imitated on '{recipe.environment.id}'; choose "
-            "another imitation.run, or imitation.label."
+            "another imitation.run, imitation.label or imitation.judge."
         )
     return found

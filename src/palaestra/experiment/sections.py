@@ -138,6 +138,9 @@ class Imitation(Section):
     label: str | None = Field(
         None, description="recorded: only episodes to which a person gave this label"
     )
+    judge: str | None = Field(
+        None, description="recorded: only episodes that this judge of that run holds for solved"
+    )
     examples: str = Field(
         "filtered-cloning", description="what to study in them, of `palaestra list curricula`"
     )
@@ -150,8 +153,9 @@ class Imitation(Section):
     def _a_run_is_recorded(self) -> Imitation:
         if (self.run is not None) != (self.speaker == "recorded"):
             raise ValueError("imitation.run and imitation.speaker = 'recorded' need each other")
-        if self.label is not None and self.run is None:
-            raise ValueError("imitation.label has no effect without imitation.run")
+        for key, value in (("label", self.label), ("judge", self.judge)):
+            if value is not None and self.run is None:
+                raise ValueError(f"imitation.{key} has no effect without imitation.run")
         return self
 
 
