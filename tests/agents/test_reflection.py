@@ -126,6 +126,27 @@ def test_persons_talk_and_then_one_action_is_taken() -> None:
     assert "at most 2" in episode.calls[0].messages[0].content
 
 
+# ── vote ─────────────────────────────────────────────────────────────────────
+
+
+def test_the_most_frequent_action_is_done_and_its_first_reply_goes_on() -> None:
+    ballot = iter(["Action: fall", "It is up. Action: up", "So Action: up", *["Action: up"] * 6])
+    episode = live(
+        make_agent("vote?samples=3&thoughts=yes"), ScriptedModel(lambda messages: next(ballot))
+    )
+    assert episode.outcome == Outcome.success() and actions(episode) == ["up"] * 3
+    assert len(episode.calls) == 9
+    second = episode.graph.conversation(3)
+    assert second[2].content == "It is up. Action: up"
+    assert [call.parent for call in episode.calls] == [None] * 3 + [1] * 3 + [3] * 3
+
+
+def test_of_equals_the_first_is_done() -> None:
+    ballot = iter(["up", "fall", *["up"] * 6])
+    episode = live(make_agent("vote?samples=2"), ScriptedModel(lambda messages: next(ballot)))
+    assert actions(episode) == ["up"] * 3
+
+
 # ── what looking twice is worth ──────────────────────────────────────────────
 
 
@@ -139,7 +160,7 @@ def solved(name: str, error: float, count: int = 150) -> float:
 def test_a_second_look_helps_a_model_that_errs_and_one_look_as_persons_does_not() -> None:
     plain = solved("direct", 0.3)
     assert plain == pytest.approx(0.7**3, abs=0.12)
-    for name in ("refine", "verify"):
+    for name in ("refine", "verify", "vote?samples=5"):  # 0.84 ** 3 of the last
         assert solved(name, 0.3) > plain + 0.12
     assert solved("personas", 0.3) == pytest.approx(plain, abs=0.12)
 

@@ -26,6 +26,7 @@ AGENTS = [
     "best_first?budget=4&samples=4&scorer=judge",
     "lats?iterations=4&samples=4",
     "adaptive?agree=1&samples=4&budget=4",
+    "vote?samples=4",
     "direct",
 ]
 

@@ -57,6 +57,7 @@ AGENTS: dict[str, str] = {
     "toolbox": "palaestra.agents.memory.toolbox:ToolboxAgent",
     "tools": "palaestra.agents.tools:ToolsAgent",
     "verify": "palaestra.agents.verify:VerifyAgent",
+    "vote": "palaestra.agents.vote:VoteAgent",
 }
 
 

@@ -1,8 +1,9 @@
 """Proposals: which call said the action that was done.
 
 `Step.call` is the last call before the step. Where an agent tries actions before it acts (see
-`core/trial.py`), that one may be a rejected sibling, a reply in a branch that was only tried, or a
-judge. What was done then is what was said after the conversation of all that was done before.
+`core/trial.py`) or asks several times for one, that call may be a rejected sibling, a reply in a
+branch that was only tried, or a judge. What was done then is what was said after the conversation
+of all that was done before.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def proposals(episode: Episode) -> tuple[int | None, ...]:
     a step on that no call proposed in such a conversation, `Step.call` is all that is known.
     """
     last = tuple(step.call for step in episode.steps)
-    if not episode.usage.tried or not episode.calls:
+    if not episode.calls or not (episode.usage.tried or _asked_twice(episode)):
         return last
     asked = _by_prompt(episode)
     graph, first = episode.graph, episode.calls[0]
@@ -33,6 +34,12 @@ def proposals(episode: Episode) -> tuple[int | None, ...]:
         found.append(meant.index)
         done = (*done, meant.reply, user(step.transition.observation.text))
     return (*found, *last[len(found) :])
+
+
+def _asked_twice(episode: Episode) -> bool:
+    """Whether two calls were asked the same."""
+    asked = {(call.parent, call.role, call.messages) for call in episode.calls}
+    return len(asked) < len(episode.calls)
 
 
 def _says(call: Call, step: Step) -> bool:

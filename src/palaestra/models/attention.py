@@ -10,6 +10,7 @@ of the group.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +25,17 @@ SHORT = 64  # tokens
 
 Part = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(q [n, heads, d], keys and values of a layer) -> [n, heads, d]."""
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """What `layers.c` needs to know of tokens that all read their sequences' blocks in place."""
+
+    positions: Tensor  # [N]
+    written: Tensor  # rows of the stores that their keys and values are, [N * kv_heads], int64
+    table: Tensor  # the blocks of each sequence, [sequences, width], int32
+    rows: Tensor  # which sequence each token belongs to, [N], int32
+    lengths: Tensor  # how many tokens each one attends to, [N], int32
 
 
 def rank(start: int, count: int) -> tuple[int, int]:
@@ -68,9 +80,15 @@ class StepAttention:
         self._written = (place + (self.positions % cache.block).unsqueeze(1)).flatten().long()
         few = sum(n <= FEW for n in counts)
         self._parts: list[tuple[int, int, Part]] = []  # from, to, how
+        self.in_place: InPlace | None = None  # where that is how all tokens are attended to
         if few and native is not None:
             until = sum(counts[:few])
-            self._parts.append((0, until, _Native(native, table, row[:until], self.positions)))
+            part = _Native(native, table, row[:until], self.positions)
+            self._parts.append((0, until, part))
+            if until == len(row):
+                self.in_place = InPlace(
+                    self.positions, self._written, table, part.rows, part.lengths
+                )
         else:
             few = 0
         at = sum(counts[:few])
@@ -95,11 +113,11 @@ class _Native:
     def __init__(
         self, native: NativeAttention, table: Tensor, row: Tensor, positions: Tensor
     ) -> None:
-        self._native, self._table, self._row = native, table, row.int()
-        self._lengths = positions[: len(row)].int() + 1
+        self._native, self._table, self.rows = native, table, row.int()
+        self.lengths = positions[: len(row)].int() + 1
 
     def __call__(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return self._native(q, keys, values, self._table, self._row, self._lengths)
+        return self._native(q, keys, values, self._table, self.rows, self.lengths)
 
 
 class _Group:

@@ -28,6 +28,7 @@ from palaestra.models.attention import StepAttention, rank
 from palaestra.models.cache import BLOCK, KeyValueCache
 from palaestra.models.choices import ChoiceTree, only
 from palaestra.models.native_attention import native_attention
+from palaestra.models.native_layers import NativeLayers, native_layers
 from palaestra.models.network import DecoderNetwork
 from palaestra.models.packed import packed
 from palaestra.models.prefix_tree import common_prefix
@@ -94,6 +95,7 @@ class Engine:
         self.holding = False  # begin no reply; only those under way go on
         self._text = text
         self._acting: DecoderNetwork | None = None  # the network, made fast for these weights
+        self._layers: NativeLayers | None = None  # and its blocks in one call, where that can be
         self._native = native_attention(
             config.head_dim, self.cache.share, block, network.dtype, network.device
         )
@@ -289,8 +291,14 @@ class Engine:
             self.cache, [r.held.blocks for r in batch], starts, counts, self._native
         )
         tokens = torch.tensor([t for chunk in chunks for t in chunk], device=self.network.device)
-        self._acting = self._acting or packed(self.network)
-        x = self._acting.run(self._acting.embed(tokens), attend.positions, attend)
+        if self._acting is None:
+            self._acting = packed(self.network)
+            self._layers = native_layers(self._acting, self.cache, self._native)
+        x = self._acting.embed(tokens)
+        if self._layers is not None and attend.in_place is not None:
+            x = self._layers(x, attend.in_place)
+        else:
+            x = self._acting.run(x, attend.positions, attend)
         for request, chunk in zip(batch, chunks, strict=True):
             self.cache.commit(request.held, chunk)
             self.schedule.served(request, len(chunk))

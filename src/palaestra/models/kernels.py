@@ -59,6 +59,10 @@ class Kernels:
             function = getattr(library, name)
             function.argtypes, function.restype = arguments, None
 
+    def address(self, name: str) -> int | None:
+        """Where a function lies, for other compiled code to call."""
+        return ctypes.cast(getattr(self._call, name), _P).value
+
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """The normed rows of x [N, width], and what each was multiplied by, fp32 [N, 1]."""
         x, weight = x.contiguous(), weight.contiguous()

@@ -32,6 +32,11 @@ class NativeAttention:
         self._softmax.argtypes, self._softmax.restype = [_P, _P, _L, _L, _L, _L], None
         self._scale = head_dim**-0.5
 
+    @property
+    def address(self) -> int | None:
+        """Where `attend` of the C code lies, for other compiled code to call."""
+        return ctypes.cast(self._attend, _P).value
+
     def __call__(
         self, q: Tensor, keys: Tensor, values: Tensor, tables: Tensor, rows: Tensor, lengths: Tensor
     ) -> Tensor:

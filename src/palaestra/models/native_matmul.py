@@ -48,7 +48,16 @@ class NativeMatmul:
     def multiply(self, x: Tensor, packed: Tensor, outputs: int) -> Tensor:
         """x [N, inputs] times the transpose of the packed matrix: [N, outputs]."""
         inputs = x.shape[1]
-        return self._product(x, packed, outputs, self._chunk(inputs) or inputs // 2)
+        return self._product(x, packed, outputs, self.stretch(inputs))
+
+    @property
+    def address(self) -> int | None:
+        """Where `multiply` of `matmul.c` lies, for other compiled code to call."""
+        return ctypes.cast(self._multiply, _P).value
+
+    def stretch(self, inputs: int) -> int:
+        """How many pairs of so many inputs are added up in one go."""
+        return self._chunk(inputs) or inputs // 2
 
     def in_torchs_order(self, inputs: int) -> bool:
         """Whether products with so many inputs are those of torch to the bit."""

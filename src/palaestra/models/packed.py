@@ -45,10 +45,10 @@ class PackedLinear(nn.Module):
         found = native_matmul()
         assert found is not None
         self._native, self._outputs = found, len(weight)
-        self._packed = found.pack(weight.detach())
+        self.packed = found.pack(weight.detach())
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._native.multiply(x, self._packed, self._outputs)
+        return self._native.multiply(x, self.packed, self._outputs)
 
 
 class ReorderedLinear(nn.Module):

@@ -50,9 +50,10 @@ static inline floats rounded(floats wide) { return wide; }
 static inline void store(element *to, floats wide) { memcpy(to, &wide, sizeof wide); }
 #endif
 
-/* one token of a block that is read next: blocks lie apart, the processor cannot guess where */
+/* One token of the block that is read next: blocks lie apart, the processor cannot guess where.
+   Into the second cache (hint 2): a block ahead is more than the first one can wait for. */
 static inline void fetch(const element *row) {
-    for (int i = 0; i < HEAD_DIM; i += 64 / (int)sizeof(element)) __builtin_prefetch(row + i);
+    for (int i = 0; i < HEAD_DIM; i += 64 / (int)sizeof(element)) __builtin_prefetch(row + i, 0, 2);
 }
 
 /* score: of the first n tokens of a block with each query, products only; `scores` has `room`
@@ -181,16 +182,22 @@ static inline void mix(const element *v, const element *next, long n, const elem
 }
 #endif
 
-static void one(const element *q, const element *keys, const element *values, element *out,
-                const int32_t *table, long stride, long length, float scale, float *scores,
-                element *weights) {
+/* One token and `heads` key heads, which lie side by side in a block, so that it is read from end to
+   end. `table` has the blocks of its sequence; `following` is where the next token's keys begin. */
+static void some(const element *q, const element *keys, const element *values, element *out,
+                 const int32_t *table, long stride, long heads, long length, float scale,
+                 float *scores, element *weights, const element *following) {
     const long room = (length + LANES - 1) / LANES * LANES, last = (length - 1) / BLOCK;
+    const long own = BLOCK * HEAD_DIM, wide = SHARE * HEAD_DIM, rows = SHARE * room;
     for (long b = 0; b <= last; b++) {
+        const element *block = keys + table[b] * stride;
         const element *next = b < last ? keys + table[b + 1] * stride : values + table[0] * stride;
         long n = b < last ? BLOCK : length - last * BLOCK;
-        score(q, keys + table[b] * stride, next, n, scores + b * BLOCK, room);
+        for (long g = 0; g < heads; g++)
+            score(q + g * wide, block + g * own, next + g * own, n, scores + g * rows + b * BLOCK,
+                  room);
     }
-    for (int h = 0; h < SHARE; h++) {
+    for (long h = 0; h < heads * SHARE; h++) {
         float *row = scores + h * room;
         floats x;
         for (long j = 0; j < room; j += LANES) {
@@ -205,18 +212,23 @@ static void one(const element *q, const element *keys, const element *values, el
             store(weights + h * room + j, x);
         }
     }
-    mixture mixed;
+    mixture mixed[heads];
     memset(mixed, 0, sizeof mixed);
     for (long b = 0; b <= last; b++) {
-        const element *own = values + table[b] * stride;
+        const element *block = values + table[b] * stride;
+        const element *next = b < last ? values + table[b + 1] * stride : following;
         long n = b < last ? BLOCK : length - last * BLOCK;
-        mix(own, b < last ? values + table[b + 1] * stride : own, n, weights + b * BLOCK, room,
-            mixed);
+        for (long g = 0; g < heads; g++)
+            mix(block + g * own, next + g * own, n, weights + g * rows + b * BLOCK, room, mixed[g]);
     }
-    for (int h = 0; h < SHARE; h++)
-        for (int i = 0; i < VECTORS; i++)
-            store(out + h * HEAD_DIM + i * LANES, (floats)mixed[h][i]);
+    for (long g = 0; g < heads; g++)
+        for (int h = 0; h < SHARE; h++)
+            for (int i = 0; i < VECTORS; i++)
+                store(out + g * wide + h * HEAD_DIM + i * LANES, (floats)mixed[g][h][i]);
 }
+
+#define MANY 8  /* tokens from which on each is one thread's, with all its heads */
+#define TURN 2  /* of which a thread takes so many at a time: it knows what it reads next */
 
 /* q: [tokens][.. query_stride ..], its heads side by side; keys, values: [blocks][kv_heads]
    [BLOCK][HEAD_DIM]; out: [tokens][kv_heads * SHARE][HEAD_DIM]; token t attends to the first
@@ -224,23 +236,25 @@ static void one(const element *q, const element *keys, const element *values, el
 void attend(const element *q, long query_stride, const element *keys, const element *values,
             element *out, const int32_t *tables, long width, const int32_t *rows,
             const int32_t *lengths, long tokens, long kv_heads, float scale) {
-    const long heads = SHARE * HEAD_DIM, stride = kv_heads * BLOCK * HEAD_DIM;
+    const long wide = SHARE * HEAD_DIM, stride = kv_heads * BLOCK * HEAD_DIM;
+    const long heads = tokens < MANY ? 1 : kv_heads, parts = kv_heads / heads;
+    const long turn = tokens < MANY ? 1 : TURN;
     long longest = 0;
     for (long t = 0; t < tokens; t++) longest = lengths[t] > longest ? lengths[t] : longest;
 #pragma omp parallel
     {
-        const long room = SHARE * (longest + LANES);
+        const long room = heads * SHARE * (longest + LANES);
         float *scores = malloc(sizeof(float) * room);
         element *weights = malloc(sizeof(element) * room);
-        /* head after head: tokens that share blocks then find them in the processor's cache */
-#pragma omp for collapse(2) schedule(dynamic, 1)
-        for (long g = 0; g < kv_heads; g++)
-            for (long t = 0; t < tokens; t++) {
-                long offset = g * BLOCK * HEAD_DIM;
-                one(q + t * query_stride + g * heads, keys + offset, values + offset,
-                    out + (t * kv_heads + g) * heads, tables + rows[t] * width, stride, lengths[t],
-                    scale, scores, weights);
-            }
+#pragma omp for schedule(dynamic, turn)
+        for (long i = 0; i < tokens * parts; i++) {
+            const long t = i / parts, g = i % parts * heads, offset = g * BLOCK * HEAD_DIM;
+            const long then = t + 1 < tokens ? t + 1 : t;
+            some(q + t * query_stride + g * wide, keys + offset, values + offset,
+                 out + (t * kv_heads + g) * wide, tables + rows[t] * width, stride, heads,
+                 lengths[t], scale, scores, weights,
+                 keys + tables[rows[then] * width] * stride + offset);
+        }
         free(scores);
         free(weights);
     }
