@@ -105,6 +105,7 @@ def test_a_suite_says_what_is_evaluated(
         (["--env", WORLD, "--model", "random", "--budget-money", "1"], "needs a price"),
         (["--env", WORLD, "--model", "random", "--budget-tokens", "0"], "leaves nothing to do"),
         (["--env", WORLD, "--model", "random", "--deadline", "0"], "leaves nothing to do"),
+        (["--env", WORLD, "--model", "random", "--tried", "0"], "leaves nothing to do"),
         (["--env", WORLD, "--model", "random", "--concurrency", "0"], "at least 1"),
         (["--env", WORLD, "--model", "random", "--concurrency", "gpt=2"], "is of nobody"),
         (["--env", WORLD, "--model", "random", "--workers", "-1"], "give 0 or more"),
@@ -318,3 +319,12 @@ def test_a_run_tells_how_turns_change_how_full_the_context_was_and_how_sure_the_
     assert "2nd half - 1st" in capsys.readouterr().out
     assert main(["show", "a", "--metrics"]) == 0
     assert "self-reports: 3 of 3 episodes, Brier 0.000" in capsys.readouterr().out
+
+
+def test_what_a_search_tries_is_bounded(capsys: pytest.CaptureFixture[str], runs: Path) -> None:
+    asked = ["eval", "--env", WORLD, "--agent", "best_of_n?n=4", "--model", "random", "-n", "2"]
+    main([*asked, "--tried", "3", "--run", str(runs / "a"), *QUICK])
+    capsys.readouterr()
+    with RunFolder.read(runs / "a") as run:
+        lived = run.database.episodes("eval/test")
+    assert [episode.usage.tried for episode in lived] == [3, 3]  # else four tries to the end

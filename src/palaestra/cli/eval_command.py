@@ -27,7 +27,7 @@ EXAMPLE = "palaestra eval --env babyai/GoToLocalS5N2 --agent direct --model rand
 CONCURRENCY = 64  # episodes lived at once
 TASKS = 64  # where the user gives none
 
-OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline")
+OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
 OF_NEW_RUNS = (
     *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
     "model", "role", "seed", "temperature", "shard", "price", "folder",
@@ -81,6 +81,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--deadline", type=float, metavar="S",
         help="seconds after which an episode ends as truncated(seconds), which is no success",
+    )  # fmt: skip
+    new.add_argument(
+        "--tried", type=int, metavar="T",
+        help="actions that a search may try in an episode, besides those that it takes",
     )  # fmt: skip
     new.add_argument(
         "--shard", metavar="K/N",
@@ -235,7 +239,7 @@ def asked_by(options: argparse.Namespace) -> Asked:
     from palaestra.experiment.matrix import Asked
     from palaestra.rollout.gateway.agent import name_of
 
-    for option in ("n", "repeats", "turns", "max_tokens", "deadline"):
+    for option in ("n", "repeats", "turns", "max_tokens", "tried", "deadline"):
         value = getattr(options, option)
         if value is not None and not value >= (1 if option != "deadline" else 1e-9):
             least = "more than 0" if option == "deadline" else "1 or more"
@@ -280,7 +284,7 @@ def asked_by(options: argparse.Namespace) -> Asked:
         seeds=options.seed or [1],
         roles=_roles(options.role or []),
         temperature=1.0 if options.temperature is None else options.temperature,
-        limits=Limits(seconds=options.deadline) if suite is None else suite.limits,
+        limits=suite.limits if suite else Limits(seconds=options.deadline, tried=options.tried),
         suite=suite,
         shard=None if options.shard is None else parse_shard(options.shard),
         prices=options.price or (),

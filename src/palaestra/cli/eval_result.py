@@ -67,6 +67,7 @@ def _terms(cell: Cell) -> dict[str, Any]:
         "turn_limit": cell.turns,
         "roles": cell.roles,
         "deadline": cell.seconds,
+        "tried": cell.tried,
         **chosen,
     }
 

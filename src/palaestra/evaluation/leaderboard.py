@@ -21,7 +21,7 @@ from palaestra.evaluation.samples import Part, Sample
 from palaestra.evaluation.statistics import Interval
 from palaestra.evaluation.suite import METRICS, Suite, differences
 
-OF_WORLDS = ("split", "turns", "seconds", "tokens", "total_tokens")
+OF_WORLDS = ("split", "turns", "seconds", "tokens", "total_tokens", "tried")
 """Terms in which all contenders must agree on a world; the others are a contender's own."""
 
 COSTS = ("tokens", "seconds", "turns", "money")
@@ -185,11 +185,11 @@ def _comparable(parts: Sequence[Part], suite: Suite | None, notes: list[str]) ->
                 notes.append(f"{where}: the suite {suite.title} does not have that world")
                 continue
             limits = suite.limits
-            wanted = (entry.split, limits.seconds, limits.tokens, limits.total_tokens)
-            has = (cell.split, cell.seconds, cell.tokens, cell.total_tokens)
-            names = ("split", "seconds", "tokens", "total_tokens")
+            wanted = {"split": entry.split, **limits.model_dump()}
             apart = [
-                f"{n} {h} against {w}" for n, h, w in zip(names, has, wanted, strict=True) if h != w
+                f"{name} {has} against {value}"
+                for name, value in wanted.items()
+                if (has := getattr(cell, name)) != value
             ]
             if entry.turns not in (None, cell.turns):
                 apart.append(f"turns {cell.turns} against {entry.turns}")

@@ -46,13 +46,14 @@ class Cell:
     tokens: int | None  # sampled at most, per episode
     weight: float = 1.0  # in the mean over worlds
     total_tokens: int | None = None  # read and sampled at most, per episode
+    tried: int | None = None  # actions in trials at most, per episode
 
     @property
     def title(self) -> str:
         return f"{self.agent} with {self.model} on {self.environment} ({self.split})"
 
 
-TERMS = ("turns", "max_tokens", "temperature", "seconds", "tokens", "total_tokens")
+TERMS = ("turns", "max_tokens", "temperature", "seconds", "tokens", "total_tokens", "tried")
 """What a score depends on besides who acts, where, and on which tasks."""
 
 

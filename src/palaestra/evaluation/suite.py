@@ -35,6 +35,10 @@ class Limits(_Table):
     seconds: float | None = Field(None, gt=0, description="wall-clock time")
     tokens: int | None = Field(None, ge=1, description="sampled tokens")
     total_tokens: int | None = Field(None, ge=1, description="tokens read and sampled")
+    tried: int | None = Field(None, ge=1, description="actions that searches try, besides turns")
+
+
+LATER = ("total_tokens", "tried")  # limits that the first suites did not know
 
 
 class Entry(_Table):
@@ -89,8 +93,9 @@ class Suite(_Table):
     def hash(self) -> str:
         """SHA-256 of what results depend on, in hexadecimal digits."""
         content = self.model_dump(mode="json", exclude={"summary", "metrics"})
-        if self.limits.total_tokens is None:  # older suites, which know no such limit, keep theirs
-            del content["limits"]["total_tokens"]
+        for name in LATER:  # older suites, which know no such limit, keep theirs
+            if content["limits"][name] is None:
+                del content["limits"][name]
         for entry, dumped in zip(self.entries, content["entries"], strict=True):
             dumped["tasks"] = sorted(entry.numbers)  # 3 and [0, 1, 2] are the same tasks
         content["entries"].sort(key=lambda dumped: (dumped["environment"], dumped["split"]))
@@ -127,7 +132,7 @@ def differences(a: Suite, b: Suite) -> list[str]:
     if a.hash == b.hash:
         return []
     found = _changed("", a, b, ("name", "version"))
-    found += _changed("limits.", a.limits, b.limits, ("seconds", "tokens", "total_tokens"))
+    found += _changed("limits.", a.limits, b.limits, tuple(Limits.model_fields))
     of_a = {(e.environment, e.split): e for e in a.entries}
     of_b = {(e.environment, e.split): e for e in b.entries}
     for pair in sorted(of_a.keys() | of_b.keys()):

@@ -185,7 +185,9 @@ class _Evaluation:
                     agent=agent,
                     worlds=worlds,
                     models=models,
-                    budget=Budget(cell.turns, cell.tokens, cell.total_tokens, cell.seconds),
+                    budget=Budget(
+                        cell.turns, cell.tokens, cell.total_tokens, cell.seconds, tried=cell.tried
+                    ),
                     sampling=Sampling(cell.temperature, cell.max_tokens),
                     seed=cell.seed,
                     concurrency=self.wish.concurrency or self._usual(cell.model),

@@ -128,6 +128,7 @@ def _cell(
         tokens=asked.limits.tokens,
         weight=entry.weight,
         total_tokens=asked.limits.total_tokens,
+        tried=asked.limits.tried,
     )
 
 
