@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -33,6 +34,7 @@ class Server:
         command += ["--threads", threads, "--threads-batch", threads, "--threads-http", "4"]
         command += ["--parallel", str(slots), "--ctx-size", str(slots * CONTEXT), "--no-kv-unified"]
         command += ["--batch-size", "2048", "--ubatch-size", "512", "--cache-ram", "0"]
+        command += ["--slot-save-path", tempfile.mkdtemp()]  # else slots cannot be emptied, either
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         self._wait()
         self.connections = [self._connect() for _ in range(slots)]
