@@ -52,8 +52,14 @@ class Server:
             "samplers": ["temperature"],
             "n_probs": 0,
             "return_tokens": True,
+            # Told at once, the server reads the whole reply as text, and refuses what is none (half
+            # a character at its end); told as it comes, tokens are there before that.
+            "stream": True,
         }
-        return list(_post(self.connections[slot], "/completion", body)["tokens"])
+        tokens = [t for part in _streamed(self.connections[slot], body) for t in part["tokens"]]
+        if len(tokens) != count:
+            raise RuntimeError(f"llama-server sampled {len(tokens)} tokens instead of {count}")
+        return tokens
 
     def forget(self) -> None:
         """Empty the caches of all slots."""
@@ -99,6 +105,17 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             history += reply
             tokens += len(reply)
     return {"seconds": time.perf_counter() - started, "tokens": tokens}
+
+
+def _streamed(connection: http.client.HTTPConnection, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts of a reply that hold tokens."""
+    headers = {"Content-Type": "application/json"}
+    connection.close()  # the server ends it after each such reply
+    connection.request("POST", "/completion", json.dumps(body), headers)
+    response = connection.getresponse()
+    lines = response.read().split(b"\n")
+    parts = [json.loads(line[len(b"data: ") :]) for line in lines if line.startswith(b"data: {")]
+    return [part for part in parts if part.get("tokens")]
 
 
 def _post(connection: http.client.HTTPConnection, path: str, body: dict[str, Any]) -> Any:
