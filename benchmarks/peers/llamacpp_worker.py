@@ -111,10 +111,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 def _streamed(connection: http.client.HTTPConnection, body: dict[str, Any]) -> list[dict[str, Any]]:
     """The parts of a reply that hold tokens."""
     headers = {"Content-Type": "application/json"}
-    connection.close()  # the server ends it after each such reply
     connection.request("POST", "/completion", json.dumps(body), headers)
     response = connection.getresponse()
     lines = response.read().split(b"\n")
+    connection.close()  # the server ends it after each such reply
     parts = [json.loads(line[len(b"data: ") :]) for line in lines if line.startswith(b"data: {")]
     return [part for part in parts if part.get("tokens")]
 
