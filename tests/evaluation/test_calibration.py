@@ -86,7 +86,7 @@ def test_what_cannot_be_read_or_is_not_there_is_refused() -> None:
         calibration([reported(0, True, "perhaps")])
     with pytest.raises(InputError, match=r"'1\.5'"):
         calibration([reported(0, True, 1.5)])
-    with pytest.raises(GroupTooSmall, match="self_report"):
+    with pytest.raises(GroupTooSmall, match="confidence=yes"):
         calibration([reported(0, True, None)])
     with pytest.raises(InputError, match="bins"):
         calibration([reported(0, True, 1)], bins=0)

@@ -316,7 +316,7 @@ def test_an_interrupted_episode_whose_world_has_changed_starts_over(
     model = Counted(["up"] * 3, renderer=renderer())
     (episode,) = run(rollout(model, world=Ladder, store=store), jobs(1))
     assert episode.outcome.solved and len(episode.steps) == 2
-    assert model.asked == 2
+    assert model.asked == 3  # once whether the prompt that was not recorded is too long
     assert store.episodes("test") == [episode]
     assert len(store.past(episode.key)) == 4  # nothing of the first attempt is left
     store.close()
