@@ -316,7 +316,7 @@ def test_a_run_tells_how_turns_change_how_full_the_context_was_and_how_sure_the_
         assert found["metrics"]["context_use"]["mean"] == pytest.approx(longest / 4096)
     assert (found["calibration"]["n"], found["calibration"]["brier"]) == (3, 0.0)
     assert main(["show", "a", "--drift"]) == 0
-    assert "2nd half - 1st" in capsys.readouterr().out
+    assert "later half minus earlier" in capsys.readouterr().out
     assert main(["show", "a", "--metrics"]) == 0
     assert "self-reports: 3 of 3 episodes, Brier 0.000" in capsys.readouterr().out
 

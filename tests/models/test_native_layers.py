@@ -80,6 +80,7 @@ def test_new_weights_are_taken_at_once() -> None:
     before = lived(engine, [5, 9], 0)
     first.load_state_dict(second.state_dict())
     engine.clear()
+    assert engine._acting is engine._layers is None  # the packed copy is free while one learns
     fresh = Engine(second, frozenset(), slots=2, context=128, memory=2**24)
     assert [row[:2] for row in lived(engine, [5, 9], 0)] == [
         row[:2] for row in lived(fresh, [5, 9], 0)

@@ -81,13 +81,14 @@ def show(phase: str, row: Row, by: str | None, console: Console) -> None:
 def show_moved(phase: str, row: Row, console: Console) -> None:
     """Print what `moved` found of a phase."""
     rows = [
-        [name, *map(_figure, of["parts"]), _signed(of["change"]), _bounds(of["change"])]
+        [name, *map(_short, of["parts"]), _signed(of["change"]), _bounds(of["change"])]
         for name, of in row.items()
         if any(of["counts"])
     ]
     heads = [f"{place}/{PARTS}" for place in range(1, PARTS + 1)]
-    console.print(f"{phase}: mean of turns by where in the episode they stand", markup=False)
-    console.print(table(["value", *heads, "2nd half - 1st", "95 %"], rows))
+    said = "turns by fifth of the episode; change: later half minus earlier"
+    console.print(f"{phase}: {said}", markup=False)
+    console.print(table(["value", *heads, "change", "95 %"], rows))
 
 
 def _show_calibration(found: Row, console: Console) -> None:
@@ -114,9 +115,13 @@ def _figure(mean: float | None) -> str:
     return "" if mean is None else f"{mean:.4g}"
 
 
+def _short(mean: float | None) -> str:
+    return "" if mean is None else f"{mean:.3g}"
+
+
 def _signed(interval: Row | None) -> str:
-    return "" if interval is None else f"{interval['mean']:+.4g}"
+    return "" if interval is None else f"{interval['mean']:+.3g}"
 
 
 def _bounds(interval: Row | None) -> str:
-    return "" if interval is None else f"{interval['low']:.4g} to {interval['high']:.4g}"
+    return "" if interval is None else f"{interval['low']:.3g} to {interval['high']:.3g}"

@@ -50,20 +50,26 @@ def against(first: tuple[str, list[Episode]], others: Sequence[tuple[str, list[E
 
 def show(found: Row, console: Console) -> None:
     """Print what `against` found."""
-    console.print(f"A  {found['a']}; each line is minus A", markup=False, soft_wrap=True)
+    console.print(f"A  {found['a']}; points are minus A", markup=False, soft_wrap=True)
     rows = []
-    for row in found["others"]:
+    for number, row in enumerate(found["others"]):
+        letter = chr(ord("B") + number) if number < 25 else str(number + 2)
+        console.print(f"{letter}  {row['run']}", markup=False, soft_wrap=True)
         before, after = (f"{100 * of['mean']:.1f} %" if of else "" for of in row["success"])
         change, bounds = "", ""
         if row["difference"]:
             mean, low, high = (100 * row["difference"][part] for part in ("mean", "low", "high"))
             change, bounds = f"{mean:+.1f}", f"{low:+.1f} to {high:+.1f}"
-        tests = [f"{row[name]:.4f}" for name in ("p", "holm", "benjamini_hochberg")]
-        rows.append([row["run"], str(row["tasks"]), before, after, change, bounds, *tests])
-    heads = ["run", "tasks", "A", "success", "points", "95 %", "p", "Holm", "Benjamini-Hochberg"]
+        tests = [_p(row[name]) for name in ("p", "holm", "benjamini_hochberg")]
+        rows.append([letter, str(row["tasks"]), before, after, change, bounds, *tests])
+    heads = ["", "tasks", "A", "own", "points", "95 %", "p", "Holm", "B-H"]
     console.print(table(heads, rows))
     console.print(
         "Holm's p-values bound the chance of even one false alarm among these comparisons, "
-        "Benjamini and Hochberg's the share of false ones among the alarms.",
+        "Benjamini and Hochberg's (B-H) the share of false ones among the alarms.",
         style="dim", soft_wrap=True,
     )  # fmt: skip
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"

@@ -15,7 +15,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    made = Table(box=box.SIMPLE_HEAD, header_style="bold", collapse_padding=True)
     for place, head in enumerate(heads):
         made.add_column(head, justify="right" if place else "left")
     for row in rows:

@@ -177,7 +177,7 @@ class Engine:
             for request in self.running[::-1]:
                 self._interrupt(request)
         self.cache.clear()
-        self._acting = None
+        self._acting = self._layers = None  # nothing holds on to the packed weights
 
     @torch.inference_mode()
     def step(self) -> list[Request]:
