@@ -5,8 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestra.learning.attention import MOST_QUERIES, Branches, PaddedRows
+from palaestra.learning.attention import MOST_QUERIES, Branches, PaddedRows, _gradients
 from palaestra.learning.packing import Trained, merged
+from palaestra.models.native_backward import native_backward
 
 HEADS, KV_HEADS, D = 4, 2, 8
 
@@ -95,3 +96,58 @@ def test_every_token_asks_once():
     paths = paths_of([[1, 2, 3], [1, 2], [1, 2, 3], [1, 4]])
     asking = [entry for b in Branches(paths).branches for entry in range(*b.own)]
     assert sorted(asking) == list(range(4))
+
+
+SHAPES = [(9, 3, 64), (4, 2, 32), (3, 3, 96), (2, 1, 128)]  # heads, key heads, features of a head
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=70), min_size=1, max_size=6),
+    st.sampled_from(SHAPES),
+)
+def test_the_compiled_backward_pass_is_nearer_to_exact_gradients_than_narrow_products(rows, shape):
+    exact, narrow, ours = gradients(paths_of(rows), *shape)
+    for name, wanted in exact.items():
+        scale = wanted.abs().mean() + 1e-3
+        off, allowed = ((x[name].double() - wanted).abs().mean() / scale for x in (ours, narrow))
+        assert off <= 1.2 * allowed + 2e-3, name
+
+
+def test_the_compiled_backward_pass_takes_long_rows_in_parts():
+    long = [list(range(3)) * MOST_QUERIES, [*range(3), *[5] * (MOST_QUERIES + 7)]]
+    exact, narrow, ours = gradients(paths_of(long), *SHAPES[0])
+    for name, wanted in exact.items():
+        errors = [float((x[name].double() - wanted).abs().max()) for x in (ours, narrow)]
+        assert errors[0] <= 1.2 * errors[1], name
+
+
+def test_the_compiled_backward_pass_does_not_depend_on_the_number_of_threads():
+    paths = paths_of([list(range(60)), [*range(30), *range(70, 110)]])
+    threads = torch.get_num_threads()
+    found = []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            found.append(gradients(paths, *SHAPES[0])[2])
+    finally:
+        torch.set_num_threads(threads)
+    for other in found[1:]:
+        assert all(torch.equal(found[0][name], other[name]) for name in other)
+
+
+def gradients(paths, heads, kv_heads, d):
+    """Of q, k and v: exact ones, those of 16-bit products, and those of the compiled pass."""
+    rows, count = Branches(paths), 1 + max(max(path) for path in paths)
+    g = torch.Generator().manual_seed(2)
+    shapes = [(count, number, d) for number in (heads, heads, kv_heads, kv_heads)]
+    given_back, *inputs = (torch.randn(s, generator=g).bfloat16() for s in shapes)
+    native = native_backward(inputs[0])
+    if native is None:
+        pytest.skip("no compiler, or a processor that cannot multiply pairs of 16-bit numbers")
+    found = (
+        _gradients(given_back.double(), *(x.double() for x in inputs), rows),
+        _gradients(given_back, *inputs, rows),
+        native(given_back, *inputs, *rows.numbers()),
+    )
+    return [dict(zip("qkv", of, strict=True)) for of in found]

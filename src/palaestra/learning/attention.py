@@ -8,8 +8,9 @@ computed once, in the row that brought it.
 On CPUs plain batched products beat torch's fused kernel (measured in bf16, two cores, see
 benchmarks/attention.py). Their backward pass is written by hand: it computes the attention
 weights again from queries and keys (as in Dao et al. 2022), so that nothing quadratic in a
-row's length is kept for it, and adds up the gradients of shared keys and values in fp32. On
-other devices rows are padded for torch's fused kernel.
+row's length is kept for it, and adds up the gradients of shared keys and values in fp32. Where
+there is a compiled one (see `attention_backward.c`), it leaves out what no token sees. On other
+devices rows are padded for torch's fused kernel.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from palaestra.models.kernels import kernels_for
+from palaestra.models.native_backward import native_backward
 
 Span = tuple[int, int]  # entries of the flat batch, the second exclusive
 
@@ -106,6 +108,7 @@ class Branches:
     def __init__(self, paths: Sequence[Sequence[int]]) -> None:
         self.branches: list[Branch] = []  # their own tokens follow one another
         self._order: tuple[Tensor, Tensor] | None = None
+        self._numbers: tuple[Tensor, Tensor] | None = None
         known = 0  # entries met so far
         for path in paths:
             new = max(0, path[-1] + 1 - known)
@@ -117,11 +120,27 @@ class Branches:
             known += new
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out: Tensor = _BranchAttention.apply(q, k, v, self)  # type: ignore[no-untyped-call]
+        return out
+
+    def order(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Where in the batch each of the folded queries stands, and where each went."""
         if self._order is None:
             order = torch.cat([_folded(branch, q.shape[1], k.shape[1]) for branch in self.branches])
             self._order = order.to(q.device), order.argsort().to(q.device)
-        out: Tensor = _BranchAttention.apply(q, k, v, self.branches, *self._order)  # type: ignore[no-untyped-call]
-        return out
+        return self._order
+
+    def numbers(self) -> tuple[Tensor, Tensor]:
+        """The branches and their paths, as compiled code reads them (see `NativeBackward`)."""
+        if self._numbers is None:
+            rows: list[list[int]] = []
+            entries: list[int] = []
+            for branch in self.branches:
+                path = [entry for start, stop in branch.path for entry in range(start, stop)]
+                rows.append([branch.own[0], branch.count, len(entries), len(path)])
+                entries += path
+            self._numbers = torch.tensor(rows), torch.tensor(entries, dtype=torch.int32)
+        return self._numbers
 
 
 def _spans(path: Sequence[int]) -> tuple[Span, ...]:
@@ -154,55 +173,63 @@ class _BranchAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        branches: list[Branch],
-        order: Tensor,
-        back: Tensor,
-    ) -> Tensor:
-        heads, d = q.shape[1:]
-        asked = q.reshape(-1, d).index_select(0, order)
-        keys, values = (x.transpose(0, 1).contiguous() for x in (k, v))
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, rows: Branches) -> Tensor:
+        ctx.save_for_backward(q, k, v)
+        ctx.rows = rows
+        asked, keys, values, back = _folds(q, k, v, rows)
         mixed, future = torch.empty_like(asked), _future(q)
-        for branch in branches:
-            own = _rows(branch, heads)
+        for branch in rows.branches:
+            own = _rows(branch, q.shape[1])
             near, far = _gathered(keys, branch), _gathered(values, branch)
-            weights = _weights(asked[own].view(len(near), -1, d), near, branch.count, future)
-            torch.bmm(weights, far, out=mixed[own].view(len(near), -1, d))
-        ctx.save_for_backward(asked, keys, values, order, back)
-        ctx.branches, ctx.heads = branches, heads
+            weights = _weights(asked[own].view(len(near), -1, q.shape[2]), near, branch, future)
+            torch.bmm(weights, far, out=mixed[own].view(len(near), -1, q.shape[2]))
         return mixed.index_select(0, back).view(q.shape)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
-        asked, keys, values, order, back = ctx.saved_tensors
-        d, wide = asked.shape[1], torch.promote_types(asked.dtype, torch.float32)
-        given = grad.reshape(-1, d).index_select(0, order)
-        grad_asked = torch.empty_like(asked)
-        grad_keys, grad_values = (
-            torch.zeros(x.shape, dtype=wide, device=x.device) for x in (keys, values)
-        )
-        scale, future, nothing = d**-0.5, _future(asked), asked.new_zeros(1, 1, 1)
-        for branch in ctx.branches:
-            own = _rows(branch, ctx.heads)
-            near, far = _gathered(keys, branch), _gathered(values, branch)
-            asks, gives, found = (x[own].view(len(near), -1, d) for x in (asked, given, grad_asked))
-            weights = _weights(asks, near, branch.count, future)
-            _scatter(grad_values, torch.bmm(weights.mT, gives), branch)
-            # of the weights, then of the scores: the softmax's own backward kernel
-            scores = torch._softmax_backward_data(
-                torch.bmm(gives, far.mT), weights, -1, weights.dtype
-            )
-            torch.baddbmm(nothing, scores, near, beta=0, alpha=scale, out=found)
-            inner = torch.baddbmm(nothing, scores.mT, asks, beta=0, alpha=scale)
-            _scatter(grad_keys, inner, branch)
-        grad_k, grad_v = (x.transpose(0, 1).to(asked.dtype) for x in (grad_keys, grad_values))
-        grad_q = grad_asked.index_select(0, back).view(-1, ctx.heads, d)
-        return grad_q, grad_k, grad_v, None, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        q, k, v = ctx.saved_tensors
+        native = native_backward(q)
+        if native is not None:
+            return *native(grad, q, k, v, *ctx.rows.numbers()), None
+        return *_gradients(grad, q, k, v, ctx.rows), None
+
+
+def _gradients(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, rows: Branches
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of q, k and v, with tensor operations."""
+    heads, d = q.shape[1:]
+    wide = torch.promote_types(q.dtype, torch.float32)
+    asked, keys, values, back = _folds(q, k, v, rows)
+    given = grad.reshape(-1, d).index_select(0, rows.order(q, k)[0])
+    grad_asked = torch.empty_like(asked)
+    grad_keys, grad_values = (
+        torch.zeros(x.shape, dtype=wide, device=x.device) for x in (keys, values)
+    )
+    scale, future, nothing = d**-0.5, _future(asked), asked.new_zeros(1, 1, 1)
+    for branch in rows.branches:
+        own = _rows(branch, heads)
+        near, far = _gathered(keys, branch), _gathered(values, branch)
+        asks, gives, found = (x[own].view(len(near), -1, d) for x in (asked, given, grad_asked))
+        weights = _weights(asks, near, branch, future)
+        _scatter(grad_values, torch.bmm(weights.mT, gives), branch)
+        # of the weights, then of the scores: the softmax's own backward kernel
+        scores = torch._softmax_backward_data(torch.bmm(gives, far.mT), weights, -1, weights.dtype)
+        torch.baddbmm(nothing, scores, near, beta=0, alpha=scale, out=found)
+        inner = torch.baddbmm(nothing, scores.mT, asks, beta=0, alpha=scale)
+        _scatter(grad_keys, inner, branch)
+    grad_k, grad_v = (x.transpose(0, 1).to(q.dtype) for x in (grad_keys, grad_values))
+    return grad_asked.index_select(0, back).view(q.shape), grad_k, grad_v
+
+
+def _folds(
+    q: Tensor, k: Tensor, v: Tensor, rows: Branches
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Queries [N heads, d] branch by branch, keys and values [kv_heads, N, d], and the way back."""
+    order, back = rows.order(q, k)
+    asked = q.reshape(-1, q.shape[2]).index_select(0, order)
+    return asked, k.transpose(0, 1).contiguous(), v.transpose(0, 1).contiguous(), back
 
 
 def _rows(branch: Branch, heads: int) -> slice:
@@ -228,8 +255,9 @@ def _scatter(total: Tensor, x: Tensor, branch: Branch) -> None:
         at += stop - start
 
 
-def _weights(asked: Tensor, keys: Tensor, count: int, future: Tensor) -> Tensor:
+def _weights(asked: Tensor, keys: Tensor, branch: Branch, future: Tensor) -> Tensor:
     """Attention weights [kv_heads, share x count, length] of folded queries."""
+    count = branch.count
     scores = torch.baddbmm(
         asked.new_zeros(1, 1, 1), asked, keys.mT, beta=0, alpha=asked.shape[-1] ** -0.5
     )

@@ -22,6 +22,7 @@ from palaestra.learning.critics.value import (
     end_values,
     row_values,
 )
+from palaestra.learning.heap import keep_freed_memory
 from palaestra.learning.logprobs import token_logprobs
 from palaestra.learning.losses.tokens import TokenLoss, Tokens
 from palaestra.learning.masters import MasterOptimiser, Optimisation, Parts
@@ -73,6 +74,8 @@ class Learner:
             optimisation.memory,
             reference=keep_reference,
         )
+        if model.network.device.type == "cpu":
+            keep_freed_memory()
         self._optimiser = MasterOptimiser(self.parameters, optimisation)
         self._tried = False
         self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None

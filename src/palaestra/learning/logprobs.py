@@ -1,10 +1,10 @@
 """Log-probability and entropy of each trained token, without keeping logits.
 
 Logits over a whole vocabulary exist for a chunk of positions at a time, in fp32 at most for a
-few of them. The forward pass keeps three numbers a token; the backward pass computes the
-logits again, chunk by chunk (as in Wijmans et al. 2024, "Cut Your Losses"). It adds the
-gradients of the head's weights to them after each chunk: `backward` reaches these weights,
-`torch.autograd.grad` does not.
+few of them. The forward pass keeps the logits of its last chunk, and three numbers a token; the
+backward pass computes those of other chunks again, one by one (as in Wijmans et al. 2024, "Cut
+Your Losses"). It adds the gradients of the head's weights to them after each chunk: `backward`
+reaches these weights, `torch.autograd.grad` does not.
 """
 
 from __future__ import annotations
@@ -61,9 +61,12 @@ class _TokenLogprobs(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         count, wide = len(targets), network.wide_dtype
         lp, nats, norm = hidden.new_empty(3, count, dtype=wide)
+        ctx.kept = None
         for at in range(0, count, CHUNK):
-            logits, own = network.logits(hidden[at : at + CHUNK]), slice(at, at + CHUNK)
-            lp[own], nats[own], norm[own] = _read(logits, targets[own], temperature)
+            own = slice(at, at + CHUNK)
+            ctx.kept = None  # before there are others
+            ctx.kept = _logits(network, hidden[own])
+            lp[own], nats[own], norm[own] = _read(ctx.kept[1].detach(), targets[own], temperature)
         ctx.save_for_backward(hidden, targets, norm, nats)
         ctx.network, ctx.temperature = network, temperature
         ctx.set_materialize_grads(False)
@@ -84,19 +87,27 @@ class _TokenLogprobs(torch.autograd.Function):
         given = torch.zeros_like(norm) if grad_lp is None else grad_lp.contiguous()
         pull = None if grad_nats is None else grad_nats.contiguous()
         grad = torch.empty_like(hidden)
-        for at in range(0, len(targets), CHUNK):
+        for at in reversed(range(0, len(targets), CHUNK)):
             own = slice(at, at + CHUNK)
-            part = hidden[own].detach().requires_grad_()
-            with torch.enable_grad():
-                logits = network.logits(part)
+            kept, ctx.kept = ctx.kept, None
+            part, logits = kept or _logits(network, hidden[own])
             inner = logits.detach()  # turns into the gradient of the logits, in place
             _turn(
                 *(inner, targets[own], temperature, norm[own], nats[own]),
                 *(given[own], None if pull is None else pull[own]),
             )
             logits.backward(inner)
+            assert part.grad is not None
             grad[own] = part.grad
+            del kept, logits, inner  # before there are others
         return grad, None, None, None, None
+
+
+def _logits(network: DecoderNetwork, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """A leaf of the hidden states, and the logits that depend on it."""
+    part = hidden.detach().requires_grad_()
+    with torch.enable_grad():
+        return part, network.logits(part)
 
 
 def _read(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -107,8 +107,9 @@ class Block(nn.Module):
         n = x.shape[0]
         qkv = self.qkv(rms_norm(x, self.attention_norm, self.eps)).view(n, -1, self.head_dim)
         q, k, v = rotated(qkv, self.heads, self.kv_heads, *rotary)
-        x = x + self.out(attend(layer, q, k, v).reshape(n, -1))
-        return x + self.down(gated(self.gate_up(rms_norm(x, self.mlp_norm, self.eps))))
+        # added in place to what nobody keeps: a product's result is no part of its gradient
+        x = self.out(attend(layer, q, k, v).reshape(n, -1)).add_(x)
+        return self.down(gated(self.gate_up(rms_norm(x, self.mlp_norm, self.eps)))).add_(x)
 
 
 class DecoderNetwork(nn.Module):

@@ -1,0 +1,67 @@
+"""Attention's backward pass: the compiled function of `attention_backward.c`, on tensors."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from palaestra.models.native import compiled
+
+SOURCE = Path(__file__).with_name("attention_backward.c")
+FEATURES = 32  # of the C code: the head dimension must be a multiple
+
+_P, _L, _F = ctypes.c_void_p, ctypes.c_long, ctypes.c_float
+
+
+class NativeBackward:
+    """See `attention_backward.c`."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._call = library.attention_backward
+        self._call.argtypes = [*[_P] * 8, _L, _P, _L, _L, _F]
+
+    def __call__(
+        self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, branches: Tensor, entries: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients of q, k and v.
+
+        Args:
+            grad: of the result, [N, heads, d].
+            q: [N, heads, d].
+            k: [N, kv_heads, d].
+            v: likewise.
+            branches: [B, 4], int64: the first own token of each, how many they are, where its
+                path begins among the entries, and how long that is.
+            entries: of all paths, int32.
+
+        Raises:
+            MemoryError: there is none for the attention weights of a branch.
+        """
+        grad, q, k, v = (x.contiguous() for x in (grad, q, k, v))
+        grad_q = torch.empty_like(q)  # every token asks in one branch
+        grad_k, grad_v = (torch.zeros(x.shape, dtype=torch.float32) for x in (k, v))
+        sums = (grad_q, grad_k, grad_v)
+        pointers = [x.data_ptr() for x in (q, k, v, grad, *sums, branches)]
+        sizes = (q.shape[1], k.shape[1], q.shape[2] ** -0.5)
+        if self._call(*pointers, len(branches), entries.data_ptr(), *sizes):
+            raise MemoryError("can't allocate memory for attention weights")
+        return grad_q, grad_k.to(k.dtype), grad_v.to(v.dtype)
+
+
+def native_backward(x: Tensor) -> NativeBackward | None:
+    """For queries [N, heads, d] like `x`; None where it cannot be had."""
+    if x.device.type != "cpu" or x.dtype is not torch.bfloat16 or x.shape[-1] % FEATURES:
+        return None
+    return _loaded(x.shape[-1])
+
+
+@cache
+def _loaded(head_dim: int) -> NativeBackward | None:
+    library = compiled(SOURCE, [f"-DHEAD_DIM={head_dim}"])
+    if library is None or not hasattr(library, "attention_backward"):
+        return None
+    return NativeBackward(library)
