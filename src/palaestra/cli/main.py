@@ -30,6 +30,7 @@ COMMANDS = {
     "diff": "what changed between two runs on the same tasks, and how sure that is",
     "aggregate": "runs of several seeds as one figure with an interval",
     "ratings": "how strong players are, from recorded games between them",
+    "exploitability": "what the best opponent would win from the players of recorded games",
     "judge": "measure a judge against the truth, and let it label episodes",
     "explain": "find the turn that lost an episode, and what a success depends on",
     "compare": "compare credit rules on recorded episodes, without training",

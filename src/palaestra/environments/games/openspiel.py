@@ -162,7 +162,7 @@ class OpenSpiel(Environment):
         state = self._running()
         if state.is_terminal():
             return Transition(Observation("The game is over."), valid=False)
-        word = parse(action.text, self._moves)
+        word = self.move(action.text)
         if word is None:
             said = f"That is not one of the moves. {listing(self._moves)}"
             return Transition(Observation(said), valid=False)
@@ -196,6 +196,14 @@ class OpenSpiel(Environment):
     def admissible(self) -> list[str]:
         self._running()
         return list(self._moves)
+
+    def information_state(self) -> str:
+        """What the package says the seat to move knows, whatever it is shown here."""
+        return str(self._running().information_state_string(self._seat))
+
+    def move(self, text: str) -> str | None:
+        """Which of the moves a reply names, in the package's words; None for none of them."""
+        return parse(text, self._moves)
 
     def snapshot(self) -> bytes:
         """The package's own serialisation; the dice follow from the task."""
