@@ -112,6 +112,7 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
         try:
             built = run_until_interrupted(execute(recipe, run, reporter))
         except Stopped:
+            run.database.check_present()
             write_report(run)
             print(
                 f"\nStopped; nothing is lost. Go on with: palaestra train --resume {folder}",

@@ -78,6 +78,10 @@ class StorageFull(PalaestraError):
     """A write failed because the disk (or a quota) is full; what was stored before is intact."""
 
 
+class RunGone(PalaestraError):
+    """The folder of a run was deleted or moved while the run went on: it cannot store anything."""
+
+
 class CorruptCache(PalaestraError):
     """Cached model files do not match their recorded hash and could not be rebuilt."""
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from palaestra import __version__
 from palaestra.core.episode import Episode, Key
-from palaestra.core.errors import InputError, RunVersionMismatch
+from palaestra.core.errors import InputError, RunGone, RunVersionMismatch
 from palaestra.core.journal import Event
 from palaestra.store.codec import JSON
 from palaestra.store.disk import is_full, refusal, storage_full
@@ -276,6 +276,7 @@ class Database:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
+            self.check_present()
             with self._transaction():
                 yield
         except BaseException:
@@ -291,7 +292,16 @@ class Database:
             ).fetchall()
             return rebuilt(rows, self._log.read(where, values) if rows else {})
 
+    def check_present(self) -> None:
+        """Raises RunGone if the file was deleted or moved: what is written now would be lost."""
+        if not self.path.exists():
+            raise RunGone(
+                f"'{self.path.parent}' was deleted or moved while its run went on, so nothing more "
+                "can be stored there. Start the run anew, or resume it where it lies now."
+            )
+
     def _write(self, statement: str, values: Sequence[Any]) -> None:
+        self.check_present()
         self._group.flush()  # what was written first is stored first
         with self._explained():
             self._connection.execute(statement, values)
