@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import math
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
+from safetensors.torch import load_file
 
 from palaestra.core.errors import InputError
 from palaestra.experiment.check import check_recipe
@@ -16,6 +19,8 @@ from palaestra.experiment.progress import Reporter
 from palaestra.experiment.recipe import Recipe, check, load
 from palaestra.experiment.run import execute
 from palaestra.learning.algorithms import ALGORITHMS
+from palaestra.learning.critics.value import PREFIX
+from palaestra.models.scoring import ScoringModel
 from palaestra.store import checkpoint
 from palaestra.store.run import RunFolder
 from tests.experiment.learning import train, weights
@@ -71,6 +76,28 @@ def test_every_named_algorithm_moves_the_weights(name: str, start: Path, tmp_pat
 def test_every_combination_moves_the_weights(keys: list[str], start: Path, tmp_path: Path) -> None:
     with train(start, tmp_path, *keys) as run:
         assert weights(run.path / "final") != weights(start)
+
+
+@pytest.mark.parametrize("kind", ["own critic", "shared critic"])
+def test_a_critic_is_left_as_a_scorer_of_states(kind: str, start: Path, tmp_path: Path) -> None:
+    with train(start, tmp_path, *COMBINATIONS[kind]) as run:
+        scorer = ScoringModel("critic", run.path / "final-value")
+        last = checkpoint.load(run.checkpoints, "rl-000002").tensors
+        prompt = run.database.episodes("rl/2")[0].calls[0].messages
+    part = last["critic_weights" if kind == "own critic" else "weights"]
+    learned = {name: part[PREFIX + name] for name in ("linear.weight", "linear.bias")}
+    head = load_file(run.path / "final-value" / "head.safetensors")
+    assert head.keys() == learned.keys()
+    assert all(torch.equal(head[name], learned[name]) for name in head)
+    assert float(head["linear.weight"].abs().sum()) > 0
+    worth, read = scorer.worth(prompt)
+    assert math.isfinite(worth) and worth != 0 and read > len(prompt)
+
+
+def test_a_run_without_a_critic_leaves_none(start: Path, tmp_path: Path) -> None:
+    with train(start, tmp_path, "rl.algorithm=grpo", "rl.filter=all") as run:
+        assert (run.path / "final").is_dir()
+        assert not (run.path / "final-value").exists()
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from tokenizers import Tokenizer
 from palaestra.core.errors import InputError
 from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.sections import Tiny
+from palaestra.learning.critics.value import ValueHead
 from palaestra.learning.selection import Selection, adapters, everything, top_layers
 from palaestra.models.chatml import END, ChatMLRenderer
 from palaestra.models.checkpoint_format import read_network, write_network
 from palaestra.models.engine import OnUpdate
+from palaestra.models.network import DecoderNetwork
 from palaestra.models.registry import device, precision
 from palaestra.models.resident import ResidentModel
 from palaestra.models.tiny import tiny_network
@@ -22,6 +24,9 @@ CHATML_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+Valued = tuple[DecoderNetwork, ValueHead]
+"""A critic: a network, and what reads values off its last hidden states."""
+
 POLICY = "policy"  # the name under which the trained model's calls are recorded
 
 
@@ -83,16 +88,35 @@ def selection(model: ResidentModel, recipe: Recipe) -> Selection:
 
 def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
     """Write the policy as a Hugging Face checkpoint that transformers and palaestra load."""
-    network = model.network
-    if recipe.training.weights == "lora":
-        from palaestra.models.lora import merged
-
-        network = merged(network)
-    write_network(network, folder)
+    write_network(_whole(model.network, recipe), folder)
     assert isinstance(model.renderer, ChatMLRenderer)
     save_tokenizer(model.renderer.tokenizer, folder)
     stop = {"eos_token_id": sorted(model.renderer.end_tokens)}
     (folder / "generation_config.json").write_text(json.dumps(stop) + "\n")
+
+
+def export_critic(critic: Valued, recipe: Recipe, folder: Path, policy: Path) -> None:
+    """Write the critic as a scorer that searches can ask (see `models.scoring`).
+
+    Args:
+        critic: that was trained beside the policy.
+        recipe: of the run.
+        folder: made if it is not there.
+        policy: the exported policy, whose tokenizer it shares.
+    """
+    from palaestra.models.scoring import save_value
+
+    network, head = critic
+    save_value(folder, _whole(network, recipe), dict(head.named_parameters()), policy)
+
+
+def _whole(network: DecoderNetwork, recipe: Recipe) -> DecoderNetwork:
+    """With its adapters merged, if it has any."""
+    if recipe.training.weights != "lora":
+        return network
+    from palaestra.models.lora import merged
+
+    return merged(network)
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:

@@ -13,7 +13,7 @@ from palaestra.core.task import Split
 from palaestra.environments.registry import make, tasks
 from palaestra.evaluation import presentation, report
 from palaestra.experiment import machine, stages
-from palaestra.experiment.policy import build_policy, export, save_tokenizer
+from palaestra.experiment.policy import build_policy, export, export_critic, save_tokenizer
 from palaestra.experiment.progress import Reporter
 from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.setting import Setting
@@ -29,7 +29,7 @@ async def execute(recipe: Recipe, run: RunFolder, reporter: Reporter) -> report.
     torch.set_num_threads(machine.torch_threads())
     if recipe.deterministic:
         torch.use_deterministic_algorithms(True)
-    setting = Setting(recipe, run, reporter)
+    setting, valued = Setting(recipe, run, reporter), None
     setting.store.put("machine", machine.as_document())
     setting.policy = build_policy(recipe, origin(recipe, run, reporter))
     if recipe.imitation.demonstrations or recipe.rl.steps:
@@ -42,9 +42,11 @@ async def execute(recipe: Recipe, run: RunFolder, reporter: Reporter) -> report.
             await stages.imitation(setting)
             await stages.test(setting, "imitation")
         if recipe.rl.steps:
-            await stages.reinforcement(setting)
+            valued = await stages.reinforcement(setting)
             await stages.test(setting, "rl")
         export(setting.policy, recipe, final_model(run))
+        if valued is not None:
+            export_critic(valued, recipe, run.path / "final-value", final_model(run))
         setting.count_time()
     return write_report(run)
 

@@ -20,6 +20,7 @@ from palaestra.experiment.acting import Actor
 from palaestra.experiment.counters import EpisodeCounter, StepCounter
 from palaestra.experiment.machine import release_memory
 from palaestra.experiment.plan import past_of, plan_of
+from palaestra.experiment.policy import Valued
 from palaestra.experiment.progress import percent
 from palaestra.experiment.recorded import SPEAKER, recorded_demonstrations
 from palaestra.experiment.setting import Setting, typical_turns
@@ -144,8 +145,8 @@ def _check_expert(shown: Sequence[Episode], setting: Setting) -> None:
     )
 
 
-async def reinforcement(setting: Setting) -> None:
-    """Learn from rollouts, from the last checkpoint on."""
+async def reinforcement(setting: Setting) -> Valued | None:
+    """Learn from rollouts, from the last checkpoint on; returns the critic, if there is one."""
     part = setting.recipe.rl
     learner, critic = setting.learner(part.learning_rate, for_rl=True), setting.critic()
     state = setting.resume(learner, "rl-", critic) or {"step": 0, "memory": {}, "flow": {}}
@@ -188,6 +189,10 @@ async def reinforcement(setting: Setting) -> None:
             prompt=int(sum(row["prompt_tokens"] for row in rows)),
             trained=int(sum(row.get("processed", 0) for row in rows)),
         )
+    if critic is not None:
+        return critic.network, critic.head
+    head = learner.value_head
+    return None if head is None else (setting.policy.network, head)
 
 
 async def _live(

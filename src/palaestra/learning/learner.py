@@ -18,6 +18,7 @@ from palaestra.core.errors import InputError
 from palaestra.learning.critics.value import (
     AttachedCritic,
     Critic,
+    ValueHead,
     ValueUpdate,
     end_values,
     row_values,
@@ -217,6 +218,11 @@ class Learner:
             InputError: the learner has no critic, or the rows have no targets.
         """
         return self._with_critic().update(rows, self.budget)
+
+    @property
+    def value_head(self) -> ValueHead | None:
+        """What reads the critic's values off the policy's trunk; None without a critic."""
+        return self._critic.head if self._critic else None
 
     def _with_critic(self) -> AttachedCritic:
         if self._critic is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -29,6 +30,7 @@ class SeparateCritic:
         """Begin from a copy of `network`: the policy's, or any other of the same vocabulary."""
         self.network = copy.deepcopy(network)
         self.network.head = None  # it predicts no tokens
+        self.network.config = replace(network.config, tie_word_embeddings=True)
         self.head = ValueHead(self.network)
         parameters = {**everything(self.network).parameters, **self.head.named()}
         self.budget = MemoryBudget(self.network, parameters, memory=optimisation.memory)
