@@ -38,6 +38,7 @@ from palaestra.evaluation.leaderboard import build
 from palaestra.store.run import RunFolder
 
 REMARKS = "## What it says\n"
+STOPPED = 130  # exit code of a command that was interrupted
 TOKENS = 8192  # read and sampled, per episode
 INTRO = f"""# Agents side by side, at equal budgets
 
@@ -143,6 +144,8 @@ def live(options: argparse.Namespace) -> int:
             started = time.monotonic()
             with contextlib.redirect_stdout(io.StringIO()):
                 code = palaestra(asked)
+            if code == STOPPED:
+                return STOPPED
             failed += code != 0
             seconds = time.monotonic() - started
             print(f"{world}, {agent}: {seconds:.1f} s{', failed' if code else ''}", flush=True)

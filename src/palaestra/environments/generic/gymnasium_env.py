@@ -108,6 +108,7 @@ class Gymnasium(Environment):
         self.deterministic = facts.deterministic  # type: ignore[misc]
         self._plan = facts.plan
         self._draws = self._env.render_mode == "ansi"
+        self._pictures: dict[object, str] = {}  # by state and last action
         self._seed: int | None = None
         self._said: list[str] = []  # that was understood, since the reset
         self._far: int | None = None  # the length of the shortest way from the start
@@ -302,9 +303,19 @@ class Gymnasium(Environment):
             described = told(space, seen, words.observed)
         if not self._draws:
             return described or "Nothing."
-        with _quiet():
-            drawn = str(self._env.render())
-        return f"{uncoloured(drawn, words.marker)}\n{described}".strip("\n")
+        return f"{self._picture()}\n{described}".strip("\n")
+
+    def _picture(self) -> str:
+        """The package's drawing; those of a table are kept: they take longer than a step."""
+        inner = self._env.unwrapped
+        state = (int(inner.s), inner.lastaction) if self._words.tabular else None
+        if state not in self._pictures:
+            with _quiet():
+                drawn = uncoloured(str(self._env.render()), self._words.marker)
+            if state is None:
+                return drawn
+            self._pictures[state] = drawn
+        return self._pictures[state]
 
     def _is_solved(self, terminated: bool, reward: float) -> bool:
         match self._words.solved:
