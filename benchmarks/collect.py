@@ -46,6 +46,7 @@ ORDER = (
     "evaluation_*",
     "viewer",
     "sandbox",
+    "environments",
 )
 OPTIONS = {"shape": ["--plot", str(SHAPE)]}
 PATIENCE = 7200  # seconds that a benchmark may take, the installation of its peer included
