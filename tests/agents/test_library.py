@@ -63,7 +63,19 @@ def library(tmp_path: Path) -> Library:
 
 def called(library: Library, name: str, /, **arguments: Any) -> serving.Result:
     asked = ToolCall(name, arguments)
-    return serving.call(library.latest(), asked, sandbox=PlainSandbox.name, seconds=2.0)
+    with serving.kept_ready(PlainSandbox.name, seconds=2.0) as pool:
+        return serving.call(library.latest(), asked, pool, seconds=2.0)
+
+
+def test_calls_of_one_pool_share_nothing(library: Library, tmp_path: Path) -> None:
+    marker = (
+        "import os\n\ndef mark():\n    here = os.path.exists('m')\n    open('m', 'w').close()\n"
+    )
+    library.keep("mark", marker + "    return here\n", "assert not mark()")
+    with serving.kept_ready(PlainSandbox.name, seconds=2.0) as pool:
+        for _ in range(3):
+            pool.wait_until_ready()
+            assert serving.call(library.latest(), ToolCall("mark", {}), pool).value is False
 
 
 def test_a_tool_is_the_newest_version_with_its_words_and_schema(library: Library) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from palaestra.learning.attention import MOST_QUERIES, Branches, PaddedRows, _gradients
 from palaestra.learning.packing import Trained, merged
-from palaestra.models.native_backward import native_backward
+from palaestra.models.native_causal import native_causal
 
 HEADS, KV_HEADS, D = 4, 2, 8
 
@@ -142,12 +142,12 @@ def gradients(paths, heads, kv_heads, d):
     g = torch.Generator().manual_seed(2)
     shapes = [(count, number, d) for number in (heads, heads, kv_heads, kv_heads)]
     given_back, *inputs = (torch.randn(s, generator=g).bfloat16() for s in shapes)
-    native = native_backward(inputs[0])
+    native = native_causal(inputs[0])
     if native is None:
         pytest.skip("no compiler, or a processor that cannot multiply pairs of 16-bit numbers")
     found = (
         _gradients(given_back.double(), *(x.double() for x in inputs), rows),
         _gradients(given_back, *inputs, rows),
-        native(given_back, *inputs, *rows.numbers()),
+        native.gradients(given_back, *inputs, *rows.numbers()),
     )
     return [dict(zip("qkv", of, strict=True)) for of in found]

@@ -44,7 +44,7 @@ class StepCounter:
         self._said: set[str] = set()
 
     def add(self, result: StepResult) -> None:
-        release_memory()
+        release_memory(result.step)
         now = time.monotonic()
         values = result.metrics
         values["seconds"], self._last = now - self._last, now

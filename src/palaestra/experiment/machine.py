@@ -74,11 +74,16 @@ def peak_memory_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def release_memory() -> None:
-    """Give freed memory back to the system, where the C library keeps it (glibc).
+RELEASE_EVERY = 8  # steps: pages that are given back must be made and cleared anew
+
+
+def release_memory(step: int) -> None:
+    """Give freed memory back to the system, where the C library keeps it (glibc), now and then.
 
     Batches of ever new shapes leave gaps in its heap: without this, a long run grows.
     """
+    if step % RELEASE_EVERY:
+        return
     try:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     except (OSError, AttributeError):

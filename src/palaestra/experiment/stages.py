@@ -103,7 +103,7 @@ async def imitation(setting: Setting) -> None:
             rate = trained / (time.monotonic() - started)
             figures = {"loss": f"{update.loss:.2f}", "entropy": f"{update.entropy:.2f}"}
             shown.show(step, {**figures, "tokens/s": f"{rate:.0f}"}, total=steps)
-            release_memory()
+            release_memory(step)
             await asyncio.sleep(0)  # lets a Ctrl-C in
     setting.save("imitation", learner, {})
     learner.close()

@@ -9,7 +9,7 @@ On CPUs plain batched products beat torch's fused kernel (measured in bf16, two 
 benchmarks/attention.py). Their backward pass is written by hand: it computes the attention
 weights again from queries and keys (as in Dao et al. 2022), so that nothing quadratic in a
 row's length is kept for it, and adds up the gradients of shared keys and values in fp32. Where
-there is a compiled one (see `attention_backward.c`), it leaves out what no token sees. On other
+there is a compiled one (see `causal_attention.c`), it leaves out what no token sees. On other
 devices rows are padded for torch's fused kernel.
 """
 
@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from palaestra.models.kernels import kernels_for
-from palaestra.models.native_backward import native_backward
+from palaestra.models.native_causal import native_causal
 
 Span = tuple[int, int]  # entries of the flat batch, the second exclusive
 
@@ -131,7 +131,7 @@ class Branches:
         return self._order
 
     def numbers(self) -> tuple[Tensor, Tensor]:
-        """The branches and their paths, as compiled code reads them (see `NativeBackward`)."""
+        """The branches and their paths, as compiled code reads them (see `NativeCausal`)."""
         if self._numbers is None:
             rows: list[list[int]] = []
             entries: list[int] = []
@@ -177,21 +177,25 @@ class _BranchAttention(torch.autograd.Function):
         ctx.save_for_backward(q, k, v)
         ctx.rows = rows
         asked, keys, values, back = _folds(q, k, v, rows)
-        mixed, future = torch.empty_like(asked), _future(q)
+        mixed, future, native = torch.empty_like(asked), _future(q), native_causal(q)
         for branch in rows.branches:
             own = _rows(branch, q.shape[1])
             near, far = _gathered(keys, branch), _gathered(values, branch)
             weights = _weights(asked[own].view(len(near), -1, q.shape[2]), near, branch, future)
-            torch.bmm(weights, far, out=mixed[own].view(len(near), -1, q.shape[2]))
+            found = mixed[own].view(len(near), -1, q.shape[2])
+            if native is not None:
+                native.weigh(weights, far, found, branch.count)
+            else:
+                torch.bmm(weights, far, out=found)
         return mixed.index_select(0, back).view(q.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v = ctx.saved_tensors
-        native = native_backward(q)
+        native = native_causal(q)
         if native is not None:
-            return *native(grad, q, k, v, *ctx.rows.numbers()), None
+            return *native.gradients(grad, q, k, v, *ctx.rows.numbers()), None
         return *_gradients(grad, q, k, v, ctx.rows), None
 
 

@@ -3,7 +3,7 @@
 glibc gives large blocks back to the system when they are freed, and gets them anew: in every
 pass over a batch the kernel would hand out and clear all activations again, page by page, which
 takes a tenth of an optimiser step (see docs/results/performance.md). So freed memory stays with
-the process, as torch keeps it on CUDA; between steps it can be given back (`malloc_trim`).
+the process, as torch keeps it on CUDA; training gives it back every few steps (`malloc_trim`).
 """
 
 from __future__ import annotations

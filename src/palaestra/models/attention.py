@@ -18,6 +18,7 @@ from torch import Tensor
 
 from palaestra.models.cache import KeyValueCache
 from palaestra.models.native_attention import NativeAttention
+from palaestra.models.native_causal import native_causal
 
 FEW = 4  # new tokens of a sequence up to which reading in place beats a matrix product
 PADDING = 1.5  # a group's longest sequence over its shortest, at most; short ones aside
@@ -171,9 +172,16 @@ class _Group:
         else:  # plain products, as the learner computes them: same roundings
             nothing = q.new_empty(())
             scores = torch.baddbmm(nothing, q, k.mT, beta=0, alpha=d**-0.5)
-            out = torch.bmm(self._softmax(scores, heads), v)
+            out = self._mixed(self._softmax(scores, heads), v)
         out = out.view(rows, -1, share, new, d).permute(0, 3, 1, 2, 4).reshape(-1, heads, d)
         return out if self._places is None else out.index_select(0, self._places)
+
+    def _mixed(self, weights: Tensor, v: Tensor) -> Tensor:
+        """As the learner does it, so with its bits."""
+        native = native_causal(v)
+        if native is None:
+            return torch.bmm(weights, v)
+        return native.weigh(weights, v, v.new_empty(*weights.shape[:2], v.shape[2]))
 
     def _softmax(self, scores: Tensor, heads: int) -> Tensor:
         """Of [rows * kv_heads, share * new, reach], over what each new token sees."""

@@ -74,11 +74,20 @@ class Interpreter:
         seconds: float = 10.0,
         watch: Sequence[str] = (),
         seed: int = 0,
+        program: Program | None = None,
     ) -> None:
-        """`seconds` is for each cell, without what it waits for; `seed` is of its `random`."""
+        """Nothing is started yet.
+
+        Args:
+            sandbox: where it runs.
+            seconds: for each cell, without what it waits for.
+            watch: names whose calls `Done.called` tells.
+            seed: of its `random`.
+            program: what `command` started in the sandbox already, such as a pool's.
+        """
         self.sandbox, self.seconds = sandbox, seconds
         self._watch, self._seed = list(watch), seed
-        self._program: Program | None = None
+        self._program, self._new = program, True
 
     def begin(self, source: str, functions: Sequence[str] = ()) -> Asked | Done:
         """Start a cell, in which the functions of those names can be called.
@@ -94,9 +103,9 @@ class Interpreter:
         if self._program is None:
             limits = self.sandbox.settings.limits
             life = replace(limits, seconds=LIFE, cpu_seconds=LIFE)
-            command = ["python3", "-s", "-u", "-c", INSIDE.read_text(encoding="utf-8")]
-            self._program = self.sandbox.start(command, limits=life)
-            asked["seed"] = self._seed
+            self._program, self._new = self.sandbox.start(command(), limits=life), True
+        if self._new:
+            asked["seed"], self._new = self._seed, False
         return self._exchange(asked)
 
     def answer(self, value: Any) -> Asked | Done:
@@ -137,6 +146,11 @@ class Interpreter:
         ran = program.close()
         self._program = None
         return Done(ran.stderr[-2000:], error=f"{why}; variables are lost.", lost=True)
+
+
+def command() -> list[str]:
+    """What starts an interpreter that waits for its first cell."""
+    return ["python3", "-s", "-u", "-c", INSIDE.read_text(encoding="utf-8")]
 
 
 def settings(kind: str, limits: Limits, mounts: Sequence[Mount] = ()) -> Settings:

@@ -5,8 +5,9 @@ Protocol (package `mcp`), over stdio. `python -m palaestra.agents.code.serving F
 agents library FILE --serve`.
 
 Each call runs in a sandbox of its own, with the newest version of every function: nothing that a
-call leaves behind is there for the next one, and no function ever runs in this process. The library
-is read anew whenever tools are listed or called, so what is kept meanwhile is served.
+call leaves behind is there for the next one, and no function ever runs in this process. The server
+keeps the next sandbox ready, its interpreter started. The library is read anew whenever tools are
+listed or called, so what is kept meanwhile is served.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from palaestra.core.tool import NotACall, checked
 from palaestra.safety import interpreter
 from palaestra.safety.interpreter import Asked, Interpreter
 from palaestra.safety.opening import open_sandbox
+from palaestra.safety.pool import Pool
 from palaestra.safety.sandbox import Limits
 
 SECONDS = 10.0  # of a call
@@ -44,30 +46,33 @@ class Result:
     failed: bool = False
 
 
+def kept_ready(sandbox: str = "auto", seconds: float = SECONDS) -> Pool:
+    """Sandboxes for `call`, one ahead; who makes it closes it."""
+    limits = Limits(seconds=seconds + 2 * interpreter.GRACE)  # the cell's own limit comes first
+    settings = interpreter.settings(sandbox, limits)
+    return Pool(lambda: open_sandbox(sandbox, settings), 1, command=interpreter.command())
+
+
 def call(
-    functions: Sequence[Function],
-    asked: ToolCall,
-    *,
-    sandbox: str = "auto",
-    seconds: float = SECONDS,
+    functions: Sequence[Function], asked: ToolCall, pool: Pool, *, seconds: float = SECONDS
 ) -> Result:
-    """Call one of the functions, which may call each other, in a fresh sandbox.
+    """Call one of the functions, which may call each other, in a fresh sandbox of the pool.
 
     Raises:
         NotACall: there is no such function, or the arguments do not fit it.
-        MissingSystemPart: no sandbox of that kind can run here.
+        InfrastructureFault: no sandbox could be made.
     """
     known = {function.name: function for function in functions}
     checked(asked, [tool_of(function) for function in known.values()])
-    box = open_sandbox(sandbox, interpreter.settings(sandbox, Limits(seconds=seconds)))
+    warm = pool.take()
     try:
-        python = Interpreter(box, seconds=seconds)
+        python = Interpreter(warm.sandbox, seconds=seconds, program=warm.program)
         try:
             return _called(python, list(known.values()), known[asked.name], dict(asked.arguments))
         finally:
             python.close()
     finally:
-        box.close()
+        warm.close()
 
 
 def _called(
@@ -123,9 +128,7 @@ async def serve(library: Library, *, sandbox: str = "auto", seconds: float = SEC
     async def called(context: Any, asked: Any) -> Any:
         wanted = ToolCall(asked.name, asked.arguments or {})
         try:
-            found = await asyncio.to_thread(
-                call, library.latest(), wanted, sandbox=sandbox, seconds=seconds
-            )
+            found = await asyncio.to_thread(call, library.latest(), wanted, pool, seconds=seconds)
         except NotACall as why:
             raise MCPError(types.INVALID_PARAMS, str(why)) from None
         return types.CallToolResult(
@@ -141,8 +144,9 @@ async def serve(library: Library, *, sandbox: str = "auto", seconds: float = SEC
         on_list_tools=listed,
         on_call_tool=called,
     )
-    async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
+    with kept_ready(sandbox, seconds) as pool:
+        async with stdio_server() as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from crafter import constants, objects
@@ -36,40 +37,41 @@ def describe(env: Repeatable) -> str:
 
 def _seen(env: Repeatable) -> list[str]:
     """Each creature, and of all else the nearest and, in brackets, how many; the nearest first."""
-    width, height = env.view
+    at = cell_of(env.player)
     nearest: dict[str, tuple[int, str]] = {}
     count: dict[str, int] = {}
     creatures: list[tuple[int, str]] = []
-    for x in range(-(width // 2), width // 2 + 1):
-        for y in range(-(height // 2), height // 2 + 1):
-            if x == y == 0:
-                continue
-            name = _there(env, (x, y))
-            place = abs(x) + abs(y), f"{name} {_way(x, y)}"
-            if _at(env, (x, y))[1] is not None:
-                creatures.append(place)
-            elif name != "nothing":  # beyond the edge of the world
-                nearest[name] = min(nearest.get(name, place), place)
-                count[name] = count.get(name, 0) + 1
+    for way, far, words in _ways(*env.view):
+        material, thing = env.world[plus(at, way)]
+        if thing is not None:
+            creatures.append((far, f"{_name(material, thing)} {words}"))
+        elif material is not None:  # None: beyond the edge of the world
+            place = far, f"{material} {words}"
+            nearest[material] = min(nearest.get(material, place), place)
+            count[material] = count.get(material, 0) + 1
     found = [(far, f"{words} ({count[name]})") for name, (far, words) in nearest.items()]
     return [words for _, words in sorted(creatures) + sorted(found)]
 
 
+@cache
+def _ways(width: int, height: int) -> list[tuple[Cell, int, str]]:
+    """All places in view but one's own: the way there, its length, and the same in words."""
+    reach = range(-(width // 2), width // 2 + 1), range(-(height // 2), height // 2 + 1)
+    return [((x, y), abs(x) + abs(y), _told(x, y)) for x in reach[0] for y in reach[1] if x or y]
+
+
 def _there(env: Repeatable, way: Cell) -> str:
     """What is to be seen in a place: a thing, or what the ground is."""
-    material, thing = _at(env, way)
+    return _name(*env.world[plus(cell_of(env.player), way)])
+
+
+def _name(material: str | None, thing: Any) -> str:
     if thing is not None:
         return NAMES.get(thing.texture, thing.texture)
-    return str(material or "nothing")
+    return material or "nothing"
 
 
-def _at(env: Repeatable, way: Cell) -> tuple[str | None, Any]:
-    """The ground, and the thing on it."""
-    material, thing = env.world[plus(cell_of(env.player), way)]
-    return material, thing
-
-
-def _way(x: int, y: int) -> str:
+def _told(x: int, y: int) -> str:
     parts = [f"{abs(y)} {'down' if y > 0 else 'up'}"] if y else []
     parts += [f"{abs(x)} {'right' if x > 0 else 'left'}"] if x else []
     return " ".join(parts)
@@ -123,7 +125,7 @@ def sensible(env: Repeatable) -> list[str]:
     if player.sleeping:
         return ["noop"]
     has = player.inventory
-    material, thing = _at(env, player.facing)
+    material, thing = env.world[plus(cell_of(player), player.facing)]
     close, _ = env.world.nearby(player.pos, 1)
     found = ["noop", *MOVES.values()]
     if _useful(material, thing, has):

@@ -1,11 +1,10 @@
-/* The backward pass of causal attention along rows that share their beginnings, in bf16.
+/* Products of causal attention in bf16, and its backward pass along rows that share beginnings.
 
    Compiled for one HEAD_DIM (a multiple of 32), for processors that multiply pairs of 16-bit
-   numbers. For each branch (see learning/attention.py): the attention weights are computed again
-   from queries and keys, a tile of ROWS queries at a time and only what a tile sees; then each
-   key adds up what the queries that see it owe it. Sums are fp32; weights and their gradients are
-   rounded to 16 bits before they are multiplied. Every number is computed by one thread, in an
-   order of its own, so that results do not depend on the number of threads. */
+   numbers. Sums are fp32; weights and their gradients are rounded to 16 bits before they are
+   multiplied. Every number is computed by one thread, key after key, so that results depend
+   neither on the number of threads nor on how much else is computed: a sampler that attends token
+   by token (see paged_attention.c) and a learner that attends row by row get the same bits. */
 
 #include "softmax.h"
 
@@ -136,7 +135,58 @@ static inline void keep_pairs(const float *x, long room, long seen, word *to, lo
         }
 }
 
-/* q, grad, grad_q: [N, heads, HEAD_DIM]; k, v: [N, kv_heads, HEAD_DIM]; grad_k, grad_v likewise,
+/* Values mixed by weights: [matrices][rows][length] x [matrices][length][HEAD_DIM] -> out, rounded
+   once. Rows come in runs of `count`, whose first sees length - count + 1 entries, each next one
+   entry more; what is not seen has no weight. Returns 1 if there is no memory. */
+int weigh(const element *weights, const element *values, element *out, long matrices, long rows,
+          long length, long count) {
+    const long pairs = (length + 1) / 2, tiles = (rows + FEW - 1) / FEW;
+    word *packed = aligned_alloc(64, ROUNDED(matrices * pairs * HEAD_DIM * sizeof(word), 64));
+    if (!packed) return 1;
+    int failed = 0;
+#pragma omp parallel reduction(| : failed)
+    {
+        word *own = aligned_alloc(64, ROUNDED(FEW * pairs * sizeof(word), 64));
+        failed = !own;
+#pragma omp for schedule(static)
+        for (long job = 0; job < matrices * pairs; job++) {
+            long matrix = job / pairs, j = job % pairs * 2;
+            const element *from = values + (matrix * length + j) * HEAD_DIM;
+            pack_two(from, j + 1 < length ? from + HEAD_DIM : NULL, packed + job * HEAD_DIM);
+        }
+#pragma omp for schedule(dynamic, 8)
+        for (long job = 0; job < matrices * tiles; job++) {
+            if (failed) continue;
+            long matrix = job / tiles, first = job % tiles * FEW, most = 0;
+            long given = rows - first < FEW ? rows - first : FEW;
+            memset(own, 0, FEW * pairs * sizeof(word));
+            for (long row = 0; row < given; row++) {
+                long seen = length - count + (first + row) % count + 1;
+                most = seen > most ? seen : most;
+                memcpy(own + row * pairs, weights + (matrix * rows + first + row) * length,
+                       seen * sizeof(element));
+            }
+            for (long i = 0; i < VECTORS; i += GROUP) {
+                mixture sums;
+                nothing(sums);
+                mix(sums, own, pairs, 1, packed + matrix * pairs * HEAD_DIM + i * LANES,
+                    (most + 1) / 2);
+                element *to = out + (matrix * rows + first) * HEAD_DIM + i * LANES;
+                for (long row = 0; row < given; row++, to += HEAD_DIM)
+                    for (int n = 0; n < GROUP; n++)
+                        _mm256_storeu_si256((__m256i *)(to + n * LANES),
+                                            (__m256i)_mm512_cvtneps_pbh(sums[row][n]));
+            }
+        }
+        free(own);
+    }
+    free(packed);
+    return failed;
+}
+
+/* For each branch (see learning/attention.py): the attention weights are computed again from
+   queries and keys, a tile of ROWS queries at a time and only what a tile sees; then each key adds
+   up what the queries that see it owe it. q, grad, grad_q: [N, heads, HEAD_DIM]; k, v: [N, kv_heads, HEAD_DIM]; grad_k, grad_v likewise,
    sums to add to. Returns 1 if there is no memory. */
 int attention_backward(const element *q, const element *k, const element *v, const element *grad,
                        element *grad_q, float *grad_k, float *grad_v, const branch *branches,

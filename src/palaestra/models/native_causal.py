@@ -1,4 +1,4 @@
-"""Attention's backward pass: the compiled function of `attention_backward.c`, on tensors."""
+"""Causal attention on processors: the compiled functions of `causal_attention.c`, on tensors."""
 
 from __future__ import annotations
 
@@ -11,20 +11,40 @@ from torch import Tensor
 
 from palaestra.models.native import compiled
 
-SOURCE = Path(__file__).with_name("attention_backward.c")
+SOURCE = Path(__file__).with_name("causal_attention.c")
 FEATURES = 32  # of the C code: the head dimension must be a multiple
 
 _P, _L, _F = ctypes.c_void_p, ctypes.c_long, ctypes.c_float
 
 
-class NativeBackward:
-    """See `attention_backward.c`."""
+class NativeCausal:
+    """See `causal_attention.c`."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self._call = library.attention_backward
-        self._call.argtypes = [*[_P] * 8, _L, _P, _L, _L, _F]
+        self._weigh, self._gradients = library.weigh, library.attention_backward
+        self._weigh.argtypes = [_P, _P, _P, _L, _L, _L, _L]
+        self._gradients.argtypes = [*[_P] * 8, _L, _P, _L, _L, _F]
 
-    def __call__(
+    def weigh(self, weights: Tensor, values: Tensor, out: Tensor, count: int = 1) -> Tensor:
+        """Values mixed by attention weights, key after key, whatever the number of keys.
+
+        Args:
+            weights: [matrices, rows, length], dense, zero where nothing is seen.
+            values: [matrices, length, d], dense.
+            out: [matrices, rows, d], dense; gets the result, and is returned.
+            count: rows come in runs of so many, of which the last sees all entries, each one
+                before it an entry less. 1: all rows see all.
+
+        Raises:
+            MemoryError: there is none for the values in pairs.
+        """
+        assert weights.is_contiguous() and values.is_contiguous() and out.is_contiguous()
+        pointers = [x.data_ptr() for x in (weights, values, out)]
+        if self._weigh(*pointers, *weights.shape, count):
+            raise MemoryError("can't allocate memory for attention's values")
+        return out
+
+    def gradients(
         self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, branches: Tensor, entries: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of q, k and v.
@@ -47,12 +67,12 @@ class NativeBackward:
         sums = (grad_q, grad_k, grad_v)
         pointers = [x.data_ptr() for x in (q, k, v, grad, *sums, branches)]
         sizes = (q.shape[1], k.shape[1], q.shape[2] ** -0.5)
-        if self._call(*pointers, len(branches), entries.data_ptr(), *sizes):
+        if self._gradients(*pointers, len(branches), entries.data_ptr(), *sizes):
             raise MemoryError("can't allocate memory for attention weights")
         return grad_q, grad_k.to(k.dtype), grad_v.to(v.dtype)
 
 
-def native_backward(x: Tensor) -> NativeBackward | None:
+def native_causal(x: Tensor) -> NativeCausal | None:
     """For queries [N, heads, d] like `x`; None where it cannot be had."""
     if x.device.type != "cpu" or x.dtype is not torch.bfloat16 or x.shape[-1] % FEATURES:
         return None
@@ -60,8 +80,8 @@ def native_backward(x: Tensor) -> NativeBackward | None:
 
 
 @cache
-def _loaded(head_dim: int) -> NativeBackward | None:
+def _loaded(head_dim: int) -> NativeCausal | None:
     library = compiled(SOURCE, [f"-DHEAD_DIM={head_dim}"])
     if library is None or not hasattr(library, "attention_backward"):
         return None
-    return NativeBackward(library)
+    return NativeCausal(library)
