@@ -2,6 +2,7 @@
 
 import copy
 import math
+import random
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +24,8 @@ from palaestra.learning.rows import rows_of
 from palaestra.learning.selection import everything, top_layers
 from palaestra.models.checkpoint_format import write_network
 from palaestra.models.engine import Engine
+from palaestra.models.native_causal import native_causal
+from palaestra.models.tiny import tiny_network
 from tests.learning.made import (
     call,
     credited,
@@ -204,6 +207,29 @@ def test_the_engines_logprobs_are_near_the_learners_in_bf16():
     found = gaps(tiny().to(torch.bfloat16))
     assert float(found.max()) <= 0.1
     assert float(found.mean()) <= 0.03
+
+
+def test_long_contexts_have_equal_logprobs_in_bf16():
+    """Prompts in chunks, replies token by token, and whole rows in parts: all in one order."""
+    if native_causal(torch.empty(1, 1, 32, dtype=torch.bfloat16)) is None:
+        pytest.skip("no compiler, or a processor that cannot multiply pairs of 16-bit numbers")
+    network = tiny_network(64, layers=4, width=128, heads=4, context=2400, seed=1)
+    with torch.no_grad():
+        for parameter in network.parameters():  # so that attention chooses
+            parameter.mul_(6 if parameter.dim() > 1 else 1)
+    network.to(torch.bfloat16)
+    dice = random.Random(0)
+    engine = Engine(network, frozenset(), slots=2, context=2400)
+    prompts = [[dice.randrange(64) for _ in range(length)] for length in (1030, 2301)]
+    requests = finish(
+        engine, [engine.submit(p, Sampling(1.0, 6), i) for i, p in enumerate(prompts)]
+    )
+    rows = [
+        Trained(r.tokens + r.completion, [False] * len(r.tokens) + [True] * len(r.completion))
+        for r in requests
+    ]
+    for request, learned in zip(requests, learner_of(network).logprobs(rows), strict=True):
+        assert request.logprobs == pytest.approx(learned, abs=1e-5)
 
 
 def test_a_first_update_reports_no_gap_to_the_sampler():
