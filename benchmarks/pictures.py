@@ -20,6 +20,8 @@ def curves(points: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> Non
         points: name of the size to its (size, milliseconds per sampled token).
         path: an existing file is overwritten.
     """
+    from matplotlib.ticker import LogLocator
+
     figure = _figure(5.0)
     for place, (name, curve) in enumerate(points.items(), 1):
         axes = figure.add_subplot(2, 2, place)
@@ -28,6 +30,8 @@ def curves(points: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> Non
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.set_xlabel(name, fontsize=9)
         axes.set_ylabel("ms per sampled token", fontsize=9)
