@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +108,16 @@ def run_path(name: str) -> Path:
     if not (path / "run.json").is_file() and (default_root() / path / "run.json").is_file():
         return default_root() / path
     return path
+
+
+def episodes_of(names: Sequence[str], phases: list[str]) -> Iterator[Episode]:
+    """The finished episodes of several runs, each run once; of all phases, if none is wanted."""
+    from palaestra.store.run import RunFolder
+
+    for name in dict.fromkeys(names):
+        with RunFolder.read(run_path(name)) as opened:
+            for phase in choose(opened.database.phases(), phases):
+                yield from opened.database.episodes(phase)
 
 
 def loaded(name: str) -> Model:

@@ -6,8 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from palaestra.cli.export_command import choose
-from palaestra.cli.judge_command import run_path
+from palaestra.cli.judge_command import episodes_of
 from palaestra.cli.tables import table
 from palaestra.core.errors import InputError
 
@@ -28,16 +27,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from palaestra.evaluation.ratings import bradley_terry, elo, game_of
-    from palaestra.store.run import RunFolder
 
     games, others = [], 0
-    for name in dict.fromkeys(options.runs):
-        with RunFolder.read(run_path(name)) as opened:
-            for phase in choose(opened.database.phases(), options.phases):
-                for episode in opened.database.episodes(phase):
-                    game = game_of(episode)
-                    others += game is None
-                    games += [] if game is None else [game]
+    for episode in episodes_of(options.runs, options.phases):
+        game = game_of(episode)
+        others += game is None
+        games += [] if game is None else [game]
     if not games:
         raise InputError(
             f"None of the {others} episodes is a game between two policies; evaluate a game of two "
