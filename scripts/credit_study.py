@@ -155,7 +155,7 @@ def train(recipe: str, folder: Path, keys: Sequence[str], seed: int, threads: in
     """One run through the command line; nothing where its report is there already."""
     if (folder / "report.json").is_file():
         return
-    command = [sys.executable, "-m", "palaestra.cli.main", "train", recipe, "--seed", str(seed)]
+    command = [sys.executable, "-m", "palaestra", "train", recipe, "--seed", str(seed)]
     command += ["--run", str(folder), "--set", *keys]
     environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

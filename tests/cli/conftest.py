@@ -20,7 +20,7 @@ def palaestra(tmp_path: Path) -> Palaestra:
 
     def run(*arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "palaestra.cli.main", *arguments],
+            [sys.executable, "-m", "palaestra", *arguments],
             cwd=tmp_path,
             input=input,
             capture_output=True,

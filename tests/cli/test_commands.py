@@ -171,7 +171,7 @@ def test_an_interrupted_evaluation_keeps_its_episodes_and_exits_130(tmp_path: Pa
     folder = tmp_path / "run"
     arguments = ["eval", "--env", LEVEL, "--model", "expert", "-n", "5000", "--run", str(folder)]
     with subprocess.Popen(
-        [sys.executable, "-m", "palaestra.cli.main", *arguments],
+        [sys.executable, "-m", "palaestra", *arguments],
         stderr=subprocess.PIPE,
         text=True,
     ) as process:

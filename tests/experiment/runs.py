@@ -53,7 +53,7 @@ def write_recipe(folder: Path, text: str = RECIPE) -> Path:
 
 
 def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "palaestra.cli.main", *map(str, arguments)]
+    return [sys.executable, "-m", "palaestra", *map(str, arguments)]
 
 
 def palaestra(

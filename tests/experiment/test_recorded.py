@@ -9,6 +9,7 @@ import pytest
 from palaestra.core.errors import InputError
 from palaestra.evaluation.judges.records import keep_verdicts
 from palaestra.evaluation.judges.verdict import Verdict
+from palaestra.experiment.recorded import longest
 from palaestra.learning.examples.retelling import retold
 from palaestra.models.registry import renderer_of
 from palaestra.store.notes import Notes
@@ -37,6 +38,22 @@ def test_what_another_run_recorded_is_imitated(
     with train(start, tmp_path, *imitate(recorded)) as run:
         assert weights(run.path / "final") != weights(start)
         assert len(run.database.metrics("imitation")) == 4  # one batch of all, four epochs
+
+
+def test_demonstrations_longer_than_the_context_are_left_out(
+    recorded: Path, start: Path, tmp_path: Path
+) -> None:
+    with RunFolder.read(recorded) as run:
+        lengths = sorted(longest(episode) for episode in run.database.episodes("demonstrations"))
+    shown = ["imitation.demonstrations=8", "rl.steps=0", "agent.max_tokens=8"]
+    fits = lengths[len(lengths) // 2]
+    with train(start, tmp_path, *shown, f"model.context={fits}") as run:
+        assert lengths[-1] > fits
+        assert weights(run.path / "final") != weights(start)
+    (tmp_path / "none").mkdir()
+    least = f"the shortest has {lengths[0]} tokens"
+    with pytest.raises(InputError, match=rf"None of the 8 demonstrations .* {least}"):
+        train(start, tmp_path / "none", *shown, f"model.context={lengths[0] - 1}")
 
 
 def test_only_labelled_episodes_are_imitated(

@@ -47,6 +47,11 @@ def _passed(run: RunFolder, judge: str) -> set[str]:
     return {key for key, verdict in given.items() if (verdict["value"] or 0.0) >= PASS}
 
 
+def longest(episode: Episode) -> int:
+    """The tokens of its longest conversation; 0 where nothing was said."""
+    return max((len(episode.graph.tokens(call.index)) for call in episode.calls), default=0)
+
+
 def recorded_demonstrations(setting: Setting) -> list[Episode]:
     """The chosen episodes of the other run, in the policy's tokens.
 
@@ -79,10 +84,9 @@ def recorded_demonstrations(setting: Setting) -> list[Episode]:
                     left["no valid result"] += 1
                     continue
                 told = retold(episode, SPEAKER, setting.policy.renderer)
-                longest = max((len(told.graph.tokens(c.index)) for c in told.calls), default=0)
-                if longest > recipe.model.context:
+                if longest(told) > recipe.model.context:
                     left["too long"] += 1
-                elif longest and len(found) < part.demonstrations:
+                elif told.calls and len(found) < part.demonstrations:
                     found.append(told)
     for why, count in left.items():
         if count:

@@ -22,7 +22,7 @@ from palaestra.experiment.machine import release_memory
 from palaestra.experiment.plan import past_of, plan_of
 from palaestra.experiment.policy import Valued
 from palaestra.experiment.progress import percent
-from palaestra.experiment.recorded import SPEAKER, recorded_demonstrations
+from palaestra.experiment.recorded import SPEAKER, longest, recorded_demonstrations
 from palaestra.experiment.setting import Setting, typical_turns
 from palaestra.learning.component import Kind, find
 from palaestra.learning.flow import FlowState
@@ -128,7 +128,24 @@ async def record_demonstrations(setting: Setting, count: int) -> list[Episode]:
         shown_by = await setting.live(rollout, jobs)
     if isinstance(speaker, ExpertModel):
         _check_expert(shown_by, setting)
-    return shown_by
+    return _fitting(shown_by, setting)
+
+
+def _fitting(shown: Sequence[Episode], setting: Setting) -> list[Episode]:
+    """Those that the policy could have had: a speaker without a context may talk past it."""
+    context = setting.recipe.model.context
+    fitting = [episode for episode in shown if longest(episode) <= context]
+    if not fitting:
+        raise InputError(
+            f"None of the {len(shown)} demonstrations on '{setting.recipe.environment.id}' fits "
+            f"into model.context = {context}; the shortest has {min(map(longest, shown))} tokens: "
+            "raise it, or let the agent keep less of its history."
+        )
+    if left := len(shown) - len(fitting):
+        setting.reporter.say(
+            f"{left} of {len(shown)} demonstrations left out: longer than model.context = {context}"
+        )
+    return fitting
 
 
 def _check_expert(shown: Sequence[Episode], setting: Setting) -> None:

@@ -17,6 +17,7 @@ oracle: `crafter_expert.py`.
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import re
@@ -198,6 +199,7 @@ class Crafter(Environment):
         return self._env
 
 
+@functools.lru_cache(1024)  # the same few words again and again
 def parse(text: str) -> str | None:
     """The action that `text` says in its first line, or None."""
     lines = text.strip().lower().splitlines()

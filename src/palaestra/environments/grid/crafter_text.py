@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from crafter import constants, objects
 
-from palaestra.environments.grid.crafter_map import MOVES, Cell, cell_of, plus
+from palaestra.environments.grid.crafter_map import MOVES, cell_of, plus
 from palaestra.environments.grid.crafter_world import Repeatable
 
 SIDES = {move.removeprefix("move_"): way for way, move in MOVES.items()}
@@ -20,55 +22,65 @@ DARK = 0.5  # daylight below which the package draws darkness
 def describe(env: Repeatable) -> str:
     """What the picture shows, in words."""
     player = env.player
-    around = [f"{side} {_there(env, way)}" for side, way in SIDES.items()]
+    view = _view(*env.view)
+    ground, things = env.seen()
+    around = [
+        f"{side} {_name(things[place]) if place in things else env.material(ground[place])}"
+        for side, place in view.beside
+    ]
     facing = next(side for side, way in SIDES.items() if way == tuple(player.facing))
     has = player.inventory
     carried = [f"{count} {spoken(item)}" for item, count in has.items() if item not in VITAL]
     carried = [words for words in carried if not words.startswith("0 ")]
     state = "" if env.world.daylight >= DARK else " It is dark."
     state += " You are asleep." if player.sleeping else ""
+    seen = _seen(env, view, bytearray(ground), things)
     return (
         f"Beside you: {', '.join(around)}. You face {facing}.{state}\n"
-        f"In view: {', '.join(_seen(env))}.\n"
+        f"In view: {', '.join(seen)}.\n"
         f"{', '.join(f'{name} {has[name]}' for name in VITAL).capitalize()}. "
         f"You carry {', '.join(carried) or 'nothing'}."
     )
 
 
-def _seen(env: Repeatable) -> list[str]:
-    """Each creature, and of all else the nearest and, in brackets, how many; the nearest first."""
-    at = cell_of(env.player)
-    nearest: dict[str, tuple[int, str]] = {}
-    count: dict[str, int] = {}
-    creatures: list[tuple[int, str]] = []
-    for way, far, words in _ways(*env.view):
-        material, thing = env.world[plus(at, way)]
-        if thing is not None:
-            creatures.append((far, f"{_name(material, thing)} {words}"))
-        elif material is not None:  # None: beyond the edge of the world
-            place = far, f"{material} {words}"
-            nearest[material] = min(nearest.get(material, place), place)
-            count[material] = count.get(material, 0) + 1
-    found = [(far, f"{words} ({count[name]})") for name, (far, words) in nearest.items()]
-    return [words for _, words in sorted(creatures) + sorted(found)]
+@dataclass(frozen=True)
+class View:
+    """The places in view, numbered column by column."""
+
+    here: int
+    beside: list[tuple[str, int]]  # side, place
+    ways: list[tuple[int, str]]  # by place: the length of the way there, and the way in words
+    nearest: list[tuple[int, str]]  # the same, the shortest first
+    sort: Callable[[bytearray], Iterable[int]]  # from by place to the nearest first
 
 
 @cache
-def _ways(width: int, height: int) -> list[tuple[Cell, int, str]]:
-    """All places in view but one's own: the way there, its length, and the same in words."""
-    reach = range(-(width // 2), width // 2 + 1), range(-(height // 2), height // 2 + 1)
-    return [((x, y), abs(x) + abs(y), _told(x, y)) for x in reach[0] for y in reach[1] if x or y]
+def _view(width: int, height: int) -> View:
+    cells = [(x - width // 2, y - height // 2) for x in range(width) for y in range(height)]
+    ways = [(abs(x) + abs(y), _told(x, y)) for x, y in cells]
+    order = sorted(range(len(ways)), key=ways.__getitem__)
+    beside = [(side, cells.index(way)) for side, way in SIDES.items()]
+    return View(order[0], beside, ways, sorted(ways), itemgetter(*order))
 
 
-def _there(env: Repeatable, way: Cell) -> str:
-    """What is to be seen in a place: a thing, or what the ground is."""
-    return _name(*env.world[plus(cell_of(env.player), way)])
+def _seen(env: Repeatable, view: View, ground: bytearray, things: dict[int, Any]) -> list[str]:
+    """Each creature, and of all else the nearest and, in brackets, how many; the nearest first."""
+    creatures = []
+    for place, thing in things.items():
+        ground[place] = 0  # which is told as the thing
+        far, words = view.ways[place]
+        if place != view.here:
+            creatures.append((far, f"{_name(thing)} {words}"))
+    near = bytes(view.sort(ground))
+    found = []
+    for number in set(near) - {0}:  # 0: beyond the edge of the world
+        far, words = view.nearest[near.index(number)]
+        found.append((far, f"{env.material(number)} {words} ({near.count(number)})"))
+    return [words for _, words in sorted(creatures) + sorted(found)]
 
 
-def _name(material: str | None, thing: Any) -> str:
-    if thing is not None:
-        return NAMES.get(thing.texture, thing.texture)
-    return material or "nothing"
+def _name(thing: Any) -> str:
+    return NAMES.get(thing.texture, thing.texture)
 
 
 def _told(x: int, y: int) -> str:

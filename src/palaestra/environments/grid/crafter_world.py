@@ -21,6 +21,7 @@ from importlib.metadata import version
 from typing import Any
 
 import crafter
+import numpy as np
 from crafter import engine
 
 VERSION = version("crafter")
@@ -65,6 +66,27 @@ class Repeatable(crafter.Env):  # type: ignore[misc]
         width, height = self._local_view._grid
         return int(width), int(height)
 
+    def material(self, number: int) -> str:
+        """Its name; beyond the edge of the world there is nothing."""
+        return self._world._mat_names[number] or "nothing"
+
+    def seen(self) -> tuple[bytes, dict[int, Any]]:
+        """Of the places in view, column by column: the materials' numbers, and what stands there.
+
+        Beyond the edge of the world the number is 0.
+        """
+        world, (width, height) = self._world, self.view
+        left, top = int(self._player.pos[0]) - width // 2, int(self._player.pos[1]) - height // 2
+        inside = slice(max(left, 0), left + width), slice(max(top, 0), top + height)
+        ground, standing = world._mat_map[inside], world._obj_map[inside]
+        if ground.shape != (width, height):
+            before = max(-left, 0), max(-top, 0)
+            ground, standing = (
+                _framed(part, (width, height), before) for part in (ground, standing)
+            )
+        places, things = standing.ravel(), world._objects
+        return ground.tobytes(), {at: things[places[at]] for at in places.nonzero()[0].tolist()}
+
     def dump(self) -> bytes:
         """Everything that the future depends on, and the last picture."""
         body = io.BytesIO()
@@ -88,6 +110,13 @@ class Repeatable(crafter.Env):  # type: ignore[misc]
 
     def _balance_chunk(self, chunk: Any, objs: Iterable[Any]) -> None:
         super()._balance_chunk(chunk, sorted(objs, key=_place))
+
+
+def _framed(part: Any, size: tuple[int, int], before: tuple[int, int]) -> Any:
+    """A part of a map in a frame of zeros, with so many before it on each axis."""
+    return np.pad(
+        part, [(n, whole - n - had) for n, whole, had in zip(before, size, part.shape, strict=True)]
+    )
 
 
 @functools.lru_cache(FRESH)
