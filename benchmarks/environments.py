@@ -1,10 +1,11 @@
 """What a step costs through palaestra, against the package alone.
 
-Both sides play by chance; only steps are timed, not resets and not the choice of an action. The
-package is used as its own README does: Gymnasium's step, OpenSpiel's state with the observation and
-the legal moves of whoever acts next, a TextWorld game that is asked for what our adapter reads of
-it. The goal is a step that takes at most a tenth longer, or 50 µs, whichever is more; since worlds
-that are told in words must be told by somebody, the ratio counts all of that against us:
+Both sides play the same tasks by chance; only steps are timed, not resets and not the choice of an
+action. The package is used as its own README does: Gymnasium's step, OpenSpiel's state with the
+observation and the legal moves of whoever acts next, a TextWorld game that is asked for what our
+adapter reads of it. The goal is a step that takes at most a tenth longer, or 50 µs, whichever is
+more; since worlds that are told in words must be told by somebody, the ratio counts all of that
+against us:
     python benchmarks/environments.py [--json] [--rounds N] [ID …]
 
 Worlds whose package is not installed are left out, and named.
@@ -23,7 +24,7 @@ from measuring import PeerUnavailable, Result, alternate, run
 
 from palaestra.core.environment import Action
 from palaestra.core.errors import InputError
-from palaestra.core.task import Split
+from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.registry import make, tasks
 
 SECONDS = 1.0  # of steps, per side and round
@@ -34,7 +35,7 @@ SHARE, ABSOLUTE = 0.10, 50e-6  # what a step may cost above the package's
 class Driver(Protocol):
     """One side."""
 
-    def begin(self, seed: int) -> None: ...
+    def begin(self, task: Task) -> None: ...
 
     def choose(self) -> Any: ...
 
@@ -47,10 +48,10 @@ class Ours:
     """A world of palaestra, as agents have it."""
 
     def __init__(self, id: str) -> None:
-        self._world, self._tasks, self._dice = make(id), tasks(id), random.Random(0)
+        self._world, self._dice = make(id), random.Random(0)
 
-    def begin(self, seed: int) -> None:
-        self._world.reset(self._tasks.task(Split.TRAIN, seed))
+    def begin(self, task: Task) -> None:
+        self._world.reset(task)
 
     def choose(self) -> Action:
         return self._world.sample_action(self._dice)
@@ -70,8 +71,8 @@ class Gymnasium:
             __import__(package)
         self._env = gymnasium.make(id, disable_env_checker=True, **options)
 
-    def begin(self, seed: int) -> None:
-        self._env.reset(seed=seed)
+    def begin(self, task: Task) -> None:
+        self._env.reset(seed=task.seed)
 
     def choose(self) -> Any:
         return self._env.action_space.sample()
@@ -89,8 +90,8 @@ class Crafter:
 
         self._make, self._dice = crafter.Env, random.Random(0)
 
-    def begin(self, seed: int) -> None:
-        self._env = self._make(seed=seed)
+    def begin(self, task: Task) -> None:
+        self._env = self._make(seed=task.seed)
         self._env.reset()
 
     def choose(self) -> int:
@@ -108,11 +109,11 @@ class OpenSpiel:
 
         self._game, self._dice = pyspiel.load_game(name), random.Random(0)
 
-    def begin(self, seed: int) -> None:
-        self._state, self._seat = self._game.new_initial_state(), seed % 2
+    def begin(self, task: Task) -> None:
+        self._state, self._seat = self._game.new_initial_state(), task.seed % 2
         self._others()
         if self._state.is_terminal():
-            self.begin(seed)
+            self.begin(task)
 
     def _others(self) -> None:
         state = self._state
@@ -146,9 +147,9 @@ class PettingZoo:
 
         self._env, self._dice = tictactoe_v3.env(), random.Random(0)
 
-    def begin(self, seed: int) -> None:
-        self._env.reset(seed=seed)
-        if seed % 2:
+    def begin(self, task: Task) -> None:
+        self._env.reset(seed=task.seed)
+        if task.seed % 2:
             self._env.step(self.choose())
 
     def choose(self) -> int:
@@ -183,9 +184,8 @@ class TextWorld:
         )
         self._dice = random.Random(0)
 
-    def begin(self, seed: int) -> None:
-        seed = tasks("textworld/coin-easy").task(Split.TRAIN, seed).seed
-        self._env = self._start(seed)
+    def begin(self, task: Task) -> None:
+        self._env = self._start(task.seed)
         self._state = self._env.reset()
 
     def choose(self) -> str:
@@ -214,12 +214,12 @@ PACKAGES: dict[str, Callable[[], Driver]] = {
 }
 
 
-def rate(driver: Driver, seconds: float) -> float:
-    """Steps per second of stepping."""
-    spent, steps, seed = 0.0, 0, 0
+def rate(driver: Driver, seconds: float, played: TaskSet) -> float:
+    """Steps per second of stepping, in the training tasks one after the other."""
+    spent, steps, begun = 0.0, 0, 0
     while spent < seconds:
-        driver.begin(seed)
-        seed += 1
+        driver.begin(played.task(Split.TRAIN, begun))
+        begun += 1
         for _ in range(LONGEST):
             action = driver.choose()
             started = time.perf_counter()
@@ -233,10 +233,12 @@ def rate(driver: Driver, seconds: float) -> float:
 
 def compared(id: str, rounds: int, seconds: float) -> Result:
     """One row; raises ImportError or InputError where the package is missing."""
-    ours, theirs = Ours(id), PACKAGES[id]()
+    ours, theirs, played = Ours(id), PACKAGES[id](), tasks(id)
     for driver in (ours, theirs):
-        rate(driver, seconds / 5)  # warm up: the first steps of some packages take long
-    found = alternate(lambda: rate(ours, seconds), lambda: rate(theirs, seconds), rounds)
+        rate(driver, seconds / 5, played)  # warm up: the first steps of some packages take long
+    found = alternate(
+        lambda: rate(ours, seconds, played), lambda: rate(theirs, seconds, played), rounds
+    )
     alone = 1 / found.theirs
     return Result(
         name=f"environment step: {id}, against the package alone",

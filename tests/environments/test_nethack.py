@@ -28,6 +28,7 @@ from palaestra.environments.examination import Subject
 from palaestra.environments.grid.minihack_oracle import Expert
 from palaestra.environments.grid.nethack import NetHack
 from palaestra.environments.grid.nethack_game import BIRTHDAY, SEEN
+from palaestra.environments.grid.nethack_map import Cells
 from palaestra.environments.grid.nethack_text import Screen
 from palaestra.environments.grid.nethack_words import Vocabulary, cleaned
 
@@ -219,7 +220,7 @@ def screen(message: str = "", cells: dict[tuple[int, int], str] | None = None, *
     """A screen with the agent at (10, 10) and nothing else but what is given."""
     given = {"items": {}, "vitals": (0,) * 27, "page": "", "asking": False, "typing": False}
     return Screen(
-        **{**given, "message": message, "at": (10, 10), "cells": cells or {}, "paging": False}
+        **{**given, "message": message, "at": (10, 10), "cells": Cells(cells), "paging": False}
         | more
     )
 

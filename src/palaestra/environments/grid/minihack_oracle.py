@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from palaestra.environments.grid.nethack_text import DOORS, STEPS, Cell, Screen, walkable
+from palaestra.environments.grid.nethack_map import DOORS, STEPS, Cell, walkable
+from palaestra.environments.grid.nethack_text import Screen
 
 STAIRS = "staircase down"
 WALKS = re.compile(

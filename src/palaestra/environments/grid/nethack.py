@@ -29,7 +29,8 @@ from palaestra.core.environment import Action, Capability, Environment, Observat
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.grid.nethack_game import SEEN, Game
-from palaestra.environments.grid.nethack_text import STEPS, Screen
+from palaestra.environments.grid.nethack_map import STEPS, Reader
+from palaestra.environments.grid.nethack_text import Screen
 from palaestra.environments.grid.nethack_words import Vocabulary
 from palaestra.environments.snapshots import opened, sealed
 
@@ -60,7 +61,7 @@ class NetHack(Environment):
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        self._game = self._make()
+        self._game, self._reader = self._make(), Reader()
         self._words = Vocabulary(self._game.actions)
         self._task: Task | None = None
         self._screen: Screen | None = None
@@ -155,7 +156,7 @@ class NetHack(Environment):
         self.reset(Task(**{**saved["task"], "split": Split(saved["task"]["split"])}))
         for key in saved["keys"]:
             self._game.press(key)
-        self._screen = None if self._game.over else Screen.of(self._game)
+        self._screen = None if self._game.over else Screen.of(self._game, self._reader)
         self._inventory = saved["inventory"]
 
     def close(self) -> None:
@@ -176,7 +177,7 @@ class NetHack(Environment):
 
     def _look(self) -> str:
         """Look, and tell it: what was said, what is around, how one is, what one carries."""
-        screen = self._screen = Screen.of(self._game)
+        screen = self._screen = Screen.of(self._game, self._reader)
         if screen.page:
             return f"{screen.page}\n({', '.join(self._words.sensible(screen))})"
         lines = [screen.message] if screen.message else []

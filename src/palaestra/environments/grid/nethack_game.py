@@ -19,7 +19,6 @@ import io
 import os
 import signal
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -27,7 +26,7 @@ import nle.env
 from nle.nethack import Nethack
 
 BIRTHDAY = 1_000_000_000  # of every game, in seconds since 1970
-HANG_UPS = (signal.SIGHUP, signal.SIGXCPU)
+HANG_UPS = (int(signal.SIGHUP), int(signal.SIGXCPU))
 SYSTEM = ctypes.CDLL(None)
 ROOM_FOR_SIGACTION = 512  # bytes; the system's structure is smaller everywhere
 SEEN = inspect.signature(nle.env.NLE.__init__).parameters["observation_keys"].default
@@ -40,8 +39,9 @@ class Game:
     def __init__(self, id: str, **options: Any) -> None:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gymnasium's notices, none about us
-            made = gymnasium.make(id, disable_env_checker=True, fix_moon_phase=True, **options)
+            made: Any = gymnasium.make(id, disable_env_checker=True, fix_moon_phase=True, **options)
         self.env: Any = made.unwrapped
+        self._places = {key: at for at, key in enumerate(self.env._observation_keys)}
         self.pressed: list[int] = []  # actions since the start
         self.over = True  # nothing can be pressed
         self.died = self.won = self.cut = False
@@ -73,10 +73,15 @@ class Game:
 
     def press(self, action: int) -> float:
         """Take an action by its number; the package's reward for it."""
-        with _hang_ups_kept():
+        before = _on_hang_up()
+        try:
             _, reward, done, _, info = self.env.step(action)
+        except BaseException:
+            _hang_up_as(before)
+            raise
         self.pressed.append(action)
         if done:
+            _hang_up_as(before)
             end = info["end_status"].name
             self.over = True
             self.cut = end == "ABORTED"
@@ -88,13 +93,16 @@ class Game:
 
     def see(self, key: str) -> Any:
         """A present observation of the package, by its key; it changes with the next action."""
-        return self.env.last_observation[self.env._observation_keys.index(key)]
+        return self.env.last_observation[self._places[key]]
 
     def close(self) -> None:
         """Free the library and the folder of this game."""
         self.over = True
-        with _hang_ups_kept():
+        before = _on_hang_up()
+        try:
             self.env.close()
+        finally:
+            _hang_up_as(before)
 
 
 def _set_birthday(library: str) -> None:
@@ -106,18 +114,18 @@ def _set_birthday(library: str) -> None:
         _ctypes.dlclose(handle)
 
 
-@contextlib.contextmanager
-def _hang_ups_kept() -> Iterator[None]:
-    """Leave behind what this process does on hang-ups as it was.
+def _on_hang_up() -> list[Any]:
+    """What this process does on hang-ups: what a game that ends changes, and we set back.
 
     By the system's own call: Python's can be used in the main thread only, and does not know what
     a library has set.
     """
-    before = [ctypes.create_string_buffer(ROOM_FOR_SIGACTION) for _ in HANG_UPS]
+    kept = [(ctypes.c_char * ROOM_FOR_SIGACTION)() for _ in HANG_UPS]
+    for number, into in zip(HANG_UPS, kept, strict=True):
+        SYSTEM.sigaction(number, None, into)
+    return kept
+
+
+def _hang_up_as(before: list[Any]) -> None:
     for number, kept in zip(HANG_UPS, before, strict=True):
-        SYSTEM.sigaction(int(number), None, kept)
-    try:
-        yield
-    finally:
-        for number, kept in zip(HANG_UPS, before, strict=True):
-            SYSTEM.sigaction(int(number), kept, None)
+        SYSTEM.sigaction(number, kept, None)

@@ -8,31 +8,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-import numpy as np
 from nle import nethack
 
 from palaestra.environments.grid.nethack_game import Game
+from palaestra.environments.grid.nethack_map import CORRIDORS, STEPS, Cell, Cells, Reader, text
 
-Cell = tuple[int, int]  # column, row
-
-STEPS: dict[str, Cell] = {
-    "north": (0, -1),
-    "northeast": (1, -1),
-    "east": (1, 0),
-    "southeast": (1, 1),
-    "south": (0, 1),
-    "southwest": (-1, 1),
-    "west": (-1, 0),
-    "northwest": (-1, -1),
-}
-CORRIDORS = {"corridor", "lit corridor"}
-GROUND = CORRIDORS | {"floor of a room", "dark part of a room"}
-DOORS = {"doorway", "open door", "broken door"}  # not to be passed aslant
-UNTOLD = GROUND | {"wall", "stone"}
-OPEN = GROUND | DOORS | {"cloud", "ice", "lowered drawbridge"}
 KINDS, OF_A_KIND = 16, 4  # how much is told of what is seen
 HUNGER = ("satiated", "", "hungry", "weak", "fainting", "fainted", "starved")
 BURDEN = ("", "burdened", "stressed", "strained", "overtaxed", "overloaded")
@@ -60,7 +43,7 @@ class Screen:
 
     message: str
     at: Cell
-    cells: dict[Cell, str]  # what is seen or remembered there; nothing where nothing is known
+    cells: Cells
     items: dict[str, str]  # letter -> thing carried
     vitals: tuple[int, ...]  # the package's "blstats"
     asking: bool  # for one key
@@ -69,20 +52,16 @@ class Screen:
     page: str  # a menu or a long text in front of the map
 
     @classmethod
-    def of(cls, game: Game) -> Screen:
-        vitals = tuple(map(int, game.see("blstats")))
+    def of(cls, game: Game, reader: Reader) -> Screen:
+        """The present one; of those that a reader has read, only the last has its cells."""
+        vitals = tuple(game.see("blstats").tolist())
         internal = game.see("internal")
         paging = bool(internal[3])
-        letters, things = game.see("inv_letters"), game.see("inv_strs")
         return cls(
-            message=_text(game.see("message")),
+            message=text(game.see("message")).strip(),
             at=(vitals[nethack.NLE_BL_X], vitals[nethack.NLE_BL_Y]),
-            cells=_cells(game.see("screen_descriptions")),
-            items={
-                chr(letter): _text(thing)
-                for letter, thing in zip(letters, things, strict=True)
-                if letter
-            },
+            cells=reader.cells(game),
+            items=reader.items(game),
             vitals=vitals,
             asking=bool(internal[1]) and not paging,
             typing=bool(internal[2]) and not paging,
@@ -104,8 +83,8 @@ class Screen:
         """The keys that a question or a page offers."""
         if self.paging:
             return re.findall(r"^(\S) [-+] ", self.page, re.MULTILINE)
-        brackets = re.findall(r"\[([^\]]+)\]", self.message)
-        return _spread(brackets[-1].split(" or ")[0]) if self.asking and brackets else []
+        brackets = re.findall(r"\[([^\]]+)\]", self.message) if self.asking else []
+        return _spread(brackets[-1].split(" or ")[0]) if brackets else []
 
     @cached_property
     def inventory(self) -> str:
@@ -142,69 +121,55 @@ class Screen:
     def _free(self, way: str) -> int:
         """How many known steps can be taken that way."""
         across, down = STEPS[way]
-        aslant = bool(across and down)
+        walkable, doors = self.cells.walkable, self.cells.doors if across and down else ()
         (x, y), steps = self.at, 0
         while True:
             x, y = x + across, y + down
-            there = self.cells.get((x, y), "")
-            if not walkable(there) or (aslant and there in DOORS):
+            if (x, y) not in walkable or (x, y) in doors:
                 return steps
             steps += 1
 
     def _seen(self) -> list[str]:
+        (x, y), cells = self.at, self.cells
+        worth = [cell for cell in cells.corridors if self._ends_here(cell)]
+        worth += cells.things - {self.at}
         places: dict[str, list[Cell]] = {}
-        worth = [cell for cell, kind in self.cells.items() if kind not in UNTOLD]
-        worth += [cell for cell, kind in self.cells.items() if self._ends_here(cell, kind)]
-        for cell in sorted(worth, key=self._distance):
-            if cell != self.at:
-                kind = self.cells[cell]
-                told_as = "corridor end" if kind in CORRIDORS else kind
-                places.setdefault(told_as, []).append(cell)
-        told = [f"{kind} {self._where(cells)}" for kind, cells in list(places.items())[:KINDS]]
+        for *_, right, down in sorted(_near(a - x, d - y) for a, d in worth):
+            kind = cells[x + right, y + down]
+            told_as = "corridor end" if kind in CORRIDORS else kind
+            places.setdefault(told_as, []).append((right, down))
+        told = [f"{kind} {_where(ways)}" for kind, ways in list(places.items())[:KINDS]]
         if len(places) > KINDS:
             told.append(f"and {len(places) - KINDS} more things further away")
         return told
 
-    def _ends_here(self, cell: Cell, kind: str) -> bool:
+    def _ends_here(self, cell: Cell) -> bool:
         """Whether this is as much of a corridor as is known; beside the agent it is a free way."""
-        if kind not in CORRIDORS or self._distance(cell)[0] < 2:
+        (x, y), (a, d) = cell, self.at
+        if -2 < x - a < 2 and -2 < y - d < 2:
             return False
-        x, y = cell
-        beside = [(x + a, y + d) for a, d in STEPS.values()]
-        return sum(walkable(self.cells.get(c, "")) or c == self.at for c in beside) <= 1
-
-    def _where(self, cells: list[Cell]) -> str:
-        told = ", ".join(self._offset(cell) for cell in cells[:OF_A_KIND])
-        more = len(cells) - OF_A_KIND
-        return told + (f" and {more} more" if more > 0 else "")
-
-    def _offset(self, cell: Cell) -> str:
-        right, down = cell[0] - self.at[0], cell[1] - self.at[1]
-        parts = [f"{abs(down)} {'south' if down > 0 else 'north'}"] if down else []
-        parts += [f"{abs(right)} {'east' if right > 0 else 'west'}"] if right else []
-        return " ".join(parts)
-
-    def _distance(self, cell: Cell) -> tuple[int, int, Cell]:
-        right, down = abs(cell[0] - self.at[0]), abs(cell[1] - self.at[1])
-        return max(right, down), right + down, cell
+        beside = {(x + right, y + down) for right, down in STEPS.values()}
+        return len(beside & self.cells.walkable) + (self.at in beside - self.cells.walkable) <= 1
 
 
-def walkable(kind: str) -> bool:
-    """Whether a cell that is described like this is open ground, with nothing on it."""
-    return kind in OPEN or kind.startswith(("staircase", "ladder"))
+@cache
+def _near(right: int, down: int) -> tuple[int, int, int, int]:
+    """What sorts the places by how near they are, and the place from here."""
+    across, along = abs(right), abs(down)
+    return max(across, along), across + along, right, down
 
 
-def _text(codes: Any) -> str:
-    return bytes(codes).split(b"\0", 1)[0].decode("latin-1").strip()
+def _where(ways: list[Cell]) -> str:
+    told = ", ".join(_offset(*way) for way in ways[:OF_A_KIND])
+    more = len(ways) - OF_A_KIND
+    return told + (f" and {more} more" if more > 0 else "")
 
 
-def _cells(descriptions: Any) -> dict[Cell, str]:
-    rows, columns = np.nonzero(descriptions[:, :, 0])
-    words = descriptions[rows, columns].view(f"S{descriptions.shape[2]}").ravel()
-    return {
-        (int(column), int(row)): word.decode("latin-1")
-        for column, row, word in zip(columns, rows, words, strict=True)
-    }
+@cache
+def _offset(right: int, down: int) -> str:
+    parts = [f"{abs(down)} {'south' if down > 0 else 'north'}"] if down else []
+    parts += [f"{abs(right)} {'east' if right > 0 else 'west'}"] if right else []
+    return " ".join(parts)
 
 
 def _page(terminal: Any) -> str:

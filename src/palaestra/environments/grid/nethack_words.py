@@ -9,6 +9,7 @@ cannot be said there, be it an answer or not.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -71,7 +72,7 @@ class Vocabulary:
     def words(self) -> list[str]:
         return list(self._words)
 
-    @property
+    @functools.cached_property
     def uses_items(self) -> bool:
         return not USE_ITEMS.isdisjoint(self._words)
 
@@ -105,9 +106,7 @@ class Vocabulary:
         return [word for word in words if word in self._words]
 
     def _word_of(self, said: str) -> str:
-        squeezed = re.sub(r"[\s_-]+", "", said.lower()) if len(said) > 1 else said
-        squeezed = ALIASES.get(squeezed, squeezed)
-        return self._squeezed.get(squeezed, "")
+        return self._squeezed.get(_squeezed(said), "")
 
     def _typed(self, said: str) -> list[int]:
         """A line of text and the key that ends it."""
@@ -118,11 +117,18 @@ class Vocabulary:
         return [*(self._keys[key] for key in said), self._words["more"]]
 
 
+@functools.lru_cache(1024)  # the same few words again and again
 def cleaned(text: str) -> str:
     """The first line of what was said, without marks around it; one sign is left as it is."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = "".join(c if c.isascii() and c.isprintable() else "?" for c in line[:LONGEST])
     return line if len(line) == 1 else line.strip(EDGES).rstrip(".,!?;: ")
+
+
+@functools.lru_cache(1024)
+def _squeezed(said: str) -> str:
+    squeezed = re.sub(r"[\s_-]+", "", said.lower()) if len(said) > 1 else said
+    return ALIASES.get(squeezed, squeezed)
 
 
 def _word(action: Any) -> str:
