@@ -93,7 +93,7 @@ def test_a_mistake_in_a_procedure_is_told(tmp_path: Path, old: str, new: str, wo
 
 
 def test_a_procedure_needs_a_file() -> None:
-    with pytest.raises(InputError, match="missing 1 required keyword-only argument: 'file'"):
+    with pytest.raises(InputError, match=r"needs file: write 'procedure\?file=…'"):
         make_agent("procedure")
     with pytest.raises(InputError, match=r"nowhere\.toml' cannot be read"):
         make_agent("procedure?file=nowhere.toml")

@@ -88,6 +88,12 @@ def make_agent(name: str) -> Agent:
         except ValidationError as error:
             why = error.errors()[0]["msg"]
             raise InputError(f"'{part}' of the agent '{name}' cannot be: {why}.") from None
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [n for n, p in takes.items() if p.default is p.empty and p.kind not in several]
+    missing = [option for option in needed if option not in options]
+    if missing:
+        given = f"{name}{'&' if query else '?'}{'&'.join(f'{option}=…' for option in missing)}"
+        raise InputError(f"The agent '{cls.name}' needs {' and '.join(missing)}: write '{given}'.")
     try:
         return cls(**options)
     except (TypeError, ValueError) as error:

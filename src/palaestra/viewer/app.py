@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -59,8 +62,14 @@ def application(site: Site, token: str | None = None) -> Starlette:
             return PlainTextResponse(reason.encode("utf-8", "replace"), code)
         return site.page("error.html", code, title=f"error {code}", code=code, reason=reason)
 
+    @asynccontextmanager
+    async def prepared(_: Starlette) -> AsyncIterator[None]:
+        await asyncio.to_thread(site.prepare)
+        yield
+
     return Starlette(
         routes=[*pages, static],
+        lifespan=prepared,
         middleware=[Middleware(Guard, token=token), Middleware(Export)],
         exception_handlers={HTTPException: told, PalaestraError: told},
     )

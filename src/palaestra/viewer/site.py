@@ -163,6 +163,11 @@ class Site:
                 self._answers.popitem(last=False)
         return kept
 
+    def prepare(self) -> None:
+        """Compile the pages' templates, so that the first who asks for one does not wait for it."""
+        for name in self._templates.list_templates(["html"]):
+            self._templates.get_template(name)
+
     def page(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A rendered page."""
         text = self._templates.get_template(template).render(**values)
