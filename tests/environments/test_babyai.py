@@ -12,6 +12,7 @@ from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.environments.conformance import CLAUSES
+from palaestra.environments.conformance_oracle import the_oracle_leads_on
 from palaestra.environments.examination import Subject
 from palaestra.environments.grid.babyai import BabyAI, MiniGrid, parse
 
@@ -153,6 +154,12 @@ def test_a_class_that_is_not_registered_is_addressed_by_its_module() -> None:
         registry.make("palaestra.environments.grid.babyai:Nothing/Empty-5x5")
     with pytest.raises(InputError, match="not a palaestra Environment class"):
         registry.make("palaestra.core.task:Task")
+
+
+@pytest.mark.parametrize("name", ["KeyCorridorS3R1", "OpenRedBlueDoorsDebug", "PutNextS5N1"])
+def test_whoever_asks_the_expert_at_every_step_arrives(name: str) -> None:
+    """Its bot plans anew each time, and where it has to explore it had turned back for ever."""
+    the_oracle_leads_on(Subject.of(f"babyai/{name}"))
 
 
 @pytest.mark.parametrize("id", ["babyai/PickupLoc", "babyai/PutNextLocalS5N3"])

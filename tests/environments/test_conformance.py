@@ -110,6 +110,11 @@ class Lost(Line):
         return [Action("back")]
 
 
+class Wavering(Line):
+    def oracle(self) -> list[Action]:
+        return [Action("back"), Action("on")] * (self.made % 2) + super().oracle()
+
+
 class Eager(Line):
     def progress(self) -> float:
         return min(1.0, super().progress() * 2)
@@ -216,6 +221,7 @@ def test_a_healthy_world_passes(clause: Callable[[Subject], None]) -> None:
         (Chance, conformance.equal_keys_have_equal_futures),
         (Constant, conformance.keys_differ_where_progress_does),
         (Lost, conformance.the_oracle_solves),
+        (Wavering, conformance.the_oracle_leads_on),
         (Eager, conformance.progress_rises_to_one_exactly_at_success),
         (Double, conformance.an_end_is_of_one_kind),
         (Touchy, conformance.garbage_is_answered_in_words),

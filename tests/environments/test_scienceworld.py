@@ -29,6 +29,7 @@ from palaestra.environments.conformance import (
     a_closed_world_leaves_nothing,
     splits_share_no_task,
 )
+from palaestra.environments.conformance_oracle import the_oracle_leads_on
 from palaestra.environments.examination import Subject
 from palaestra.environments.text.commands import plain, spoken, ways
 from palaestra.environments.text.java_process import OPTIONS, JavaProcess
@@ -139,6 +140,11 @@ def test_the_contract_holds_elsewhere(
     pool: Pool, name: str, clause: Callable[[Subject], None]
 ) -> None:
     clause(subject(pool, name, clause, steps=15))
+
+
+def test_whoever_asks_the_oracle_at_every_step_arrives(pool: Pool) -> None:
+    """Where the package's solution has capitals in it ("unknown substance B"), too."""
+    the_oracle_leads_on(subject(pool, "use-thermometer", the_oracle_leads_on, steps=3))
 
 
 def test_the_tasks_and_their_sets_are_the_packages(wrapper: Any) -> None:

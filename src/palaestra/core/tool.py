@@ -71,8 +71,10 @@ def parse_call(text: str, tools: Sequence[Tool]) -> ToolCall:
         NotACall: there is none, the tool is unknown, or the arguments do not fit its schema.
     """
     call = _as_json(text) or _as_python(text, tools)
-    if call is None or not _written_in_json(call):
+    if call is None:
         raise NotACall("Call one tool, such as: " + (tools[0].signature if tools else "none here"))
+    if not _written_in_json(call):
+        raise NotACall("The arguments must be plain values, as in JSON.")
     return checked(call, tools)
 
 

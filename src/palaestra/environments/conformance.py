@@ -3,7 +3,8 @@
 Each clause takes a `Subject` and raises `Broken` where the environment breaks it. A clause about
 a capability holds by itself where the capability is not declared. `palaestra check-env` runs them
 all and shows the smallest trace that breaks one (`checking.py`); third parties run them with
-pytest (`pytest_plugin.py`). What takes long is in `conformance_deep.py`.
+pytest (`pytest_plugin.py`). What is asked of reference solutions is in `conformance_oracle.py`,
+what takes long in `conformance_deep.py`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from palaestra.core.environment import (
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.task import Split, Task
+from palaestra.environments.conformance_oracle import the_oracle_leads_on, the_oracle_solves
 from palaestra.environments.examination import (
     History,
     Subject,
@@ -169,35 +171,6 @@ def keys_differ_where_progress_does(subject: Subject) -> None:
                     known == signals.progress,
                     f"task {task.id}: one state key has progress {known} and {signals.progress}",
                 )
-
-
-def the_oracle_solves(subject: Subject) -> None:
-    """From the start, and where it knows a way, from where a short walk led.
-
-    It may know no way (some packages' own solutions are faulty), but not of every task tried.
-    What a walk took may be missing before the world's limit, or be beyond mending.
-    """
-    world = subject.new()
-    if Capability.ORACLE not in world.capabilities:
-        return
-    known = 0
-    for task in subject.some():
-        world.reset(task)
-        before = world.signals()
-        way = list(world.oracle())
-        demand(world.signals() == before, f"task {task.id}: asking the oracle changed the world")
-        if way:
-            known += 1
-            last = follow(world, way)[-1][0]
-            demand(last.success, f"task {task.id}: the oracle's {len(way)} actions did not solve")
-        (_, history), _ = walk(world, task, min(6, subject.steps))
-        if not any(ended(step) for step, _ in history) and (way := list(world.oracle())):
-            last = follow(world, way)[-1][0]
-            demand(
-                last.success or last.truncated,
-                f"task {task.id}: after a short walk, the oracle's {len(way)} actions failed",
-            )
-    demand(known > 0, "the oracle knows no way for any task that was tried")
 
 
 def progress_rises_to_one_exactly_at_success(subject: Subject) -> None:
@@ -383,6 +356,7 @@ CLAUSES: tuple[Callable[[Subject], None], ...] = (
     equal_keys_have_equal_futures,
     keys_differ_where_progress_does,
     the_oracle_solves,
+    the_oracle_leads_on,
     progress_rises_to_one_exactly_at_success,
     an_end_is_of_one_kind,
     garbage_is_answered_in_words,

@@ -37,13 +37,8 @@ def heard(text: str, tools: Sequence[Tool]) -> ToolCall | None:
     """
     if not _tries(text, tools):
         return None
-    try:
-        call = parse_call(text, tools)
-        arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
-        arguments.encode()
-    except (TypeError, UnicodeEncodeError, RecursionError):
-        raise NotACall("The arguments must be plain values, as in JSON.") from None
-    return ToolCall(call.name, json.loads(arguments))
+    call = parse_call(text, tools)
+    return ToolCall(call.name, json.loads(json.dumps(dict(call.arguments))))
 
 
 def _tries(text: str, tools: Sequence[Tool]) -> bool:

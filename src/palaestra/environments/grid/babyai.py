@@ -33,6 +33,7 @@ from palaestra.core.environment import Action, Capability, Environment, Observat
 from palaestra.core.task import Task, TaskSet
 from palaestra.environments.pictures import png
 from palaestra.environments.snapshots import opened, sealed
+from palaestra.environments.way import Way
 
 WORDS = ("left", "right", "forward", "pickup", "drop", "toggle", "done")
 ALIASES = {
@@ -160,8 +161,27 @@ class BabyAI(MiniGrid):
         parts = 1 if self.name.startswith("GoTo") else 2  # other missions take two trips
         return int(one_room * env.num_rows * env.num_cols * parts)
 
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self._way = Way()
+
+    def reset(self, task: Task) -> Observation:
+        self._way.forget()
+        return super().reset(task)
+
+    def step(self, action: Action) -> Transition:
+        self._way.taken(action)
+        return super().step(action)
+
+    def restore(self, snapshot: bytes) -> None:
+        self._way.forget()
+        super().restore(snapshot)
+
     def oracle(self) -> list[Action]:
         """The bot's way from here to the goal; empty where the bot finds none."""
+        return [] if self._over else self._way.rest(self._found)
+
+    def _found(self) -> list[Action]:
         env = copy.deepcopy(self._env)
         env.max_steps += env.step_count  # the bot may need more steps than are left
         found = _bots_way(copy.deepcopy(env))

@@ -23,10 +23,12 @@ from pathlib import Path
 import gymnasium
 import nle
 
-from palaestra.core.environment import Action, Capability
+from palaestra.core.environment import Action, Capability, Observation, Transition
+from palaestra.core.task import Task
 from palaestra.environments.grid.minihack_oracle import Expert, knows
 from palaestra.environments.grid.nethack import NetHack
 from palaestra.environments.grid.nethack_game import Game
+from palaestra.environments.way import Way
 
 
 def _import() -> types.ModuleType:
@@ -106,6 +108,7 @@ class MiniHack(NetHack):
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
         self._trial: MiniHack | None = None  # where the expert tries out its way
+        self._way = Way()
         if knows(name):  # of this world, not of the family
             self.capabilities = self.capabilities | {Capability.ORACLE}  # type: ignore[misc]
 
@@ -117,12 +120,21 @@ class MiniHack(NetHack):
     def goal(self) -> str:
         return next((goal for head, goal in GOALS.items() if self.name.startswith(head)), STAIRS)
 
+    def reset(self, task: Task) -> Observation:
+        self._way.forget()
+        return super().reset(task)
+
+    def step(self, action: Action) -> Transition:
+        self._way.taken(action)
+        return super().step(action)
+
     def oracle(self) -> list[Action]:
         """A way from here to the goal, tried out in another world; empty where that failed."""
         if Capability.ORACLE not in self.capabilities:
             self._undeclared(Capability.ORACLE)
-        if self._game.over:
-            return []
+        return [] if self._game.over else self._way.rest(self._found)
+
+    def _found(self) -> list[Action]:
         trial = self._trial = self._trial or MiniHack(self.name)
         trial.restore(self.snapshot())
         expert, way = Expert(self.name), list[Action]()

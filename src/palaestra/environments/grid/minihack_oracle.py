@@ -111,7 +111,8 @@ class Expert:
         return "" if self._thing == "key" and not self._on_it(screen) else "pickup"
 
     def _on_it(self, screen: Screen) -> bool:
-        return self._thing in self._map.get(screen.at, "")
+        here = screen.message if screen.message.startswith("You see here") else ""
+        return self._thing in (self._map.get(screen.at) or "") + here
 
     def _at_a_door(self, screen: Screen, deed: str) -> str:
         """The deed, in front of a closed door, or a step to where one is in front of it."""

@@ -248,7 +248,8 @@ class ScienceWorld(Environment):
         past, deeds = self._commands, self._deeds
         back = [f"go to {place}" for place in self._places[-2::-1]]
         if variation not in self._gold:
-            self._gold = {variation: self._running().gold(self.name, variation)}
+            gold = self._running().gold(self.name, variation)
+            self._gold = {variation: list(map(spoken, gold))}  # some name a "substance B"
         found: list[str] = []
         for way in ways(self._gold[variation], deeds, back):
             self._start()
