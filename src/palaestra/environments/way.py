@@ -2,7 +2,7 @@
 
 A planner that is asked anew at every step knows less of what it saw than it did on the way, and may
 lead back and forth for ever: the bot of BabyAI does where it has to explore. Whoever follows a way
-is told the rest of it; whoever leaves it is told another.
+is told the rest of it, at no cost; whoever leaves it is told another.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from palaestra.core.environment import Action
 
 
 class Way:
-    """What is left of it."""
+    """What is left of it, in words."""
 
     def __init__(self) -> None:
-        self._left: list[Action] = []
+        self._left: list[str] = []
 
-    def taken(self, action: Action) -> None:
-        """An action was taken, on the way or off it."""
-        on_it = bool(self._left) and action.text.strip() == self._left[0].text
-        self._left = self._left[1:] if on_it else []
+    def taken(self, words: str, *, idle: bool = False) -> None:
+        """Something was done, on the way or off it; what is idle leads nowhere else."""
+        if self._left and words.strip() == self._left[0]:
+            del self._left[0]
+        elif not idle:
+            self._left = []
 
     def forget(self) -> None:
         """The world is another, or in another state."""
         self._left = []
 
-    def rest(self, find: Callable[[], list[Action]]) -> list[Action]:
+    def rest(self, find: Callable[[], list[str]]) -> list[Action]:
         """From here to the end; a new one, by `find`, where none is being followed."""
         if not self._left:
             self._left = find()
-        return list(self._left)
+        return [Action(words) for words in self._left]

@@ -170,7 +170,7 @@ class BabyAI(MiniGrid):
         return super().reset(task)
 
     def step(self, action: Action) -> Transition:
-        self._way.taken(action)
+        self._way.taken(action.text)
         return super().step(action)
 
     def restore(self, snapshot: bytes) -> None:
@@ -181,7 +181,7 @@ class BabyAI(MiniGrid):
         """The bot's way from here to the goal; empty where the bot finds none."""
         return [] if self._over else self._way.rest(self._found)
 
-    def _found(self) -> list[Action]:
+    def _found(self) -> list[str]:
         env = copy.deepcopy(self._env)
         env.max_steps += env.step_count  # the bot may need more steps than are left
         found = _bots_way(copy.deepcopy(env))
@@ -202,16 +202,16 @@ class BabyAI(MiniGrid):
         return f"{super().state_key()}-{done}"
 
 
-def _bots_way(env: Any, before: Sequence[int] = ()) -> list[Action]:
+def _bots_way(env: Any, before: Sequence[int] = ()) -> list[str]:
     """The bot's actions to the goal, with those already made `before` it; empty without success."""
-    actions = [Action(WORDS[int(number)]) for number in before]
+    actions = [WORDS[int(number)] for number in before]
     last = None
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             bot = BabyAIBot(env)
             while True:
                 last = bot.replan(last)
-                actions.append(Action(WORDS[int(last)]))
+                actions.append(WORDS[int(last)])
                 _, reward, terminated, truncated, _ = env.step(last)
                 if terminated or truncated:
                     return actions if reward > 0 else []

@@ -33,6 +33,7 @@ from palaestra.environments.grid.crafter_text import describe, listed, recipes, 
 from palaestra.environments.grid.crafter_world import VERSION, Repeatable, fresh
 from palaestra.environments.pictures import png
 from palaestra.environments.snapshots import opened, sealed
+from palaestra.environments.way import Way
 
 FULL = "full"
 WORDS = {action.replace("_", " "): number for number, action in enumerate(constants.actions)}
@@ -69,6 +70,7 @@ class Crafter(Environment):
         self._goals = frozenset(constants.achievements if name == FULL else [name])
         self._env: Repeatable | None = None
         self._over = False
+        self._way = Way()
 
     @classmethod
     def names(cls) -> list[str]:
@@ -115,10 +117,12 @@ class Crafter(Environment):
             self._env = Repeatable(seed=task.seed)
         self._env.load(fresh(task.seed))
         self._over = False
+        self._way.forget()
         return Observation(describe(self._env))
 
     def step(self, action: Action) -> Transition:
         env = self._running()
+        self._way.taken(action.text)
         if self._over:
             return Transition(Observation("It is over."), valid=False)
         word = parse(action.text)
@@ -169,6 +173,7 @@ class Crafter(Environment):
             self._env = Repeatable(seed=0)
         self._env.load(dump)
         self._over = json.loads(head)["over"]
+        self._way.forget()
 
     def progress(self) -> float:
         """The share of the goals that is unlocked: of 22 in `full`, else 0 or 1."""
@@ -178,8 +183,10 @@ class Crafter(Environment):
         """The scripted player's way from here; empty if it dies on all that it tries."""
         if Capability.ORACLE not in self.capabilities:
             self._undeclared(Capability.ORACLE)
-        way = [] if self._over else solution(self._running().dump(), self.name)
-        return [Action(spoken(action)) for action in way]
+        return [] if self._over else self._way.rest(self._found)
+
+    def _found(self) -> list[str]:
+        return [spoken(action) for action in solution(self._running().dump(), self.name)]
 
     def admissible(self) -> list[str]:
         """The actions that do something here; while asleep, none does more than to wait."""

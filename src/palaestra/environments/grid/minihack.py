@@ -125,7 +125,7 @@ class MiniHack(NetHack):
         return super().reset(task)
 
     def step(self, action: Action) -> Transition:
-        self._way.taken(action)
+        self._way.taken(action.text)
         return super().step(action)
 
     def oracle(self) -> list[Action]:
@@ -134,13 +134,13 @@ class MiniHack(NetHack):
             self._undeclared(Capability.ORACLE)
         return [] if self._game.over else self._way.rest(self._found)
 
-    def _found(self) -> list[Action]:
+    def _found(self) -> list[str]:
         trial = self._trial = self._trial or MiniHack(self.name)
         trial.restore(self.snapshot())
-        expert, way = Expert(self.name), list[Action]()
+        expert, way = Expert(self.name), list[str]()
         while (screen := trial._screen) and not trial._game.over:
-            way.append(Action(expert.next(screen)))
-            if not trial.step(way[-1]).valid:
+            way.append(expert.next(screen))
+            if not trial.step(Action(way[-1])).valid:
                 return []
         return way if trial._game.won else []
 

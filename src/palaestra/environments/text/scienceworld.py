@@ -37,6 +37,7 @@ from palaestra.core.task import ListedTasks, Split, Task, TaskSet
 from palaestra.environments.snapshots import opened, sealed
 from palaestra.environments.text.commands import plain, spoken, ways
 from palaestra.environments.text.scienceworld_simulator import Reply, Simulator
+from palaestra.environments.way import Way
 
 COUNTS = (  # of variations, as published; asking the package would start Java
     *(30, 30, 30, 30, 540, 436, 300, 20, 20, 900, 600, 300, 300, 300, 300, 126, 126, 32, 36, 36),
@@ -85,7 +86,7 @@ class ScienceWorld(Environment):
         self._simulator: Simulator | None = None
         self._task: Task | None = None
         self._gold: dict[int, list[str]] = {}  # the package's solution of the latest variation
-        self._way: list[str] = []  # what the oracle has named and has not been done yet
+        self._way = Way()
         self._last = Reply("", 0)
 
     @classmethod
@@ -124,7 +125,8 @@ class ScienceWorld(Environment):
         if self._simulator is None or not self._simulator.alive:
             self.close()
             self._simulator = Simulator()
-        self._task, self._way = task, []
+        self._task = task
+        self._way.forget()
         seen = self._start()
         return Observation(plain(f"{self._simulator.description()}\n{seen.text}"))
 
@@ -141,10 +143,7 @@ class ScienceWorld(Environment):
         reply = self._do(command)
         if not reply.understood:
             return self._answer(reply.text, valid=False)
-        if self._way and self._way[0] == command:
-            del self._way[0]
-        elif command not in VIEWS:
-            self._way = []
+        self._way.taken(command, idle=command in VIEWS)
         return self._answer(reply.text, reward=float(reply.score - before.score))
 
     def close(self) -> None:
@@ -188,9 +187,7 @@ class ScienceWorld(Environment):
     def oracle(self) -> list[Action]:
         """The package's solution from here, if it is one; takes seconds when first asked for."""
         self._running_task()
-        if not self._way and not self._last.over:
-            self._way = self._planned()
-        return [Action(command) for command in self._way]
+        return [] if self._last.over else self._way.rest(self._planned)
 
     def admissible(self) -> list[str]:
         """Hundreds of the package's valid actions; the numbers where a question is open."""

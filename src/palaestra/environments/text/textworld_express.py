@@ -36,6 +36,7 @@ from palaestra.core.task import ListedTasks, Split, Task, TaskSet
 from palaestra.environments.snapshots import opened, sealed
 from palaestra.environments.text.commands import plain, spoken, ways
 from palaestra.environments.text.java_process import JavaProcess
+from palaestra.environments.way import Way
 
 MEGABYTES = 64  # for the objects of a game; ample
 DEFAULTS = ""  # parameters of the games
@@ -134,7 +135,7 @@ class TextWorldExpress(Environment):
         self._server: Any = None
         self._task: Task | None = None
         self._state = NOWHERE
-        self._way: list[str] = []  # what the oracle has named and has not been done yet
+        self._way = Way()
 
     @classmethod
     def names(cls) -> list[str]:
@@ -172,7 +173,8 @@ class TextWorldExpress(Environment):
             self._java = JavaProcess(JAR_PATH, MEGABYTES)
             self._server = self._java.jvm.textworldexpress.runtime.PythonInterface()
             self._server.load(self.name, DEFAULTS)
-        self._task, self._way = task, []
+        self._task = task
+        self._way.forget()
         self._start()
         return Observation(plain(f"{self._server.getTaskDescription()}\n{self._state.text}"))
 
@@ -187,10 +189,7 @@ class TextWorldExpress(Environment):
         reply, understood = self._do(command)
         if not understood:
             return self._answer(reply.text, valid=False)
-        if self._way and self._way[0] == command:
-            del self._way[0]
-        elif command not in VIEWS:
-            self._way = []
+        self._way.taken(command, idle=command in VIEWS)
         return self._answer(reply.text, reward=reply.score - before.score)
 
     def close(self) -> None:
@@ -230,9 +229,7 @@ class TextWorldExpress(Environment):
 
     def oracle(self) -> list[Action]:
         self._running()
-        if not self._way and not self._state.over:
-            self._way = self._planned()
-        return [Action(command) for command in self._way]
+        return [] if self._state.over else self._way.rest(self._planned)
 
     def admissible(self) -> list[str]:
         self._running()
