@@ -242,7 +242,7 @@ def compared(id: str, rounds: int, seconds: float) -> Result:
     alone = 1 / found.theirs
     return Result(
         name=f"environment step: {id}, against the package alone",
-        ratio=found.ratio,
+        ratio=found.ours / found.theirs,  # of the medians, as the goal is and what is "more"
         goal=round(alone / (alone + max(SHARE * alone, ABSOLUTE)), 3),
         low=found.low,
         high=found.high,

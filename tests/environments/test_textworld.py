@@ -258,6 +258,7 @@ def test_instructions_are_short() -> None:
         ("go north then go south", "go north"),
         ("go north. go south. go north", "go north"),
         ("unlock Henderson's chest with key", "unlock henderson's chest with key"),
+        ("\\kedvent \\x\\", "kedvent x"),  # to the interpreter a command, which it asks about for ever
         (" \n ", ""),
     ],
 )
@@ -270,6 +271,7 @@ def test_parsing_is_idempotent_and_gives_short_plain_lower_case(said: str) -> No
     command = parse(said)
     assert parse(command) == command
     assert command.isascii() and command == command.lower() and len(command) <= LONGEST
+    assert "\\" not in command
 
 
 @pytest.mark.parametrize(
@@ -278,6 +280,7 @@ def test_parsing_is_idempotent_and_gives_short_plain_lower_case(said: str) -> No
         "",
         "I think I should look for the coin",
         "take unicorn",
+        "\\kedvent",
         "take",
         "go",
         "!!!",

@@ -199,9 +199,10 @@ class TextWorld(Environment):
 def parse(text: str) -> str:
     """The command in what a model said: its first line's first sentence, in plain lower case.
 
-    Only one command counts: the parser would run "go north. take coin" as two.
+    Only one command counts: the parser would run "go north. take coin" as two. A backslash begins
+    what the interpreter reads as a command of its own, and asks about without end.
     """
     line = next((line for line in text.lower().splitlines() if line.strip()), "")
-    line = "".join(c if c.isascii() and c.isprintable() else " " for c in line)
+    line = "".join(c if c.isascii() and c.isprintable() and c != "\\" else " " for c in line)
     sentence = re.split(r"[.;:!?]|\bthen\b", line.strip(EDGES), maxsplit=1)[0]
     return " ".join(sentence.split())[:LONGEST].strip(EDGES)
