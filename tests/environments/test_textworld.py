@@ -258,7 +258,7 @@ def test_instructions_are_short() -> None:
         ("go north then go south", "go north"),
         ("go north. go south. go north", "go north"),
         ("unlock Henderson's chest with key", "unlock henderson's chest with key"),
-        ("\\kedvent \\x\\", "kedvent x"),  # to the interpreter a command, which it asks about for ever
+        ("\\kedvent \\x\\", "kedvent x"),  # the interpreter asks about such for ever
         (" \n ", ""),
     ],
 )
