@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from palaestra.cli.main import COMMANDS, main
+from palaestra.core.task import ListedTasks, Split, TaskSet
+from palaestra.environments.text.probe import Probe
 from palaestra.experiment.recipe import check, load, recipe_names
 from tests.cli.conftest import Palaestra
 
@@ -220,6 +222,25 @@ def test_following_the_hints_solves_the_task(
     monkeypatch.setattr("sys.stdin.readline", lambda: f"{next(way)}\n", raising=False)
     assert main(["play", "--env", LEVEL, "--split", "test", "--seed", "5"]) == 0
     assert "Solved after" in capsys.readouterr().out
+
+
+class Published(Probe):
+    """A benchmark: it has nothing to practise on."""
+
+    @classmethod
+    def tasks(cls, environment: str) -> TaskSet:
+        return ListedTasks(environment, rows={Split.TEST: [{}]})
+
+
+def test_a_world_without_tasks_to_train_is_played_on_those_it_has(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin.readline", lambda: ":quit\n", raising=False)
+    world = f"{__name__}:Published/umbrella-4"
+    assert main(["play", "--env", world]) == 0
+    assert "task test/0" in capsys.readouterr().out
+    assert main(["play", "--env", world, "--split", "train"]) == 2
+    assert "has no train tasks; it has test" in capsys.readouterr().err
 
 
 def test_the_end_of_the_input_ends_the_play_cleanly(palaestra: Palaestra) -> None:

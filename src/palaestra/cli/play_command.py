@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from palaestra.core.environment import Action, Capability
 from palaestra.core.errors import InputError
-from palaestra.core.task import parse_split
+from palaestra.core.task import Split, parse_split
 
 if TYPE_CHECKING:
     from palaestra.core.environment import Environment, Transition
@@ -20,18 +20,22 @@ COMMANDS = ":hint shows the expert's next action, :actions what can be said, :qu
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", required=True, metavar="ID", help="see `palaestra list`")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which task of the split")
-    parser.add_argument("--split", default="train", help="train (the default), validation or test")
+    parser.add_argument(
+        "--split", help="train, validation or test (default: the first of them that has tasks)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     from palaestra.environments.registry import make, tasks
 
-    split = parse_split(options.split)
+    split = parse_split(options.split) if options.split else None
     if options.seed < 0:
         raise InputError(f"--seed {options.seed} numbers no task; give 0 or more.")
     world = make(options.env)
     try:
-        task = tasks(options.env).task(split, options.seed)
+        known = tasks(options.env)
+        split = split or next((each for each in Split if known.count(each) != 0), Split.TRAIN)
+        task = known.task(split, options.seed)
         first = world.reset(task)
         print(f"{options.env}, task {task.id}\n\n{world.instructions}\n({COMMANDS})\n")
         print(first.text)
