@@ -16,7 +16,7 @@ from palaestra.cli.main import main
 from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.core.tool import Tool
-from palaestra.environments import conformance
+from palaestra.environments import conformance, conformance_deep
 from palaestra.environments.checking import hold
 from palaestra.environments.conformance import CLAUSES
 from palaestra.environments.examination import Broken, Subject
@@ -140,6 +140,13 @@ class Credulous(Line):
         return transition
 
 
+class Slipping(Line):
+    def step(self, action: Action) -> Transition:
+        transition = super().step(action)
+        self.place += "\\" in action.text
+        return transition
+
+
 class Shared(Line):
     places: ClassVar[list[int]] = [0]
 
@@ -239,6 +246,12 @@ def test_a_healthy_world_passes(clause: Callable[[Subject], None]) -> None:
 def test_a_broken_world_fails(world: type[Environment], clause: Callable[[Subject], None]) -> None:
     with pytest.raises(Broken):
         clause(subject(world))
+
+
+def test_one_odd_character_in_an_action_changes_nothing_unsaid() -> None:
+    conformance_deep.slips_are_answered_in_words(subject(Line))
+    with pytest.raises(Broken, match="was no action, and did"):
+        conformance_deep.slips_are_answered_in_words(subject(Slipping))
 
 
 def test_splits_that_share_seeds_fail() -> None:
