@@ -28,7 +28,7 @@ def test_the_package_passes_its_own_tests_and_the_kit(tmp_path: Path) -> None:
 
     assert "passed" in passes("pytest", "-q", "-p", "no:cacheprovider")
     # installed, its id is shelf_order/easy; on the path alone, the class itself is
-    check = passes("palaestra.cli.main", "check-env", "shelf_order.world:ShelfOrder/easy")
+    check = passes("palaestra", "check-env", "shelf_order.world:ShelfOrder/easy")
     assert "keeps all" in check
     told = (folder / "pyproject.toml").read_text()
     assert 'shelf_order = "shelf_order.world:ShelfOrder"' in told

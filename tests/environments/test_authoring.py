@@ -113,8 +113,8 @@ def test_a_call_beside_the_words_counts_instead_of_them() -> None:
         ("add(by=1+)", "Call one tool"),
         ("add(**{'by': 1})", "Call one tool"),
         ('{"a":' * 100_000, "Call one tool"),
-        ("add(by={1, 2})", "Call one tool"),
-        ("add(by=1, note='\\ud800')", "Call one tool"),
+        ("add(by={1, 2})", "plain values"),
+        ("add(by=1, note='\\ud800')", "plain values"),
     ],
 )
 def test_what_is_no_call_is_answered_in_words(said: str, answer: str) -> None:
