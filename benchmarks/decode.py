@@ -1,6 +1,7 @@
 """Decoding alone: tokens per second of the engine against what this machine can do at most.
 
-SmolLM2-135M in bf16, batches of 32 and 64 sequences with about 256 tokens of context each. The
+SmolLM2-135M in bf16, batches of 32 and 64 sequences (on a graphics processor 64 and 256) with
+about 256 tokens of context each. The
 limit is the slower of the step's bytes (weights, keys and values) and its FLOPs at the rates
 that limits.py measures in the same run; the ratio is the share of it that is reached:
     python benchmarks/decode.py [--json]
@@ -79,7 +80,8 @@ def measure(options: argparse.Namespace) -> list[Result]:
     """A row for each batch size."""
     machine = limits()
     network = workload.network()
-    return [decode(network, batch, machine, options.rounds) for batch in (32, 64)]
+    batches = (64, 256) if network.device.type == "cuda" else (32, 64)
+    return [decode(network, batch, machine, options.rounds) for batch in batches]
 
 
 if __name__ == "__main__":

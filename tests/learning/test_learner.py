@@ -25,6 +25,7 @@ from palaestra.learning.selection import everything, top_layers
 from palaestra.models.checkpoint_format import write_network
 from palaestra.models.engine import Engine
 from palaestra.models.native_causal import native_causal
+from palaestra.models.native_matmul import native_matmul
 from palaestra.models.tiny import tiny_network
 from tests.learning.made import (
     call,
@@ -213,6 +214,9 @@ def test_long_contexts_have_equal_logprobs_in_bf16():
     """Prompts in chunks, replies token by token, and whole rows in parts: all in one order."""
     if native_causal(torch.empty(1, 1, 32, dtype=torch.bfloat16)) is None:
         pytest.skip("no compiler, or a processor that cannot multiply pairs of 16-bit numbers")
+    native = native_matmul()
+    if native is None or not all(native.in_torchs_order(inputs) for inputs in (128, 384)):
+        pytest.skip("the order in which torch adds up here was not found")
     network = tiny_network(64, layers=4, width=128, heads=4, context=2400, seed=1)
     with torch.no_grad():
         for parameter in network.parameters():  # so that attention chooses

@@ -9,7 +9,7 @@ import torch
 
 from palaestra.core.model import Prompt, Sampling
 from palaestra.learning.losses.policy import pg
-from palaestra.models.engine import OnUpdate
+from palaestra.models.engine import Engine, OnUpdate
 from palaestra.models.registry import device, precision
 from tests.learning.made import gradients, grouped, learner_of, resident, sampled_rows
 from tests.models.plain import greedy
@@ -57,9 +57,15 @@ def test_the_learner_has_the_engines_log_probabilities(dtype):
     learner = learner_of(grouped().to("cuda", dtype))
     here = learner_of(grouped())
     there, wanted = learner.logprobs(rows), here.logprobs(rows)
-    tolerance = 1e-4 if dtype == torch.float32 else 0.1
-    for ours, theirs in zip(there, wanted, strict=True):
-        assert ours == pytest.approx(theirs, abs=tolerance)
+    gaps = [
+        abs(ours - theirs)
+        for row, plain in zip(there, wanted, strict=True)
+        for ours, theirs in zip(row, plain, strict=True)
+    ]
+    if dtype is torch.float32:
+        assert max(gaps) < 1e-4
+    else:  # the weights are rounded too, and distributions are sharp
+        assert sum(gaps) / len(gaps) < 0.05 and max(gaps) < 0.5
 
 
 def test_gradients_are_those_of_the_processor():
@@ -87,6 +93,34 @@ def test_after_an_update_the_engine_samples_from_the_new_weights():
             parameter.mul_(1.1)
     wanted = asyncio.run(resident(fresh).generate(prompt))
     assert after.tokens == wanted.tokens and after.version == 1
+
+
+@pytest.mark.parametrize("step_tokens", [7, 64])
+def test_prompts_in_chunks_and_replies_in_one_step_are_those_of_the_plain_network(step_tokens):
+    here, network = grouped(), grouped().cuda()
+    engine = Engine(network, frozenset(), slots=3, context=100, step_tokens=step_tokens, block=8)
+    prompts = [[*range(1, 24), *range(2, 20)], [5], [*range(1, 24), 3], [9, 8, 7], [4] * 30]
+    requests = [engine.submit(p, Sampling(0.0, 20), i) for i, p in enumerate(prompts)]
+    while engine.pending:
+        engine.step()
+    for prompt, request in zip(prompts, requests, strict=True):
+        assert request.completion == greedy(here, prompt, 20)
+
+
+def test_weights_that_lie_elsewhere_are_followed():
+    network = grouped().cuda()
+    model = resident(network)
+    prompt = Prompt((), tuple(SHARED), Sampling(1.0, 12), 0)
+    before = asyncio.run(model.generate(prompt))
+    for parameter in network.parameters():
+        parameter.data = parameter.data.flip(0).contiguous()
+    model.updated()
+    after = asyncio.run(model.generate(prompt))
+    fresh = grouped()
+    for parameter in fresh.parameters():
+        parameter.data = parameter.data.flip(0).contiguous()
+    wanted = asyncio.run(resident(fresh).generate(prompt))
+    assert after.tokens == wanted.tokens != before.tokens
 
 
 def test_the_device_and_its_number_format_are_chosen():

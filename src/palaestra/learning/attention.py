@@ -19,18 +19,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from palaestra.models.kernels import kernels_for
+from palaestra.models.kernels import processor_kernels
 from palaestra.models.native_causal import native_causal
 
 Span = tuple[int, int]  # entries of the flat batch, the second exclusive
 
 MOST_QUERIES = 256  # tokens that ask at once: bounds what exists of the attention weights
-ROWS_AT_ONCE = 4  # rows padded together; few, so that they are of nearly equal length
+PADDING = 1.5  # the longest row over the shortest of those padded together; short ones aside
+SHORT = 64  # tokens
 
 
 class RowAttention:
@@ -55,9 +57,11 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Torch's own, within rows: q [R, L, heads, d], k and v [R, L, kv_heads, d]."""
     share = q.shape[2] // k.shape[2]
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    if share > 1:
+    fused = q.is_cuda and q.dtype is not torch.float32  # what can share heads by itself
+    if share > 1 and not fused:
         k, v = k.repeat_interleave(share, dim=1), v.repeat_interleave(share, dim=1)
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=share > 1 and fused)
+    return out.transpose(1, 2)
 
 
 class PaddedRows:
@@ -65,26 +69,32 @@ class PaddedRows:
 
     def __init__(self, paths: Sequence[Sequence[int]], count: int, device: torch.device) -> None:
         ordered = sorted(paths, key=len)
-        home = [-1] * count  # where in the padded rows each token's own result stands
-        self.buckets: list[tuple[Tensor, tuple[int, int]]] = []
-        offset = 0
-        for at in range(0, len(ordered), ROWS_AT_ONCE):
-            bucket = ordered[at : at + ROWS_AT_ONCE]
+        home = np.zeros(count, np.int64)  # where in the padded rows a token's result stands
+        self.buckets: list[tuple[Tensor, tuple[int, ...]]] = []
+        offset = at = 0
+        while at < len(ordered):
+            most = PADDING * len(ordered[at]) + SHORT
+            bucket = [path for path in ordered[at:] if len(path) <= most]
+            at += len(bucket)
             longest = len(bucket[-1])
-            gather: list[int] = []
-            for path in bucket:
-                for position, entry in enumerate(path):
-                    if home[entry] < 0:
-                        home[entry] = offset + position
-                gather += [*path, *[0] * (longest - len(path))]
+            gather = np.zeros((len(bucket), longest), np.int64)
+            for row, path in zip(gather, bucket, strict=True):
+                row[: len(path)] = path
+                home[path] = offset + np.arange(len(path))
                 offset += longest
-            self.buckets.append((torch.tensor(gather, device=device), (len(bucket), longest)))
-        self.home = torch.tensor(home, device=device)
+            entries = torch.from_numpy(gather).flatten().to(device)
+            self.buckets.append((entries, gather.shape))
+        self.home = torch.from_numpy(home).to(device)
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        # the gradients of what rows share are added up in fp32
+        wide = torch.promote_types(k.dtype, torch.float32)
+        k, v = k.to(wide), v.to(wide)
         parts = []
         for gather, shape in self.buckets:
-            rows = [x.index_select(0, gather).view(*shape, *x.shape[1:]) for x in (q, k, v)]
+            rows = [
+                x.index_select(0, gather).view(*shape, *x.shape[1:]).to(q.dtype) for x in (q, k, v)
+            ]
             parts.append(causal_attention(*rows).flatten(0, 1))
         return torch.cat(parts).index_select(0, self.home)
 
@@ -265,7 +275,7 @@ def _weights(asked: Tensor, keys: Tensor, branch: Branch, future: Tensor) -> Ten
     scores = torch.baddbmm(
         asked.new_zeros(1, 1, 1), asked, keys.mT, beta=0, alpha=asked.shape[-1] ** -0.5
     )
-    kernels = kernels_for(scores)
+    kernels = processor_kernels(scores)
     if kernels is not None:
         kernels.causal_softmax(scores, count)
         return scores

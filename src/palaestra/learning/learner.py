@@ -77,6 +77,8 @@ class Learner:
         )
         if model.network.device.type == "cpu":
             keep_freed_memory()
+        else:  # gradients cancel out: parts of their sums must not be rounded to bf16
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         self._optimiser = MasterOptimiser(self.parameters, optimisation)
         self._tried = False
         self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None

@@ -117,9 +117,11 @@ class MasterOptimiser:
     @torch.no_grad()
     def _publish(self) -> None:
         """Round the masters into the parameters."""
-        for name, parameter in self.parameters.items():
-            if parameter is not self.masters[name]:
-                parameter.copy_(self.masters[name])
+        apart = [name for name, p in self.parameters.items() if p is not self.masters[name]]
+        if apart:
+            torch._foreach_copy_(
+                [self.parameters[name] for name in apart], [self.masters[name] for name in apart]
+            )
 
 
 def _widen(master: nn.Parameter) -> Callable[[Tensor], None]:

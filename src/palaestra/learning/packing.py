@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, islice, pairwise, repeat
+from itertools import chain, compress, islice, pairwise, repeat
 
 import torch
 from torch import Tensor
@@ -191,17 +191,23 @@ def merged(rows: Sequence[Trained]) -> tuple[list[int], list[int], list[list[int
     tokens: list[int] = []
     positions: list[int] = []
     paths: list[list[int]] = []
+    last: list[int] = []
     for row in rows:
-        path: list[int] = []
-        before = -1
-        for position, token in enumerate(row.tokens):
-            entry = entries.setdefault((before, token), len(tokens))
-            if entry == len(tokens):
-                tokens.append(token)
-                positions.append(position)
-            path.append(entry)
-            before = entry
-        paths.append(path)
+        # rows that begin alike mostly follow one another
+        path = paths[-1][: common_prefix(last, row.tokens)] if paths else []
+        for token in islice(row.tokens, len(path), None):
+            known = entries.get((path[-1] if path else -1, token))
+            if known is None:
+                break
+            path.append(known)
+        own = row.tokens[len(path) :]
+        numbers = range(len(tokens), len(tokens) + len(own))
+        before = chain(path[-1:] or [-1], numbers)
+        entries.update(zip(zip(before, own, strict=False), numbers, strict=True))
+        tokens += own
+        positions += range(len(path), len(row.tokens))
+        paths.append([*path, *numbers])
+        last = row.tokens
     return tokens, positions, paths
 
 

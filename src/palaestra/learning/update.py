@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from palaestra.learning.critics.value import Regression
@@ -46,14 +47,19 @@ class Sums:
         moved = (lp - tokens.lp_old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
         ratio = moved.exp()
         gap = (lp - tokens.lp_beh).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).abs()
-        self.loss += float(loss)
-        self.entropy += float(entropy.sum())
-        self.kl += float((ratio - 1 - moved).sum())
-        self.low += float((ratio < 1 - CLIPPED).sum())
-        self.high += float((ratio > 1 + CLIPPED).sum())
-        self.ratio_max = max(self.ratio_max, float(ratio.max()))
-        self.gap += float(gap.sum())
-        self.gap_max = max(self.gap_max, float(gap.max()))
+        figures = [loss, entropy.sum(), (ratio - 1 - moved).sum(), gap.sum()]
+        figures += [(ratio < 1 - CLIPPED).sum(), (ratio > 1 + CLIPPED).sum()]
+        figures += [ratio.max(), gap.max()]
+        # read together: a device is waited for once
+        sums = torch.stack([figure.to(lp.dtype) for figure in figures]).tolist()
+        self.loss += sums[0]
+        self.entropy += sums[1]
+        self.kl += sums[2]
+        self.gap += sums[3]
+        self.low += sums[4]
+        self.high += sums[5]
+        self.ratio_max = max(self.ratio_max, sums[6])
+        self.gap_max = max(self.gap_max, sums[7])
         self.tokens += len(lp)
         self.processed += processed
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from palaestra.models.kernels import kernels_for
+from palaestra.models.kernels import kernels_for, processor_kernels
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -67,7 +67,7 @@ class _RMSNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         x, weight, scale = ctx.saved_tensors
-        kernels = kernels_for(x) if weight.dtype is x.dtype else None
+        kernels = processor_kernels(x) if weight.dtype is x.dtype else None
         if kernels is not None:
             found, own = kernels.rms_norm_backward(grad, x, weight, scale)
             return found, own.to(weight.dtype) if ctx.needs_input_grad[1] else None, None
@@ -130,7 +130,7 @@ class _Rotated(torch.autograd.Function):
 
 def _normed(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """The normed rows, and what each was multiplied by."""
-    kernels = kernels_for(x) if weight.dtype is x.dtype else None
+    kernels = processor_kernels(x) if weight.dtype is x.dtype else None
     if kernels is not None:
         return kernels.rms_norm(x, weight, eps)
     wide = x.to(torch.promote_types(x.dtype, torch.float32), copy=True)

@@ -27,6 +27,7 @@ from palaestra.core.model import Finish, Sampling
 from palaestra.models.attention import StepAttention, rank
 from palaestra.models.cache import BLOCK, KeyValueCache
 from palaestra.models.choices import ChoiceTree, only
+from palaestra.models.graphed import GraphedStep, graphed_step
 from palaestra.models.native_attention import native_attention
 from palaestra.models.native_layers import NativeLayers, native_layers
 from palaestra.models.network import DecoderNetwork
@@ -96,6 +97,7 @@ class Engine:
         self._text = text
         self._acting: DecoderNetwork | None = None  # the network, made fast for these weights
         self._layers: NativeLayers | None = None  # and its blocks in one call, where that can be
+        self._graphed: GraphedStep | None = None  # or whole steps, on CUDA devices
         self._native = native_attention(
             config.head_dim, self.cache.share, block, network.dtype, network.device
         )
@@ -178,6 +180,8 @@ class Engine:
                 self._interrupt(request)
         self.cache.clear()
         self._acting = self._layers = None  # nothing holds on to the packed weights
+        if self._graphed is not None and not self._graphed.current:
+            self._graphed = None
 
     @torch.inference_mode()
     def step(self) -> list[Request]:
@@ -287,22 +291,38 @@ class Engine:
         """Run the next tokens; returns the hidden state [B, width] of each request's last one."""
         starts = [request.held.length for request in batch]
         chunks = [r.known(s)[:n] for r, s, n in zip(batch, starts, counts, strict=True)]
-        attend = StepAttention(
-            self.cache, [r.held.blocks for r in batch], starts, counts, self._native
-        )
-        tokens = torch.tensor([t for chunk in chunks for t in chunk], device=self.network.device)
+        blocks = [request.held.blocks for request in batch]
         if self._acting is None:
             self._acting = packed(self.network)
             self._layers = native_layers(self._acting, self.cache, self._native)
-        x = self._acting.embed(tokens)
-        if self._layers is not None and attend.in_place is not None:
-            x = self._layers(x, attend.in_place)
+            self._graphed = self._graphed or graphed_step(
+                self.network, self.cache, self.slots, self.context
+            )
+        if self._graphed is not None:
+            last = self._graphed(chunks, starts, blocks)
         else:
-            x = self._acting.run(x, attend.positions, attend)
+            last = self._run(self._acting, chunks, starts, blocks)
         for request, chunk in zip(batch, chunks, strict=True):
             self.cache.commit(request.held, chunk)
             self.schedule.served(request, len(chunk))
-        self.computed_tokens += len(tokens)
+        self.computed_tokens += sum(counts)
+        return last
+
+    def _run(
+        self,
+        network: DecoderNetwork,
+        chunks: Sequence[Sequence[int]],
+        starts: Sequence[int],
+        blocks: Sequence[Sequence[int]],
+    ) -> Tensor:
+        """The hidden state of each chunk's last token, where no step is recorded."""
+        attend = StepAttention(self.cache, blocks, starts, [len(c) for c in chunks], self._native)
+        tokens = torch.tensor([t for chunk in chunks for t in chunk], device=network.device)
+        x = network.embed(tokens)
+        if self._layers is not None and attend.in_place is not None:
+            x = self._layers(x, attend.in_place)
+        else:
+            x = network.run(x, attend.positions, attend)
         return x[attend.last]
 
     def _sample(self, requests: Sequence[Request], hidden: Tensor) -> None:

@@ -1,20 +1,25 @@
-"""The compiled functions of `kernels.c`, on tensors.
+"""The compiled functions of `kernels.c`, on tensors; those of CUDA devices are in Triton.
 
 Torch composes what lies between a network's matrix products of many small operations, each a
 pass through memory; here each is one. Where they cannot be had (another device, other numbers,
-no compiler), callers do the same with tensor operations.
+no compiler, no Triton), callers do the same with tensor operations.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from palaestra.models.native import compiled
+
+if TYPE_CHECKING:
+    from palaestra.models.triton_kernels import TritonKernels
 
 SOURCE = Path(__file__).with_name("kernels.c")
 # sums may be reordered; nothing is assumed about NaN and infinities
@@ -35,8 +40,15 @@ SIGNATURES = {
 }
 
 
-def kernels_for(x: Tensor) -> Kernels | None:
+def kernels_for(x: Tensor) -> Kernels | TritonKernels | None:
     """The functions for numbers like those of `x`, if there are any."""
+    if x.is_cuda and x.dtype in (torch.bfloat16, torch.float32):
+        return triton_kernels()
+    return processor_kernels(x)
+
+
+def processor_kernels(x: Tensor) -> Kernels | None:
+    """Likewise, for tensors of the processor alone; there are more of these."""
     if x.device.type != "cpu" or x.dtype not in (torch.bfloat16, torch.float32):
         return None
     return load(x.dtype)
@@ -48,6 +60,16 @@ def load(dtype: torch.dtype) -> Kernels | None:
     narrow = ["-DBF16"] if dtype is torch.bfloat16 else []
     library = compiled(SOURCE, [*FLAGS, *narrow])
     return Kernels(library) if library is not None else None
+
+
+@cache
+def triton_kernels() -> TritonKernels | None:
+    """Those of CUDA devices; torch brings Triton along on Linux."""
+    if importlib.util.find_spec("triton") is None:
+        return None
+    from palaestra.models.triton_kernels import TritonKernels
+
+    return TritonKernels()
 
 
 class Kernels:

@@ -8,6 +8,7 @@ engine samples has the learner's log-probabilities to the bit.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from palaestra.models.native import compiled
 SOURCE = Path(__file__).with_name("matmul.c")
 
 STRETCHES = (256, 512, 128, 64, 1024, 32)  # pairs that are summed up in one go, by guess
-TRIAL = 64, 640  # rows and outputs of the product by which a guess is tried
+# rows and outputs of the products by which a guess is tried; some orders differ in few sums
+TRIALS = ((64, 640), (512, 960))
 
 _P, _L = ctypes.c_void_p, ctypes.c_long
 
@@ -66,16 +68,18 @@ class NativeMatmul:
     def _chunk(self, inputs: int) -> int | None:
         """How many pairs torch adds up in one go, as far as the guesses go."""
         if inputs not in self._chunks:
-            g = torch.Generator().manual_seed(0)
-            x, weight = (torch.randn(n, inputs, generator=g).bfloat16() for n in TRIAL)
-            wanted, packed = F.linear(x, weight), self.pack(weight)
-            found = (
-                chunk
-                for chunk in (inputs // 2, *STRETCHES)
-                if torch.equal(self._product(x, packed, len(weight), chunk), wanted)
-            )
+            guesses = (inputs // 2, *STRETCHES)
+            found = (guess for guess in guesses if all(self._right(guess, inputs)))
             self._chunks[inputs] = next(found, None)
         return self._chunks[inputs]
+
+    def _right(self, guess: int, inputs: int) -> Iterator[bool]:
+        """Whether it gives torch's products to the bit, trial by trial."""
+        g = torch.Generator().manual_seed(0)
+        for shape in TRIALS:
+            x, weight = (torch.randn(n, inputs, generator=g).bfloat16() for n in shape)
+            found = self._product(x, self.pack(weight), len(weight), guess)
+            yield torch.equal(found, F.linear(x, weight))
 
     def _product(self, x: Tensor, packed: Tensor, outputs: int, chunk: int) -> Tensor:
         x = x.contiguous()
