@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palaestra.agents.code.agent import CodeAgent
+from palaestra.agents.memory.toolbox import HEAD, Toolbox, ToolboxAgent
 from palaestra.agents.occam import Desk, OccamAgent, Plan, compact
 from palaestra.agents.rci import CRITICISE, GROUNDINGS, IMPROVE, RciAgent
 from palaestra.agents.tools import ToolsAgent, actions_of
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action
+from palaestra.core.episode import Episode
 from palaestra.core.message import Message, ToolCall, assistant, system, user
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
@@ -22,6 +27,7 @@ from palaestra.rollout.worlds import LocalWorld
 from tests.core.small import live, renderer
 
 ADD = Tool("add", "Add.", {"type": "object", "properties": {"by": {"type": "integer"}}})
+LOOK, JUMP = (Tool(name, f"To {name}.", {"type": "object"}) for name in ("look", "jump"))
 
 
 class Door(ToolWorld):
@@ -53,6 +59,12 @@ def called(name: str, **arguments: object) -> str:
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
+def hand(episode: Episode, call: int) -> list[str]:
+    """The world's tools that an agent with a toolbox told in that call."""
+    told = next(iter(episode.graph.conversation(call))).content.partition(HEAD)[2]
+    return re.findall(r"(?m)^(\w+)\(", told)[2:]
+
+
 # ── function calling ─────────────────────────────────────────────────────────
 
 
@@ -79,6 +91,41 @@ def test_tools_that_come_later_are_told_when_they_come() -> None:
     assert '"name": "open"' not in episode.calls[0].messages[0].content
     assert '"name": "open"' in episode.calls[1].messages[-1].content
     assert "Tools now" not in episode.calls[2].messages[-1].content
+
+
+def test_code_is_told_of_functions_that_come_later_and_can_call_them() -> None:
+    cells = [f"```python\n{line}\n```" for line in ("take_key()", "1", "open()")]
+    model = ScriptedModel(cells, renderer=renderer())
+    episode = live(CodeAgent(sandbox="unsafe"), model, LocalWorld(Door()))
+    assert episode.outcome == Outcome.success()
+    told = episode.calls[1].messages[-1].content
+    assert told.splitlines()[-4:] == [
+        "These functions act in the world now:",
+        "take_key(): Take the key.",
+        "open(): Open the door.",
+        "act(action: str): do an action, said in words",
+    ]
+    assert "functions" not in episode.calls[2].messages[-1].content
+
+
+@pytest.mark.parametrize(("limit", "at_hand"), [(8, ["take_key", "open"]), (1, ["take_key"])])
+def test_tools_that_come_later_are_put_at_hand_while_there_is_room(
+    limit: int, at_hand: list[str]
+) -> None:
+    model = ScriptedModel(["take_key()", "hm", "open()"])
+    episode = live(ToolboxAgent(limit=limit), model, LocalWorld(Door()))
+    assert episode.outcome == Outcome.success()
+    assert hand(episode, 0) == ["take_key"]
+    assert hand(episode, 2) == at_hand
+
+
+def test_tools_that_the_world_takes_back_are_not_at_hand_any_more() -> None:
+    box = Toolbox("", "", None, 2, [ADD, LOOK, JUMP])
+    box.offer([LOOK, JUMP])
+    assert "add(" not in box.instructions and "look(" in box.instructions
+    assert "jump(" not in box.instructions  # it was there before, and nobody asked for it
+    box.offer([LOOK, JUMP, ADD])
+    assert "add(" in box.instructions
 
 
 def test_all_calls_of_a_reply_are_made_in_their_order_until_the_end() -> None:

@@ -3,13 +3,11 @@
 import json
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import RecipeError
-from palaestra.learning.credit.rule import discounted, explained_variance
 from palaestra.learning.phases import (
     Falls,
     Phase,
@@ -20,10 +18,9 @@ from palaestra.learning.phases import (
     Success,
     demonstrations,
     entropulse,
-    value_pretraining,
 )
 
-RL, SFT, VALUE = PhaseKind
+RL, SFT = PhaseKind
 
 
 def kinds(schedule, history):
@@ -93,22 +90,6 @@ def test_a_condition_does_not_hold_while_its_figure_is_missing():
 def test_a_phase_needs_steps(most, least):
     with pytest.raises(RecipeError, match="1 <= least <= most"):
         Phase(RL, most, least)
-
-
-def test_value_pretraining_ends_when_the_critic_explains_no_more():
-    schedule = Schedule((value_pretraining(window=2, most=20), Phase(RL, 1)))
-    history = metrics("explained_variance", 0.0, 0.4, 0.6, 0.7, 0.7, 0.7, 0.7)
-    # means of two: (0.65, 0.7) is still a rise at the sixth step, (0.7, 0.7) none at the seventh
-    assert kinds(schedule, history) == [VALUE] * 7 + [RL]
-
-
-def test_value_pretraining_gives_the_published_targets():
-    targets = torch.tensor(discounted([0, 0, 1], 1.0))
-    assert targets.tolist() == [1, 1, 1]
-    varying = torch.tensor([1.0, 0.0, 0.5, 0.0])
-    assert explained_variance(torch.zeros(4), varying) == 0
-    assert explained_variance(varying, varying) == 1
-    assert explained_variance(torch.zeros(3), targets) == 0  # nothing varies
 
 
 conditions = st.one_of(

@@ -18,13 +18,16 @@ from palaestra.core.environment import (
 from palaestra.core.model import Sampling
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.learning.algorithms import ALGORITHMS, Method, algorithm
+from palaestra.learning.batch import imitated_rows
 from palaestra.learning.component import Need
 from palaestra.learning.critics.value import Critic
 from palaestra.learning.curricula.practice import Practice
 from palaestra.learning.learner import Learner
+from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.learning.masters import Optimisation
 from palaestra.learning.reinforce import ReinforcementPlan, StepResult, groups_of, reinforce
 from palaestra.learning.rewards import Shaping
+from palaestra.learning.rows import rows_of
 from palaestra.learning.selection import everything
 from palaestra.learning.study import Study, StudyPlan
 from palaestra.models.resident import ResidentModel
@@ -63,7 +66,9 @@ async def local(environment: str) -> LocalWorld:
     return LocalWorld(Echo())
 
 
-def train(name: str, steps: int, *, first=1, state=None, lockstep=False, updates=2, staleness=0):
+def train(
+    name: str, steps: int, *, first=1, state=None, lockstep=False, updates=2, staleness=0, warmup=0
+):
     words = Words(("say", *COLOURS))
     network = lively(
         tiny_network(len(words.words), layers=2, width=32, heads=4, context=32, seed=0), 8.0
@@ -85,6 +90,7 @@ def train(name: str, steps: int, *, first=1, state=None, lockstep=False, updates
             learning_rate=1e-3,
             warmup=1,
             length=1,
+            critic_warmup=warmup,
         ),
         staleness=staleness,
     )
@@ -153,6 +159,23 @@ def test_staleness_delays_learning_and_nothing_else():
     assert versions == [{0}, {0}, {0}, {2}, {4}]  # two updates a step, two steps late
     tasks = [[[e.task.id for e in r.episodes] for r in run] for run in (fresh, stale)]
     assert tasks[0] == tasks[1]
+
+
+def test_at_first_only_the_critic_learns_what_the_frozen_policy_earns():
+    results, learner = train("vapo", 4, warmup=4)
+    _, untouched = train("vapo", 0)
+    assert same(untouched.model.network.state_dict(), learner.model.network.state_dict(), 0.0)
+    earned: dict[str, list[float]] = {}
+    values: dict[str, float] = {}
+    for episode in (episode for result in results for episode in result.episodes):
+        colour = COLOURS[episode.task.seed // 3 % 3]
+        earned.setdefault(colour, []).append(float(episode.outcome.solved))
+        rows = imitated_rows(rows_of(episode, "policy"), Aggregation.TOKEN_MEAN)
+        if colour not in values:
+            assert untouched.values(rows) == [[0.0]]
+            ((values[colour],),) = learner.values(rows)
+    assert sorted(values, key=values.__getitem__) == sorted(earned, key=lambda c: fmean(earned[c]))
+    assert all({"value_loss", "explained_variance"} <= set(r.metrics) for r in results)
 
 
 def test_every_step_practises_on_new_training_tasks():

@@ -77,6 +77,7 @@ def describe(recipe: Recipe, as_json: bool) -> int:
         InputError: a name or a size of the recipe that cannot work.
     """
     from palaestra.experiment.check import check_recipe
+    from palaestra.experiment.crowd import note
     from palaestra.experiment.setting import typical_turns
 
     check_recipe(recipe)
@@ -102,6 +103,9 @@ def describe(recipe: Recipe, as_json: bool) -> int:
         print(f"# {size.note}")
     parts = ", ".join(f"{name} {value / 1e9:.2f}" for name, value in asdict(needed).items())
     print(f"# memory: about {needed.total / 1e9:.1f} GB ({parts})")
+    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
+    if crowded is not None:
+        print(f"# {crowded}")
     spent = ", ".join(f"{name} {value / 60:.1f}" for name, value in stages.items())
     print(f"# time: about {sum(stages.values()) / 60:.0f} min ({spent})")
     print("# A rough guide, from speeds measured on two cores with native bf16.")

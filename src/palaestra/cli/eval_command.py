@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from palaestra.store.run import RunFolder
 
 EXAMPLE = "palaestra eval --env babyai/GoToLocalS5N2 --agent direct --model random -n 16"
-CONCURRENCY = 64  # episodes lived at once
 TASKS = 64  # where the user gives none
 
 OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
@@ -101,7 +100,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     how.add_argument(
         "--concurrency", action="append", metavar="[MODEL=]N",
-        help=f"episodes lived at once, of one model or of each (default: {CONCURRENCY}) (r)",
+        help="episodes lived at once, of one model or of each (default: 64, and 8 a core where "
+        "each world is a Java virtual machine) (r)",
     )  # fmt: skip
     how.add_argument(
         "--workers", type=int, default=1, metavar="N",
@@ -181,12 +181,15 @@ def _work(
     """Evaluate, store the result and print it; returns the exit code."""
     from palaestra.cli.eval_text import render
     from palaestra.evaluation.samples import summary, totals
+    from palaestra.experiment.crowd import usual
     from palaestra.experiment.evaluating import evaluate
     from palaestra.experiment.matrix import CONTEXT
     from palaestra.models.registry import load_model
 
     def load(name: str, agent: Agent) -> Model:
-        slots = min(concurrency.get(name, concurrency[""]), made.episodes) + 2
+        said = concurrency.get(name) or concurrency.get("")
+        most = said or max(usual(cell.environment) for cell in made.cells)
+        slots = min(most, made.episodes) + 2
         return load_model(name, agent, slots=slots, context=CONTEXT, progress=reporter.say)
 
     found: dict[str, dict[str, Any]] = {}
@@ -309,9 +312,9 @@ def _roles(given: list[str]) -> dict[str, str]:
 
 
 def _concurrency(options: argparse.Namespace, made: Plan) -> dict[str, int]:
-    """Episodes at once by model; under "" that of any other one."""
+    """Episodes at once by model, as far as is said; under "" that of any other one."""
     known = {cell.model for cell in made.cells}
-    found = {"": CONCURRENCY}
+    found: dict[str, int] = {}
     for text in options.concurrency or ():
         model, _, count = text.rpartition("=")
         if not (count.isdecimal() and int(count) > 0):

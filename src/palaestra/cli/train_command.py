@@ -49,10 +49,11 @@ def run(options: argparse.Namespace) -> int:
                 "new run without --resume."
             )
         return _train(None, Path(options.resume), options.json)
+    from palaestra.experiment.crowd import fitted
     from palaestra.experiment.recipe import load
 
     name = options.recipe or "default"
-    recipe = load(name, overrides)
+    recipe = fitted(load(name, overrides))
     if options.dry_run:
         from palaestra.cli.dry_run import describe
 
@@ -92,6 +93,7 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
     from rich.console import Console
 
     from palaestra.experiment.check import check_recipe
+    from palaestra.experiment.crowd import note
     from palaestra.experiment.progress import Reporter
     from palaestra.experiment.recipe import check
     from palaestra.store.run import RunFolder
@@ -105,6 +107,9 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
         check_recipe(recipe)
         opened = RunFolder.create(folder, recipe.model_dump(mode="json"))
         reporter.say(f"[bold]{folder}[/bold]: {recipe.summary}")
+    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
+    if crowded is not None:
+        reporter.say(crowded)
     with opened as run:
         from palaestra.evaluation import presentation, report
         from palaestra.experiment.run import execute, write_report

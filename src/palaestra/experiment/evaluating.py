@@ -33,7 +33,7 @@ from palaestra.core.task import Task
 from palaestra.environments.registry import make, tasks
 from palaestra.evaluation.costs import Spent, total
 from palaestra.evaluation.plan import Cell, Plan
-from palaestra.experiment import control
+from palaestra.experiment import control, crowd
 from palaestra.experiment.control import Wish
 from palaestra.experiment.limits import Allowance, Meter
 from palaestra.experiment.machine import peak_memory_bytes
@@ -83,7 +83,8 @@ async def evaluate(
         run: the run, locked by this process.
         reporter: where to say what happens.
         load: makes the models; each is closed when its cells are done.
-        concurrency: episodes at once with a model, by its name; "" for any other one.
+        concurrency: episodes at once with a model, by its name; "" for any other one. Where neither
+            is there, it is what is usual in the cell's world.
         allowance: what the run may spend, what earlier processes spent included.
         told: called once for each cell, in their order, with its finished episodes: a reader
             need not hold more than one cell in memory.
@@ -119,6 +120,7 @@ class _Evaluation:
         self.wish = control.read(run.path)
         if self.wish.cancelled:  # obeyed by the process before
             self.wish = control.change(run.path, cancelled=False)
+        self.crowded = False  # whether it was said that many episodes at once take long to start
         self._saved = 0.0
 
     async def live(self, load: Load, workers: int) -> Done:
@@ -190,7 +192,7 @@ class _Evaluation:
                     ),
                     sampling=Sampling(cell.temperature, cell.max_tokens),
                     seed=cell.seed,
-                    concurrency=self.wish.concurrency or self._usual(cell.model),
+                    concurrency=self._at_once(cell, len(jobs)),
                     store=self.meter,
                     finished=counter.add,
                 )
@@ -271,8 +273,15 @@ class _Evaluation:
         ended = self._ended(cell)
         return all(job.key in ended and ended[job.key].scored for job in jobs)
 
-    def _usual(self, model: str) -> int:
-        return self.concurrency.get(model) or self.concurrency[""]
+    def _at_once(self, cell: Cell, jobs: int) -> int:
+        """Episodes at once; where that is too many, it is said once."""
+        said = self.concurrency.get(cell.model) or self.concurrency.get("")
+        found = self.wish.concurrency or said or crowd.usual(cell.environment)
+        note = crowd.note(cell.environment, min(found, jobs), "--concurrency ")
+        if note is not None and not self.crowded:
+            self.crowded = True
+            self.reporter.say(note)
+        return found
 
     def _spent(self) -> Spent:
         """What all recorded calls have cost, those of unfinished episodes included."""

@@ -1,10 +1,10 @@
-"""Phases: when a run practises, when it imitates itself, when only its critic learns.
+"""Phases: when a run practises, when it imitates itself.
 
 A schedule decides what the next step is from the plan and the metrics of the steps
 done, and from nothing else; a run that resumes with the same history goes on the same.
 
-Sources: Entropulse (ComputerRL, Lai et al. 2025) alternates reinforcement and
-supervised phases; value pretraining comes from the VAPO line, used in UI-TARS-2.
+Source: Entropulse (ComputerRL, Lai et al. 2025), which alternates reinforcement and
+supervised phases.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ class PhaseKind(StrEnum):
 
     RL = "rl"  # rolls out and reinforces
     SFT = "sft"  # imitates the run's own successes
-    VALUE = "value"  # rolls out the frozen policy and trains the critic alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +148,6 @@ def entropulse(
         until += (Plateau("success", window=plateau),)
     cycle = (Phase(PhaseKind.RL, rl_steps, least, until), Phase(PhaseKind.SFT, sft_steps))
     return Schedule((*(cycle * cycles), Phase(PhaseKind.RL, rl_steps)))
-
-
-def value_pretraining(*, most: int = 50, window: int = 5, gain: float = 0.01) -> Phase:
-    """Train the critic alone on Monte-Carlo returns until its explained variance stops rising.
-
-    Source: VAPO and UI-TARS-2, by digests; the constants are ours. Episodes must come from the
-    frozen policy and be masked as in PPO; targets are returns-to-go (`discounted`, gamma 1).
-    """
-    until = (Plateau("explained_variance", gain=gain, window=window),)
-    return Phase(PhaseKind.VALUE, most, least=2 * window, until=until)
 
 
 @dataclass(frozen=True, slots=True)

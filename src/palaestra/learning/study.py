@@ -13,6 +13,7 @@ from palaestra.learning.algorithms import Method
 from palaestra.learning.component import Need
 from palaestra.learning.credit.rule import Credit, groups
 from palaestra.learning.critics.separate import SeparateCritic
+from palaestra.learning.critics.value import ValueUpdate
 from palaestra.learning.entropy_control import PREFIX as ENTROPY
 from palaestra.learning.entropy_control import EntropyControl, EntropyPlan
 from palaestra.learning.filters import spread
@@ -38,7 +39,10 @@ class StudyPlan:
     length: int  # constant of `Aggregation.ROLLOUT_TOKEN_NORM`, in sampled tokens
     entropy: EntropyPlan | None = None
     recompute: bool = False  # take lp_old from the learner, not from the sampler
-    critic_warmup: int = 0  # first steps, in which only the critic learns
+    critic_warmup: int = 0
+    """First steps, in which only the critic learns: the value pretraining of VC-PPO (Yuan et al.
+    2025) and VAPO. With their credit, its targets are what the policy, still frozen, really earned;
+    `explained_variance` shows when it has learned what there is to learn."""
 
 
 class Study:
@@ -92,9 +96,8 @@ class Study:
         credit = self.method.credit(batch, own)
         parts = self._prepared(self._minibatches(step, batch, rows, credit))
         if step <= self.plan.critic_warmup:
-            for part in parts:
-                (self.critic or self.learner).update_values(part)
-            return [], credit.state, more
+            fits = [(self.critic or self.learner).update_values(part) for part in parts]
+            return [], credit.state, more | _of_fits(fits)
         before = self.learner.model.version
         control = None
         if self.plan.entropy is not None:
@@ -185,3 +188,11 @@ def spread_of_rewards(batch: Sequence[Trajectory], kept: int) -> dict[str, float
         "group_std": fmean(spread(group) for group in together),
         "discarded": 1 - kept / len(batch),
     }
+
+
+def _of_fits(fits: Sequence[ValueUpdate]) -> dict[str, float]:
+    """Figures of a step in which only the critic learned; means over its updates."""
+    if not fits:
+        return {}
+    names = ("value_loss", "explained_variance")
+    return {name: fmean(getattr(fit, name) for fit in fits) for name in names}

@@ -6,7 +6,7 @@ import threading
 import time
 
 from palaestra.safety.running import LOOK, Running
-from palaestra.safety.sandbox import Program, Ran
+from palaestra.safety.sandbox import Ended, Program, Ran
 
 
 class Attended(Program):
@@ -47,6 +47,9 @@ class Attended(Program):
     def close(self) -> Ran:
         with self._changed:
             self._over = True
+        if threading.current_thread() is self._thread:  # the garbage collector called from here
+            self._running.kill()  # finished by the turn that goes on, which still needs the pipes
+            return Ran(None, "", "", Ended.EXIT, time.monotonic() - self._running.began)
         self._thread.join()
         assert self._ran is not None
         return self._ran

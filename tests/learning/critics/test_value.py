@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 
 from palaestra.core.errors import InputError
 from palaestra.core.model import Sampling
-from palaestra.learning.credit.rule import explained_variance
-from palaestra.learning.critics.pretraining import monte_carlo_targets, pretrain
+from palaestra.learning.credit.rule import discounted, explained_variance
 from palaestra.learning.critics.separate import SeparateCritic
 from palaestra.learning.critics.value import Critic, value_loss
 from palaestra.learning.losses.policy import pg, ppo
 from palaestra.learning.masters import Optimisation
 from palaestra.learning.packing import Trained
-from tests.learning.credit.made import rollout
 from tests.learning.made import (
     finish,
     gradients,
@@ -246,8 +244,6 @@ def test_without_targets_a_critic_cannot_be_fitted():
     for critic in (learner_of(tiny(), critic=Critic(1e-2)), separate()):
         with pytest.raises(InputError, match="value_target"):
             critic.update_values(sampled_rows(2))
-        with pytest.raises(InputError, match="value_target"):
-            pretrain(critic, sampled_rows(2), batch=2)
 
 
 # ── a critic of its own ──────────────────────────────────────────────────────
@@ -304,50 +300,14 @@ def test_a_restored_separate_critic_goes_on_bit_for_bit():
     assert through.values(batches[0]) == resumed.values(batches[0])
 
 
-# ── pretraining ──────────────────────────────────────────────────────────────
+# ── what is explained ────────────────────────────────────────────────────────
 
 
-def test_targets_of_pretraining_are_what_was_really_earned():
+def test_a_critic_that_knows_nothing_explains_nothing_and_a_perfect_one_all():
     """The case of UI-TARS-2's pieces: V = 0 everywhere, r = [0, 0, 1]."""
-    targets = monte_carlo_targets(rollout([0.0, 0.0, 1.0]))
+    targets = torch.tensor(discounted([0, 0, 1], 1.0))
     assert targets.tolist() == [1, 1, 1]
-    assert explained_variance(torch.zeros(3), targets) == 0
-    varying = torch.cat([targets, monte_carlo_targets(rollout([0.0, 0.0, 0.0]))])
-    assert explained_variance(torch.zeros(6), varying) == 0
+    varying = torch.tensor([1.0, 0.0, 0.5, 0.0])
+    assert explained_variance(torch.zeros(4), varying) == 0
     assert explained_variance(varying, varying) == 1
-
-
-def test_targets_are_discounted_per_turn_and_look_beyond_a_limit():
-    cut = rollout([1.0, 0.0], tokens=[2, 1], slots={"truncated": True, "bootstrap": 4.0})
-    assert monte_carlo_targets(cut, gamma=0.5).tolist() == [2.0, 2.0, 2.0]
-    assert monte_carlo_targets(rollout([1.0], outcome=2.0, tokens=2)).tolist() == [3.0, 3.0]
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_pretraining_ends_when_the_critic_explains_the_returns(own):
-    rows, network = with_targets(sampled_rows(12)), tiny()
-    before = copy.deepcopy(network.state_dict())
-    critic = separate(network) if own else learner_of(network, critic=Critic(0.05))
-    history = pretrain(critic, rows, batch=4, most_passes=200)
-    assert history[0] == 0
-    assert max(history) > (
-        0.9 if own else 0.4
-    )  # a linear head on a random trunk can do no better than 0.55
-    assert len(history) < 200
-    assert same(before, network.state_dict(), 0.0)
-
-
-def test_pretraining_ends_soon_where_nothing_can_be_explained():
-    """The same state with returns that differ: the best critic knows their mean."""
-    rows = [Trained([1, 2], [False, True], value_target=[NAN, float(i % 2)]) for i in range(8)]
-    critic = separate()
-    history = pretrain(critic, rows, batch=8, most_passes=200, patience=3)
-    assert len(history) < 100
-    assert max(history) == pytest.approx(0, abs=1e-6)
-    assert flat(critic.values(rows)).mean() == pytest.approx(0.5, abs=0.1)
-
-
-def test_equal_seeds_pretrain_alike():
-    rows = with_targets(sampled_rows(6))
-    found = [pretrain(separate(), rows, batch=2, most_passes=3, seed=s) for s in (1, 1, 2)]
-    assert found[0] == found[1] != found[2]
+    assert explained_variance(torch.zeros(3), targets) == 0  # nothing varies

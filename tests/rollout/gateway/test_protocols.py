@@ -218,6 +218,28 @@ def test_mcp_offers_the_worlds_tools_and_acts_by_them() -> None:
     asyncio.run(run())
 
 
+class Growing(Tooled):
+    """A second tool comes with the first step."""
+
+    async def step(self, action: Action) -> tuple[Transition, Any]:
+        self.tools = (*Tooled.tools, Tool("rest", "Wait.", {"type": "object", "properties": {}}))
+        return await super().step(action)
+
+
+def test_tools_that_come_later_are_listed_and_called_by_every_protocol() -> None:
+    async def run() -> None:
+        async with visit(scripted("up"), world=Growing()) as visited:
+            await visited.rpc("tools/call", name="climb", arguments={"steps": 1})
+            listed = (await visited.rpc("tools/list")).json()["result"]["tools"]
+            assert [tool["name"] for tool in listed] == ["climb", "rest", "look"]
+            shown = (await visited.client.get("/world")).json()["tools"]
+            assert [tool["name"] for tool in shown] == ["climb", "rest"]
+            called = await visited.rpc("tools/call", name="rest", arguments={})
+            assert called.json()["result"]["content"][0]["text"] == "You are on step 2 of 3."
+
+    asyncio.run(run())
+
+
 def test_a_world_of_words_has_the_tool_act_and_its_end_is_told() -> None:
     async def run() -> None:
         async with visit(scripted("up"), world=Stairs(1)) as visited:

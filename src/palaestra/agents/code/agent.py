@@ -41,6 +41,7 @@ KEEP = (
     "tests it by itself, where no world is:\n```test\nassert …\n```"
 )
 KNOWN = "\nFunctions that were kept; call them as they are:\n"
+NOW = "\n\nThese functions act in the world now:\n"
 NO_CODE = "There was no python block in your reply, so nothing was done."
 
 
@@ -76,7 +77,7 @@ class CodeAgent(Agent):
             for function in known:
                 await asyncio.to_thread(python.run, function.source)
             talk = [system(told), user(session.observation.text)]
-            idle = 0
+            idle, offered = 0, session.tools
             while not session.over:
                 reply = (await session.generate(talk)).text
                 before = len(session.steps)
@@ -87,6 +88,9 @@ class CodeAgent(Agent):
                 if cell is not None and (test := block(reply, "test")) is not None:
                     fresh = Interpreter(box, seconds=self.seconds)
                     seen += "\n" + await asyncio.to_thread(self._kept, fresh, known, cell, test)
+                if session.tools != offered:
+                    offered = session.tools
+                    seen += NOW + Calls(offered).told
                 talk += [assistant(reply), user(seen)]
                 idle = 0 if len(session.steps) > before else idle + 1
                 if idle >= self.patience:

@@ -3,7 +3,8 @@
 Source: Lumer et al. 2025 (MemTool), its autonomous mode. Two tools of the agent's own stand beside
 those of the world: `find_tools` puts the tools that fit some words into the told set, `drop_tools`
 takes some out. At most `limit` are told at once, so the prompt's share of the tools stays bounded,
-whatever the world offers. Such calls take no action; after `PATIENCE` of them in a row the reply
+whatever the world offers. What it takes back leaves the told set, and what it offers anew enters it
+while there is room. Such calls take no action; after `PATIENCE` of them in a row the reply
 goes to the world as it is.
 """
 
@@ -50,7 +51,17 @@ class Toolbox(History):
         names = "|".join(re.escape(tool.name) for tool in tools) or "(?!)"
         self._told = re.sub(rf"(?m)^\W*(?:{names})\(.*\n?", "", told).rstrip()
         self._limit, self._loaded = limit, list(tools[:limit])
+        self._offered = tuple(tools)
         self.free = 0  # calls in a row that took no action
+        self._tell()
+
+    def offer(self, tools: Sequence[Tool]) -> None:
+        """Keep to what the world offers now."""
+        if (*tools,) == self._offered:
+            return
+        kept = [tool for tool in self._loaded if tool in tools]
+        new = [tool for tool in tools if tool not in self._offered]
+        self._loaded, self._offered = [*kept, *new][: self._limit], tuple(tools)
         self._tell()
 
     def handle(self, reply: str, tools: Sequence[Tool]) -> str | None:
@@ -110,6 +121,7 @@ class ToolboxAgent(RememberingAgent):
     async def run(self, session: Session) -> None:
         past = self.memory(session)
         while not session.over:
+            past.offer(session.tools)
             reply = (await session.generate(past.messages)).text
             said = past.handle(reply, session.tools)
             past.add(reply, await self.act(session, reply) if said is None else said)

@@ -80,6 +80,7 @@ class DataScience(Boxed):
         self._score: float | None = None
         self._wanted = 1.0
         self._cells = 0
+        self._led = 0  # the latest cells that are the reference's first ones
 
     @classmethod
     def names(cls) -> list[str]:
@@ -111,7 +112,7 @@ class DataScience(Boxed):
         self._sandbox.write("test.csv", data.test.encode())
         watch = [name for names, _ in STAGES.values() for name in names]
         self._notebook = Interpreter(self._sandbox, seconds=SECONDS, watch=watch, seed=task.seed)
-        self._stages, self._score, self._cells = set(), None, 0
+        self._stages, self._score, self._cells, self._led = set(), None, 0, 0
         self._over = self._solved = False
         self._wanted = self._goal()
         how = "by accuracy" if data.classes else "by R²"
@@ -134,6 +135,7 @@ class DataScience(Boxed):
             return self._submitted(data)
         done = self._notebook.run(cell)
         self._cells += 1
+        self._led = 0 if done.error else self._leading(cell, data)
         for stage, (names, _) in STAGES.items():
             if set(names) & set(done.called):
                 self._stages.add(stage)
@@ -161,13 +163,13 @@ class DataScience(Boxed):
         return round(done, 6)
 
     def oracle(self) -> Sequence[Action]:
-        """The reference solution, from wherever the notebook is; then the submission."""
+        """What is left of the reference, or all of it after a detour; then the submission."""
         data = self._running()
         if self._over:
             return []
         if self._score is not None and self._score >= self._wanted:
             return [Action(SUBMIT)]
-        return [*map(Action, _reference(data.classes)), Action(SUBMIT)]
+        return [*map(Action, _reference(data.classes)[self._led :]), Action(SUBMIT)]
 
     def sample_action(self, dice: random.Random) -> Action:
         """A look at the data, a trivial submission, or the end."""
@@ -185,6 +187,12 @@ class DataScience(Boxed):
         return Action(dice.choice(pool))
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _leading(self, cell: str, data: Data) -> int:
+        """How many cells, this one the last, are the reference's first ones; 0 if that is all."""
+        way = [command_of(one) for one in _reference(data.classes)]
+        led = self._led + 1 if cell == way[self._led] else int(cell == way[0])
+        return led if led < len(way) else 0
 
     def _settings(self) -> Settings:
         """With the packages of this installation, but without scikit-learn's own data."""
