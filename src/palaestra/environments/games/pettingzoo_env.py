@@ -70,12 +70,14 @@ class PettingZoo(Environment):
                     f"The environment 'pettingzoo/{name}' needs the Python package '{missing}', "
                     "which is not installed; install it with: pip install 'palaestra[pettingzoo]'."
                 ) from error
+        self._game_itself: Any = self._env.unwrapped  # its wrappers pass attributes on, slowly
         self._task: Task | None = None
         self._deal = 0  # how often the cards were dealt again
         self._done: list[int] = []  # the actions of all seats, since the reset
         self._actor = self._game.seats[0]  # who acts next; at the end, who acted last
         self._owed = dict.fromkeys(self._game.seats, 0.0)  # rewards that no transition has told
         self._total = dict.fromkeys(self._game.seats, 0.0)
+        self._seen: Any = None  # the actor's observation
         self._moves: dict[str, int] = {}
 
     @classmethod
@@ -125,7 +127,7 @@ class PettingZoo(Environment):
         self._act(self._moves[word])
         self._go_on()
         earned, self._owed = self._owed, dict.fromkeys(self._game.seats, 0.0)
-        ended = self._over() and (self._game.match or any(self._env.terminations.values()))
+        ended = self._over() and (self._game.match or any(self._game_itself.terminations.values()))
         won = self._game.together or self._total[actor] > 0
         return Transition(
             Observation(self._tell()),
@@ -186,29 +188,30 @@ class PettingZoo(Environment):
         """One action of whoever is to act, and what it brings to everybody."""
         self._env.step(action)
         self._done.append(action)
-        for seat, reward in self._env.rewards.items():
+        for seat, reward in self._game_itself.rewards.items():
             self._owed[seat] += float(reward)
             self._total[seat] += float(reward)
 
     def _go_on(self) -> None:
         """Let the other seats act at random until it is a player's turn, or the end."""
-        task = self._running()
-        while self._alone and not self._over() and self._env.agent_selection != self._assigned:
+        task, game = self._running(), self._game_itself
+        while self._alone and not self._over() and game.agent_selection != self._assigned:
             dice = dice_for(task, self._deal, len(self._done))
-            self._act(dice.choice(self._legal()))
+            self._act(dice.choice(self._legal(self._env.observe(game.agent_selection))))
         self._look()
 
     def _look(self) -> None:
-        """Whose turn it is, and with which moves."""
-        if self._over():
-            self._moves = {}
-            self._actor = self._assigned if self._alone else self._actor
-        else:
-            self._actor = self._env.agent_selection
-            self._moves = {self._game.words[action]: action for action in self._legal()}
+        """Whose turn it is, with what in sight, and with which moves."""
+        over = self._over()
+        if not over:
+            self._actor = self._game_itself.agent_selection
+        elif self._alone:
+            self._actor = self._assigned
+        self._seen = self._env.observe(self._actor)
+        legal = [] if over else self._legal(self._seen)
+        self._moves = {self._game.words[action]: action for action in legal}
 
-    def _legal(self) -> list[int]:
-        seen = self._env.observe(self._env.agent_selection)
+    def _legal(self, seen: Any) -> list[int]:
         if isinstance(seen, dict):
             return [action for action, legal in enumerate(seen["action_mask"]) if legal]
         return list(range(len(self._game.words)))
@@ -220,12 +223,12 @@ class PettingZoo(Environment):
         return seats[seat_of(self._running(), len(seats))]
 
     def _over(self) -> bool:
-        env = self._env
-        return all(env.terminations[seat] or env.truncations[seat] for seat in self._game.seats)
+        ended, cut = self._game_itself.terminations, self._game_itself.truncations
+        return all(ended[seat] or cut[seat] for seat in self._game.seats)
 
     def _tell(self) -> str:
         seat = self._game.seats.index(self._actor)
-        seen = self._game.tell(self._env.observe(self._actor), seat)
+        seen = self._game.tell(self._seen, seat)
         if not self._over():
             return f"{seen}\n{listing(self._moves)}"
         if self._alone:

@@ -27,7 +27,7 @@ from palaestra.core.environment import Action, Capability, Observation, Transiti
 from palaestra.core.task import Task
 from palaestra.environments.grid.minihack_oracle import Expert, knows
 from palaestra.environments.grid.nethack import NetHack
-from palaestra.environments.grid.nethack_game import Game
+from palaestra.environments.grid.nethack_game import SEEN, Game
 from palaestra.environments.way import Way
 
 
@@ -150,7 +150,7 @@ class MiniHack(NetHack):
             self._trial.close()
 
     def _make(self) -> Game:
-        return Game(_ids()[self.name])
+        return Game(_ids()[self.name], observation_keys=SEEN)
 
     @property
     def _id(self) -> str:

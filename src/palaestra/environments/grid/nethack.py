@@ -184,10 +184,11 @@ class NetHack(Environment):
         if screen.paging:
             lines.append("(more)")
         lines += [screen.surroundings(), screen.condition(self.brief)]
-        asked = not screen.items.keys().isdisjoint(screen.offered)
-        if self._words.uses_items and (asked or screen.inventory != self._inventory):
-            self._inventory = screen.inventory
-            lines.append(screen.inventory)
+        if self._words.uses_items:
+            asked = not screen.items.keys().isdisjoint(screen.offered)
+            if asked or screen.items.told != self._inventory:
+                self._inventory = screen.items.told
+                lines.append(screen.items.told)
         return "\n".join(lines)
 
     def _end(self) -> str:

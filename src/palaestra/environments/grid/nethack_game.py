@@ -14,7 +14,6 @@ from __future__ import annotations
 import _ctypes
 import contextlib
 import ctypes
-import inspect
 import io
 import os
 import signal
@@ -22,15 +21,14 @@ import warnings
 from typing import Any
 
 import gymnasium
-import nle.env
 from nle.nethack import Nethack
 
 BIRTHDAY = 1_000_000_000  # of every game, in seconds since 1970
 HANG_UPS = (int(signal.SIGHUP), int(signal.SIGXCPU))
-SYSTEM = ctypes.CDLL(None)
+SIGACTION = ctypes.CDLL(None).sigaction
 ROOM_FOR_SIGACTION = 512  # bytes; the system's structure is smaller everywhere
-SEEN = inspect.signature(nle.env.NLE.__init__).parameters["observation_keys"].default
-"""The package's usual observations, which the Challenge has all but the descriptions of."""
+SEEN = ("blstats", "message", "inv_strs", "inv_letters", "screen_descriptions", "tty_chars")
+"""What is read of the package's observations; it copies at every step all that it is asked for."""
 
 
 class Game:
@@ -45,6 +43,7 @@ class Game:
         self.pressed: list[int] = []  # actions since the start
         self.over = True  # nothing can be pressed
         self.died = self.won = self.cut = False
+        self._hang_ups = HangUps()
 
     @property
     def actions(self) -> list[Any]:
@@ -73,15 +72,15 @@ class Game:
 
     def press(self, action: int) -> float:
         """Take an action by its number; the package's reward for it."""
-        before = _on_hang_up()
+        self._hang_ups.keep()
         try:
             _, reward, done, _, info = self.env.step(action)
         except BaseException:
-            _hang_up_as(before)
+            self._hang_ups.put_back()
             raise
         self.pressed.append(action)
         if done:
-            _hang_up_as(before)
+            self._hang_ups.put_back()
             end = info["end_status"].name
             self.over = True
             self.cut = end == "ABORTED"
@@ -98,11 +97,30 @@ class Game:
     def close(self) -> None:
         """Free the library and the folder of this game."""
         self.over = True
-        before = _on_hang_up()
+        self._hang_ups.keep()
         try:
             self.env.close()
         finally:
-            _hang_up_as(before)
+            self._hang_ups.put_back()
+
+
+class HangUps:
+    """What this process does on hang-ups: what a game that ends changes, and we put back.
+
+    By the system's own call: Python's can be used in the main thread only, and does not know what
+    a library has set.
+    """
+
+    def __init__(self) -> None:
+        self._kept = [(number, (ctypes.c_char * ROOM_FOR_SIGACTION)()) for number in HANG_UPS]
+
+    def keep(self) -> None:
+        for number, kept in self._kept:
+            SIGACTION(number, None, kept)
+
+    def put_back(self) -> None:
+        for number, kept in self._kept:
+            SIGACTION(number, kept, None)
 
 
 def _set_birthday(library: str) -> None:
@@ -112,20 +130,3 @@ def _set_birthday(library: str) -> None:
         ctypes.c_long.from_address(_ctypes.dlsym(handle, "ubirthday")).value = BIRTHDAY
     finally:
         _ctypes.dlclose(handle)
-
-
-def _on_hang_up() -> list[Any]:
-    """What this process does on hang-ups: what a game that ends changes, and we set back.
-
-    By the system's own call: Python's can be used in the main thread only, and does not know what
-    a library has set.
-    """
-    kept = [(ctypes.c_char * ROOM_FOR_SIGACTION)() for _ in HANG_UPS]
-    for number, into in zip(HANG_UPS, kept, strict=True):
-        SYSTEM.sigaction(number, None, into)
-    return kept
-
-
-def _hang_up_as(before: list[Any]) -> None:
-    for number, kept in zip(HANG_UPS, before, strict=True):
-        SYSTEM.sigaction(number, kept, None)

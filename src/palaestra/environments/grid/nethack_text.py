@@ -7,14 +7,22 @@ Messages, descriptions and the names of things are the game's own.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from nle import nethack
 
 from palaestra.environments.grid.nethack_game import Game
-from palaestra.environments.grid.nethack_map import CORRIDORS, STEPS, Cell, Cells, Reader, text
+from palaestra.environments.grid.nethack_map import (
+    CORRIDORS,
+    STEPS,
+    Cell,
+    Cells,
+    Items,
+    Reader,
+    around,
+    text,
+)
 
 KINDS, OF_A_KIND = 16, 4  # how much is told of what is seen
 HUNGER = ("satiated", "", "hungry", "weak", "fainting", "fainted", "starved")
@@ -37,14 +45,13 @@ TROUBLES = {
 PAGE_END = re.compile(r"\(end\)|\(\d+ of \d+\)|--More--")
 
 
-@dataclass(frozen=True)
-class Screen:
+class Screen(NamedTuple):
     """What the game shows at one moment."""
 
     message: str
     at: Cell
     cells: Cells
-    items: dict[str, str]  # letter -> thing carried
+    items: Items
     vitals: tuple[int, ...]  # the package's "blstats"
     asking: bool  # for one key
     typing: bool  # for a line of text
@@ -86,90 +93,75 @@ class Screen:
         brackets = re.findall(r"\[([^\]]+)\]", self.message) if self.asking else []
         return _spread(brackets[-1].split(" or ")[0]) if brackets else []
 
-    @cached_property
-    def inventory(self) -> str:
-        things = [f"{letter} - {name}" for letter, name in self.items.items()]
-        return f"Inventory: {'; '.join(things) or 'nothing'}."
-
     def surroundings(self) -> str:
         """The free ways and what is seen, one line each."""
-        ways = [f"{way} {steps}" for way in STEPS if (steps := self._free(way))]
-        lines = [f"Free steps: {', '.join(ways) or 'none'}."]
-        if seen := self._seen():
-            lines.append(f"Seen: {'; '.join(seen)}.")
-        return "\n".join(lines)
+        told = self.cells.told
+        if self.at not in told:
+            lines = [f"Free steps: {', '.join(self._free()) or 'none'}."]
+            if seen := self._seen():
+                lines.append(f"Seen: {'; '.join(seen)}.")
+            told[self.at] = "\n".join(lines)
+        return told[self.at]
 
     def condition(self, brief: bool) -> str:
         """Health and what is wrong; unless brief, also how far one has come."""
         see = self.vitals
         parts = [f"HP {see[nethack.NLE_BL_HP]}/{see[nethack.NLE_BL_HPMAX]}"]
         if not brief:
-            parts += [
-                f"power {see[nethack.NLE_BL_ENE]}/{see[nethack.NLE_BL_ENEMAX]}",
-                f"armor class {see[nethack.NLE_BL_AC]}",
-                f"experience level {see[nethack.NLE_BL_XP]}",
-                f"dungeon level {see[nethack.NLE_BL_DEPTH]}",
-                f"gold {see[nethack.NLE_BL_GOLD]}",
-                f"turn {see[nethack.NLE_BL_TIME]}",
-            ]
+            parts.append(
+                f"power {see[nethack.NLE_BL_ENE]}/{see[nethack.NLE_BL_ENEMAX]}, "
+                f"armor class {see[nethack.NLE_BL_AC]}, "
+                f"experience level {see[nethack.NLE_BL_XP]}, "
+                f"dungeon level {see[nethack.NLE_BL_DEPTH]}, "
+                f"gold {see[nethack.NLE_BL_GOLD]}, "
+                f"turn {see[nethack.NLE_BL_TIME]}"
+            )
         parts += [HUNGER[see[nethack.NLE_BL_HUNGER]], BURDEN[see[nethack.NLE_BL_CAP]]]
-        parts += [name for mask, name in TROUBLES.items() if see[nethack.NLE_BL_CONDITION] & mask]
+        if troubles := see[nethack.NLE_BL_CONDITION]:
+            parts += [name for mask, name in TROUBLES.items() if troubles & mask]
         return f"You: {', '.join(filter(None, parts))}."
 
     # ── details ──────────────────────────────────────────────────────────────
 
-    def _free(self, way: str) -> int:
-        """How many known steps can be taken that way."""
-        across, down = STEPS[way]
-        walkable, doors = self.cells.walkable, self.cells.doors if across and down else ()
-        (x, y), steps = self.at, 0
-        while True:
-            x, y = x + across, y + down
-            if (x, y) not in walkable or (x, y) in doors:
-                return steps
-            steps += 1
+    def _free(self) -> list[str]:
+        """The ways with free steps, and how many known ones can be taken."""
+        free = []
+        for way, (across, down) in STEPS.items():
+            to = self.cells.aslant if across and down else self.cells.walkable
+            (x, y), steps = self.at, 0
+            while (x := x + across, y := y + down) in to:
+                steps += 1
+            if steps:
+                free.append(f"{way} {steps}")
+        return free
 
     def _seen(self) -> list[str]:
         (x, y), cells = self.at, self.cells
-        worth = [cell for cell in cells.corridors if self._ends_here(cell)]
-        worth += cells.things - {self.at}
-        places: dict[str, list[Cell]] = {}
-        for *_, right, down in sorted(_near(a - x, d - y) for a, d in worth):
+        # beside the agent, the end of a corridor is a free way
+        worth = (cells.ends - around(self.at)) | (cells.things - {self.at})
+        places: dict[str, list[str]] = {}
+        for _, _, right, down, where in sorted([_near(a - x, d - y) for a, d in worth]):
             kind = cells[x + right, y + down]
             told_as = "corridor end" if kind in CORRIDORS else kind
-            places.setdefault(told_as, []).append((right, down))
-        told = [f"{kind} {_where(ways)}" for kind, ways in list(places.items())[:KINDS]]
+            places.setdefault(told_as, []).append(where)
+        told = [f"{kind} {_several(where)}" for kind, where in list(places.items())[:KINDS]]
         if len(places) > KINDS:
             told.append(f"and {len(places) - KINDS} more things further away")
         return told
 
-    def _ends_here(self, cell: Cell) -> bool:
-        """Whether this is as much of a corridor as is known; beside the agent it is a free way."""
-        (x, y), (a, d) = cell, self.at
-        if -2 < x - a < 2 and -2 < y - d < 2:
-            return False
-        beside = {(x + right, y + down) for right, down in STEPS.values()}
-        return len(beside & self.cells.walkable) + (self.at in beside - self.cells.walkable) <= 1
-
 
 @cache
-def _near(right: int, down: int) -> tuple[int, int, int, int]:
-    """What sorts the places by how near they are, and the place from here."""
+def _near(right: int, down: int) -> tuple[int, int, int, int, str]:
+    """What sorts the places by how near they are, and the place from here, also in words."""
     across, along = abs(right), abs(down)
-    return max(across, along), across + along, right, down
+    parts = [f"{along} {'south' if down > 0 else 'north'}"] if down else []
+    parts += [f"{across} {'east' if right > 0 else 'west'}"] if right else []
+    return max(across, along), across + along, right, down, " ".join(parts)
 
 
-def _where(ways: list[Cell]) -> str:
-    told = ", ".join(_offset(*way) for way in ways[:OF_A_KIND])
-    more = len(ways) - OF_A_KIND
-    return told + (f" and {more} more" if more > 0 else "")
-
-
-@cache
-def _offset(right: int, down: int) -> str:
-    parts = [f"{abs(down)} {'south' if down > 0 else 'north'}"] if down else []
-    parts += [f"{abs(right)} {'east' if right > 0 else 'west'}"] if right else []
-    return " ".join(parts)
+def _several(places: list[str]) -> str:
+    told, more = ", ".join(places[:OF_A_KIND]), len(places) - OF_A_KIND
+    return f"{told} and {more} more" if more > 0 else told
 
 
 def _page(terminal: Any) -> str:
