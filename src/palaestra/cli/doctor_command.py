@@ -166,7 +166,7 @@ def _package(extra: str, package: str) -> Check:
 def _java() -> Check:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java") or (shutil.which("java", path=f"{home}/bin") if home else None)
-    found = f"{java}" if java else "not installed; none of the present environments needs it"
+    found = f"{java}" if java else "not installed; ScienceWorld and TextWorld-Express need it"
     return Check("Java", True, False, found)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "palaestra explain runs/eval-1 eval/test/3.0"
 BY = ("oracle", "chance", "words", "policy", "judge")
-CONTEXT, CONCURRENCY = 2048, 32
+CONTEXT, AT_ONCE = 2048, 32
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -142,7 +142,8 @@ async def _asked(
         recorded = (opened.database.get("recipe") or {}).get("agent")
         if options.agent is None and isinstance(recorded, str):
             options.agent = recorded
-        async with _Rolling(options, turns) as rollout:
+        environment = episode.task.environment
+        async with _Rolling(options, environment, turns) as rollout:
             values = await policy_values(rollout, episode, options.samples)
         found.append(largest_drop(episode, values, "policy"))
     if "judge" in options.by:
@@ -279,7 +280,7 @@ def _robustness(options: argparse.Namespace) -> dict[str, Any]:
     options.agent = options.agent or "direct"
 
     async def work() -> list[Any]:
-        async with _Rolling(options, turns) as rollout:
+        async with _Rolling(options, environment, turns) as rollout:
             drawn = tasks(environment).take(Split.TEST, options.n)
             return await robustness(rollout, environment, drawn, factors)
 
@@ -335,13 +336,14 @@ def _methods(samples: int) -> dict[str, Method]:
 class _Rolling:
     """A rollout by the chosen agent and model, as a context; closes what it holds."""
 
-    def __init__(self, options: argparse.Namespace, turns: int) -> None:
-        self._options, self._turns = options, turns
+    def __init__(self, options: argparse.Namespace, environment: str, turns: int) -> None:
+        self._options, self._environment, self._turns = options, environment, turns
 
     async def __aenter__(self) -> Any:
         from palaestra.agents.registry import make_agent
         from palaestra.core.budget import Budget
         from palaestra.core.model import Sampling
+        from palaestra.experiment.crowd import usual
         from palaestra.experiment.progress import Reporter
         from palaestra.models.registry import load_model
         from palaestra.rollout.runner import Rollout
@@ -349,8 +351,9 @@ class _Rolling:
 
         options = self._options
         agent = make_agent(options.agent or "direct")
+        at_once = min(AT_ONCE, usual(self._environment))
         self._model = load_model(
-            options.model, agent, slots=CONCURRENCY + 2, context=CONTEXT, progress=Reporter().say
+            options.model, agent, slots=at_once + 2, context=CONTEXT, progress=Reporter().say
         )
         self._pool = WorkerPool(1)
         await self._pool.__aenter__()
@@ -361,7 +364,7 @@ class _Rolling:
             budget=Budget(turns=self._turns),
             sampling=Sampling(1.0, 8 if agent.name == "direct" else 128),
             seed=1,
-            concurrency=CONCURRENCY,
+            concurrency=at_once,
         )
 
     async def __aexit__(self, *raised: Any) -> None:

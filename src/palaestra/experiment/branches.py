@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -169,9 +168,7 @@ async def ground_truth(
     setting.policy.name = trace.policy  # it takes over whoever's conversation was recorded
     lived = 0
     total = samples * len(chosen.states)
-    async with AsyncExitStack() as held:
-        if setting.pool is not None:
-            await held.enter_async_context(setting.pool)
+    async with setting.started():
         with reporter.stage("branches", total, "episodes") as shown:
 
             def count(episode: Episode) -> None:

@@ -38,6 +38,7 @@ from palaestra.experiment.control import Wish
 from palaestra.experiment.limits import Allowance, Meter
 from palaestra.experiment.machine import peak_memory_bytes
 from palaestra.experiment.progress import Reporter, StageProgress
+from palaestra.rollout.kept import KeptWorlds
 from palaestra.rollout.runner import Job, Rollout
 from palaestra.rollout.workers import WorkerPool
 from palaestra.rollout.worlds import LocalWorld
@@ -130,15 +131,17 @@ class _Evaluation:
                 worlds: Worlds = _local
                 if workers:
                     worlds = (await held.enter_async_context(WorkerPool(workers))).world
+                kept = KeptWorlds(worlds)
+                held.push_async_callback(kept.close)
                 for (_, name), group in groupby(self.plan.cells, lambda c: (c.model, c.agent)):
-                    await self._live_group(list(group), make_agent(name), load, worlds)
+                    await self._live_group(list(group), make_agent(name), load, kept)
         finally:
             self._save()
         self.done.seconds = self.meter.seconds
         return self.done
 
     async def _live_group(
-        self, cells: list[Cell], agent: Agent, load: Load, worlds: Worlds
+        self, cells: list[Cell], agent: Agent, load: Load, worlds: KeptWorlds
     ) -> None:
         """The cells of one agent and model."""
         models: dict[tuple[str, str], Model] = {}  # by role and name
@@ -166,7 +169,7 @@ class _Evaluation:
         jobs: list[Job],
         agent: Agent,
         models: dict[str, Model],
-        worlds: Worlds,
+        worlds: KeptWorlds,
     ) -> list[Episode] | None:
         """Live a cell until the work is to stop (None) or to its end."""
         before = self.done.cell_seconds.get(cell.phase, 0.0)
@@ -185,7 +188,8 @@ class _Evaluation:
                     counter.before(outcome)
                 rollout = Rollout(
                     agent=agent,
-                    worlds=worlds,
+                    worlds=worlds.world,
+                    keep=worlds.keep,
                     models=models,
                     budget=Budget(
                         cell.turns, cell.tokens, cell.total_tokens, cell.seconds, tried=cell.tried

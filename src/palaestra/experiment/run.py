@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import torch
@@ -34,9 +33,7 @@ async def execute(recipe: Recipe, run: RunFolder, reporter: Reporter) -> report.
     setting.policy = build_policy(recipe, origin(recipe, run, reporter))
     if recipe.imitation.demonstrations or recipe.rl.steps:
         setting.check_memory()
-    async with AsyncExitStack() as held:
-        if setting.pool is not None:
-            await held.enter_async_context(setting.pool)
+    async with setting.started():
         await stages.test(setting, "base")
         if recipe.imitation.demonstrations:
             await stages.imitation(setting)

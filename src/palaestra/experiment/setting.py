@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from palaestra.agents.registry import make_agent
@@ -27,6 +28,7 @@ from palaestra.learning.learner import Learner
 from palaestra.learning.masters import Optimisation
 from palaestra.learning.memory import MemoryBudget
 from palaestra.models.resident import ResidentModel
+from palaestra.rollout.kept import KeptWorlds
 from palaestra.rollout.runner import Job, Rollout
 from palaestra.rollout.workers import WorkerPool
 from palaestra.rollout.worlds import LocalWorld
@@ -51,13 +53,23 @@ class Setting:
             if recipe.environment.workers
             else None
         )
+        self.worlds = KeptWorlds(self._world)
         self.actor_bytes = 0  # peak memory of a process that acts for this one
         self.policy: ResidentModel  # set once the weights are loaded
         self._counted = time.monotonic()
 
     # ── rolling out ──────────────────────────────────────────────────────────
 
-    async def world(self, environment: str) -> World:
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[None]:
+        """With workers that run, and no world left behind."""
+        async with AsyncExitStack() as held:
+            if self.pool is not None:
+                await held.enter_async_context(self.pool)
+            held.push_async_callback(self.worlds.close)
+            yield
+
+    async def _world(self, environment: str) -> World:
         if self.pool is None:
             return LocalWorld(make(environment))
         return await self.pool.world(environment)
@@ -74,7 +86,8 @@ class Setting:
         part = self.recipe.agent
         return Rollout(
             agent=self.agent,
-            worlds=self.world,
+            worlds=self.worlds.world,
+            keep=self.worlds.keep,
             models=models,
             budget=Budget(turns=turns, unparsed=self.recipe.environment.unparsed),
             sampling=Sampling(

@@ -47,7 +47,7 @@ class Rollout:
     """How episodes are lived; `run` and `groups` live them."""
 
     agent: Agent
-    worlds: Callable[[str], Awaitable[World]]  # environment id to a fresh world
+    worlds: Callable[[str], Awaitable[World]]  # environment id to a world of its own
     models: Mapping[str, Model]  # role to model
     budget: Budget = Budget()
     sampling: Sampling = Sampling()
@@ -61,6 +61,8 @@ class Rollout:
     None lives all jobs to their ends. Which ones are cancelled depends on how long each
     takes, so a deterministic run needs all of them.
     """
+    keep: Callable[[str, World], Awaitable[None]] | None = None
+    """Takes over the worlds that are no longer needed and in order; None closes them."""
 
     async def run(self, jobs: Sequence[Job]) -> list[Episode]:
         """Live all jobs; returns their episodes in the order of the jobs.
@@ -147,6 +149,7 @@ class _Lives:
         """Live jobs one after the other in one world of a kind, replaced when it breaks."""
         worlds: dict[str, World] = {}
         async with contextlib.AsyncExitStack() as held:
+            held.push_async_callback(_close, worlds)
             for model in self.rollout.models.values():
                 held.enter_context(model.participant())
             for job in chain.from_iterable(self._queue):
@@ -154,17 +157,21 @@ class _Lives:
                 if group is None or job.key in group.begun:
                     continue
                 group.begun.add(job.key)
-                episode = await self._live(job, group, worlds, held)
+                episode = await self._live(job, group, worlds)
                 if episode.outcome.owner is Owner.ENVIRONMENT:
-                    worlds.pop(job.task.environment, None)  # the next job gets a fresh one
+                    broken = worlds.pop(job.task.environment, None)  # the next job gets a fresh one
+                    if broken is not None:
+                        held.push_async_callback(broken.close)
                 await self._end(episode)
+            if self.rollout.keep is not None:
+                while worlds:
+                    await self.rollout.keep(*worlds.popitem())
 
     async def _live(
         self,
         job: Job,
         group: Group,
         worlds: dict[str, World],
-        held: contextlib.AsyncExitStack,
     ) -> Episode:
         """The episode of one job, whatever happens; it ends early if its group has enough."""
         kind = job.task.environment
@@ -175,7 +182,6 @@ class _Lives:
         try:
             if kind not in worlds:
                 worlds[kind] = await self.rollout.worlds(kind)
-                held.push_async_callback(worlds[kind].close)
             store = self.rollout.store
             session = self._session(job, worlds[kind], store.past(job.key) if store else [])
             try:
@@ -260,3 +266,8 @@ class _Lives:
             journal=rollout.store,
             past=past,
         )
+
+
+async def _close(worlds: Mapping[str, World]) -> None:
+    for world in worlds.values():
+        await world.close()
