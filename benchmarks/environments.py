@@ -82,6 +82,16 @@ class Gymnasium:
         return bool(terminated or truncated)
 
 
+class NetHack(Gymnasium):
+    """NLE and what is built on it: `reset(seed=…)` seeds their Gymnasium part, not the game."""
+
+    def begin(self, task: Task) -> None:
+        from nle.nethack import Nethack
+
+        Nethack.set_initial_seeds(self._env.unwrapped.nethack, task.seed, task.seed, False)
+        super().begin(task)
+
+
 class Crafter:
     """The package's own environment; its step draws a picture."""
 
@@ -209,8 +219,8 @@ PACKAGES: dict[str, Callable[[], Driver]] = {
     "openspiel/tic_tac_toe": lambda: OpenSpiel("tic_tac_toe"),
     "openspiel/kuhn_poker": lambda: OpenSpiel("kuhn_poker"),
     "pettingzoo/tictactoe": PettingZoo,
-    "minihack/Room-5x5": lambda: Gymnasium("MiniHack-Room-5x5-v0", "minihack"),
-    "nethack/Score": lambda: Gymnasium("NetHackScore-v0", "nle"),
+    "minihack/Room-5x5": lambda: NetHack("MiniHack-Room-5x5-v0", "minihack"),
+    "nethack/Score": lambda: NetHack("NetHackScore-v0", "nle"),
 }
 
 

@@ -159,3 +159,10 @@ def test_what_cannot_work_is_said_before_anything_starts(
 ) -> None:
     with pytest.raises(InputError, match=said):
         check_recipe(load(str(write_recipe(tmp_path)), keys))
+
+
+def test_steps_tell_what_a_separate_critic_has_learned(start: Path, tmp_path: Path) -> None:
+    keys = [key for key in COMBINATIONS["own critic"] if "warmup" not in key]
+    with train(start, tmp_path, *keys) as run:
+        told = [metrics["value_loss"] for _, metrics in run.database.metrics("rl")]
+    assert len(told) == 2 and all(loss > 0 for loss in told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
@@ -27,6 +28,7 @@ async def execute(recipe: Recipe, run: RunFolder, reporter: Reporter) -> report.
     """Run every stage that is not done yet; what is done is taken from the run folder."""
     torch.set_num_threads(machine.torch_threads())
     if recipe.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or CUDA devices refuse
         torch.use_deterministic_algorithms(True)
     setting, valued = Setting(recipe, run, reporter), None
     setting.store.put("machine", machine.as_document())

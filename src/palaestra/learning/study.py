@@ -154,9 +154,8 @@ class Study:
     ) -> Generator[None, None, Update]:
         """One optimiser step, `done` steps into the run; `before` is the version of `lp_old`."""
         plan = self.plan
-        if self.critic is not None:
-            self.critic.update_values(rows)
-        return self.learner.updating(
+        fit = None if self.critic is None else self.critic.update_values(rows)
+        update = yield from self.learner.updating(
             rows,
             self.method.loss,
             learning_rate=plan.learning_rate * min(1.0, done / plan.warmup),
@@ -164,6 +163,9 @@ class Study:
             proximal=before,
             whole_rollouts=self.method.unit is Unit.ROLLOUT,
         )
+        if fit is None:
+            return update
+        return replace(update, value_loss=fit.value_loss, explained_variance=fit.explained_variance)
 
     def _teaches_without_advantage(self) -> bool:
         """Whether rollouts without advantages still move weights: by KL, entropy or values."""
