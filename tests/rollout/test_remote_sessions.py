@@ -75,7 +75,7 @@ def test_tokens_count_as_the_server_tells_them() -> None:
 
 
 def test_what_never_answers_is_an_infrastructure_fault_of_each_session_it_hits() -> None:
-    patience = Patience(attempts=1, timeout=0.5)
+    patience = Patience(attempts=1, timeout=4.0)  # a busy machine may take a second to answer
 
     async def run() -> list[Episode]:
         moods: list[Mood] = ["hang", "rubbish", "drop", "error"]
