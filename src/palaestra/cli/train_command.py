@@ -30,6 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--algorithm", metavar="NAME", help="one of `palaestra list algorithms`")
     parser.add_argument("--seed", type=int, metavar="N")
     parser.add_argument("--no-imitation", action="store_true", help="learn from rollouts alone")
+    parser.add_argument(
+        "--control", choices=("coin", "constant", "inverted"),
+        help="the sceptic's arm: learn from this in place of the reward, all else equal",
+    )  # fmt: skip
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that stopped")
     parser.add_argument(
         "--run", metavar="FOLDER", dest="folder", help="where to keep the run (default: runs/…)"
@@ -77,6 +81,8 @@ def _shortcuts(options: argparse.Namespace) -> list[str]:
         found.append(f"seed={options.seed}")
     if options.no_imitation:
         found.append("imitation.demonstrations=0")
+    if options.control is not None:
+        found.append(f'rl.control="{options.control}"')
     return found
 
 

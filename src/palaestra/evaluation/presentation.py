@@ -101,20 +101,30 @@ def headline(report: Report) -> str:
     if not success:
         return "No evaluation has finished yet."
     rates = " → ".join(f"{_NAMES[p]} {100 * i.mean:.1f} %" for p, i in success.items())
-    text = f"Success on {_tasks(report.held_out)}: {rates}."
+    text = f"{_control(report)}Success on {_tasks(report.held_out)}: {rates}."
     for a, b in DIFFERENCES:
         gain = report.held_out.paired.get(f"{a}_minus_{b}")
         if gain is not None:
             low, high = 100 * gain.low, 100 * gain.high
             return (
                 f"{text} {_NAMES[a]} changed it by {100 * gain.mean:+.1f} points over {_NAMES[b]} "
-                f"(95 % interval {low:+.1f} to {high:+.1f}, {_verdict(gain)})."
+                f"(95 % interval over tasks {low:+.1f} to {high:+.1f}, {_verdict(gain)}; "
+                f"of this training seed alone)."
             )
     return text
 
 
+def _control(report: Report) -> str:
+    """Says first of all that the reward was not the task's, where it was not."""
+    arm = (report.recipe.get("rl") or {}).get("control")
+    if arm is None:
+        return ""
+    return f"Control run: RL learned from {_ARMS[arm]} in place of the reward. "
+
+
 # ── tables, the same in the terminal and in Markdown ─────────────────────────
 
+_ARMS = {"coin": "a fair coin", "constant": "a constant", "inverted": "the inverted reward"}
 _NAMES = {"base": "base", "imitation": "imitation", "rl": "RL"}
 
 
@@ -130,7 +140,11 @@ def _results(report: Report) -> list[_Section]:
     rates = _success(f"success on {_tasks(report.held_out)}", report.held_out)
     if not report.held_out.paired:
         return [rates]
-    note = "Paired bootstrap over tasks: it speaks about other tasks, not other training seeds."
+    note = (
+        "Paired bootstrap over tasks: it covers other tasks, never other training seeds. What is "
+        "due to the reward, and not to drift, only runs with several seeds tell, beside others "
+        "with --control coin: `palaestra aggregate RUNS --against CONTROLS`."
+    )
     return [rates, _paired("differences on the same tasks", report.held_out, note)]
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from palaestra.learning.control_reward import Arm
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.rollout.gateway.agent import name_of
 
@@ -316,6 +317,11 @@ class Reinforcement(Section):
     horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
     curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
     entropulse: Entropulse | None = Field(None, description="unset: reinforcement throughout")
+    control: Arm | None = Field(
+        None,
+        description="learn from a fair coin, a constant or the inverted reward instead of the "
+        "true one, as a sceptic's arm; unset: from the true one",
+    )
     replay: bool = Field(
         False, description="ARPO: a task's stored success stands in where its whole group fails"
     )
@@ -335,6 +341,12 @@ class Reinforcement(Section):
         if self.asynchronous and (self.replay or self.entropulse):
             part = "rl.replay" if self.replay else "rl.entropulse"
             raise ValueError(f"{part} works step by step: unset it or rl.asynchronous")
+        for name in ("curriculum", "replay", "entropulse", "progress_reward"):
+            if self.control is not None and getattr(self, name):
+                raise ValueError(
+                    f"rl.{name} reads the true success, which rl.control = '{self.control}' is to "
+                    "hide: unset one"
+                )
         if self.replay and (self.curriculum is None or self.curriculum.tasks is None):
             raise ValueError("rl.replay needs tasks that are met again: set rl.curriculum.tasks")
         return self

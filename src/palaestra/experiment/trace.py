@@ -26,7 +26,14 @@ from palaestra.store.parquet import ParquetTrace
 from palaestra.store.run import RunFolder, default_root
 
 TURN_LIMITS = "turn_limits"  # document: the most actions of an episode, by environment
-REWARDS = ("turn_cost", "invalid_cost", "progress_reward", "world_reward", "overlong")  # of `rl`
+REWARDS = (  # of `rl`
+    "turn_cost",
+    "invalid_cost",
+    "progress_reward",
+    "world_reward",
+    "overlong",
+    "control",
+)
 
 
 class Recorded(Protocol):
@@ -207,9 +214,11 @@ def _shaping(recorded: Recorded, episodes: Sequence[Episode]) -> Shaping:
     """As the run's own training has it; the defaults where no recipe says it."""
     from palaestra.experiment.plan import shaping
 
-    given = (recorded.get("recipe") or {}).get("rl") or {}
+    recipe = recorded.get("recipe") or {}
+    given = recipe.get("rl") or {}
     part = Reinforcement.model_validate({key: given[key] for key in REWARDS if key in given})
-    return shaping(part, turn_limit(recorded, episodes[0].task.environment))
+    turns = turn_limit(recorded, episodes[0].task.environment)
+    return shaping(part, turns, recipe.get("seed", 1))
 
 
 def _greedy(recorded: Recorded, phase: str, shaping: Shaping) -> dict[int, float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call
 from palaestra.core.outcome import Status
+from palaestra.learning.control_reward import ControlReward
 from palaestra.learning.filters import overlong
 from palaestra.learning.proposals import proposals
 from palaestra.learning.trajectory import Trajectory, Turn
@@ -29,6 +30,7 @@ class Shaping:
     The outcome: `success * (1 - turn_cost * turns / most_turns)`. A turn: minus `invalid_cost`
     for each action that was not understood, plus `progress` times the progress that it made,
     plus `world` times the environment's own reward. The outcome less `overlong`, if any.
+    `outcome` is always the true one.
     """
 
     most_turns: int
@@ -37,6 +39,7 @@ class Shaping:
     progress: float = 0.0
     world: float = 0.0
     overlong: Overlong | None = None
+    control: ControlReward | None = None  # stands in for all of this in a sceptic's arm
 
     def outcome(self, episode: Episode) -> float:
         """Reward for how a scored episode ended."""
@@ -55,7 +58,8 @@ class Shaping:
 
     def episode_return(self, episode: Episode) -> float:
         """The undiscounted return of a scored episode."""
-        return self.outcome(episode) + sum(self._reward(episode, s) for s in episode.steps)
+        true = self.outcome(episode) + sum(self._reward(episode, s) for s in episode.steps)
+        return true if self.control is None else self.control.episode_return(episode.key, true)
 
     def trajectory(self, episode: Episode, policy: str) -> Trajectory:
         """The turns of `policy` in a scored episode, with their rewards.
@@ -83,7 +87,7 @@ class Shaping:
             steps = owned[call.index]
             state = steps[0] if steps else following
             turns.append(self._turn(episode, call, steps, state, segments[call.index]))
-        return Trajectory(
+        true = Trajectory(
             key=episode.key,
             group=f"{episode.key.phase}/{episode.key.group}",
             turns=tuple(reversed(turns)),
@@ -93,6 +97,7 @@ class Shaping:
             truncated=episode.outcome.status is Status.TRUNCATED,
             outcomes=_by_player(episode),
         )
+        return true if self.control is None else self.control.trajectory(true)
 
     def _turn(
         self, episode: Episode, call: Call, steps: Sequence[Step], state: Step | None, segment: int
