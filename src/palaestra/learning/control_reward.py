@@ -3,7 +3,7 @@
 A gain that the true reward brings and a control reward does not is learned from the reward. One
 that a fair coin brings as well is drift of the recipe (the policy sharpens, whatever it is told).
 
-Source: Shao et al. 2025, "Spurious Rewards: Rethinking Training Signals in RLVR" (arXiv 2506.10947),
+Source: Shao et al. 2025, "Spurious Rewards: Rethinking Training Signals in RLVR", arXiv 2506.10947,
 which trains on random and inverted rewards; the constant one is the arm without any information.
 """
 
