@@ -71,6 +71,11 @@ class Outcome:
         return self.owner is Owner.INFRASTRUCTURE and self.kind == CANCELLED
 
     @property
+    def retriable(self) -> bool:
+        """Whether the episode may be lived again: infrastructure broke it."""
+        return self.owner is Owner.INFRASTRUCTURE and not self.was_cancelled
+
+    @property
     def solved(self) -> bool:
         return self.status is Status.SUCCESS
 

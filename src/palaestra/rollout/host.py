@@ -57,7 +57,7 @@ class End:
 
     @property
     def from_outside(self) -> bool:
-        """Whether somebody else ended it: the kernel that lacks memory, an administrator …"""
+        """Whether somebody else ended it: the kernel that lacks memory, say."""
         return not self.ours and self.status in {-number for number in OUTSIDE}
 
     def __str__(self) -> str:

@@ -59,7 +59,7 @@ def queued_seconds(pid: int) -> float:
 def is_stopped(pid: int) -> bool:
     """Whether a process was stopped by a signal, and so cannot go on; False if not told."""
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     except psutil.Error:
         return False
 
