@@ -129,6 +129,22 @@ def test_what_a_test_lacks_is_told_and_a_resumed_run_lives_it(
     assert said.startswith("Success on 5 held-out tasks") and "--resume" not in said
 
 
+def test_what_an_evaluation_lacks_is_told_and_a_resumed_one_lives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(mortal.WHERE, "test")
+    run = str(tmp_path / "eval")
+    with mortal.killing() as killed:
+        asked = ["--env", mortal.ID, "--model", "random", "-n", "6", "--seed", "1"]
+        assert main(["eval", *asked, "--turns", "6", "--run", run]) == 0
+    shown, said = capsys.readouterr()
+    assert len(killed) == 2 and "4 tasks)" in " ".join(shown.split())
+    assert "2 of 6 episodes" in said and f"palaestra eval --resume {run}" in said
+    assert main(["eval", "--resume", run]) == 0
+    shown, said = capsys.readouterr()
+    assert "6 tasks)" in " ".join(shown.split()) and "--resume" not in said
+
+
 # ── the command line ─────────────────────────────────────────────────────────
 
 
@@ -142,7 +158,8 @@ def test_workers_that_do_not_start_end_a_command_with_one_sentence(
     asked = ["eval", "--env", "probe/umbrella-4", "--model", "random", "-n", "2", "--run", str(run)]
     assert main(asked) == 2
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith("palaestra: A worker process does not start; 3 times")
+    assert said.startswith("palaestra: A worker process does not start: 3 times")
+    assert "killed by SIGKILL" in said and "Free memory" in said
     assert said.endswith(f"Go on with: palaestra eval --resume {run}")
     (tmp_path / "sitecustomize.py").unlink()
     assert main(["eval", "--resume", str(run)]) == 0

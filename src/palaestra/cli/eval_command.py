@@ -228,6 +228,11 @@ def _work(
         print(json.dumps(result))
     else:
         render(result)
+    if broken := sum(cell["faults"]["infrastructure"] for cell in found.values()):
+        reporter.say(
+            f"missing: {broken} of {result['planned']} episodes, which infrastructure broke; live "
+            f"them again with: {again}"
+        )
     if done.cancelled:
         return 130
     return 0 if 2 * result["scored"] > result["episodes"] else 1

@@ -37,8 +37,6 @@ def _cell(result: Row) -> Any:
     table.add_row("tokens", f"{result['sampled_tokens']} sampled, {result['prompt_tokens']} read")
     table.add_row("money", money(result))
     table.add_row("seconds", f"{result['seconds']:.1f}")
-    if broken := result["faults"]["infrastructure"]:
-        table.add_row("missing", _again(broken, result))
     if result["episodes"] < result["planned"]:
         table.add_row("episodes", f"{result['episodes']} of {result['planned']}")
     if result["shard"]:
@@ -63,8 +61,6 @@ def _matrix(result: Row) -> Any:
         f"leaderboard {result['run']}",
         caption_justify="left",
     )
-    if broken := sum(cell["faults"]["infrastructure"] for cell in result["cells"]):
-        table.caption = f"{table.caption}. Missing: {_again(broken, result)}"
     rows = [_row(cell) for cell in result["cells"]]
     names = [name for name in rows[0] if any(row[name] for row in rows)]
     if len({cell["seed"] for cell in result["cells"]}) == 1:
@@ -97,12 +93,6 @@ def _row(cell: Row) -> dict[str, str]:
         "faults": str(faults) if faults else "",
         "left": str(left) if left else "",
     }
-
-
-def _again(broken: int, result: Row) -> str:
-    """What infrastructure broke, and the command that lives it again."""
-    of = f"{broken} of {result['planned']} episodes, broken by infrastructure"
-    return f"{of}; live them again: palaestra eval --resume {result['run']}"
 
 
 def _success(result: Row) -> str:

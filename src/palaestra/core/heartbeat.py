@@ -8,9 +8,11 @@ that this process could not hear.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 BEAT = 0.1  # seconds between beats
 MOST = 0.5  # seconds that count of those between two beats
@@ -52,3 +54,27 @@ def ran() -> float:
                 _heart = Heartbeat()
                 threading.Thread(target=_heart.go_on, name="heartbeat", daemon=True).start()
     return _heart.beat()
+
+
+@asynccontextmanager
+async def timeout(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
+    """Like `asyncio.timeout`, of so many seconds in which this process ran; None: no limit."""
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def look(end: float) -> None:
+        nonlocal timer
+        left = end - ran()
+        if left > 0:
+            timer = loop.call_later(left, look, end)
+        else:
+            clock.reschedule(loop.time())
+
+    async with asyncio.timeout(None) as clock:
+        if seconds is not None:
+            look(ran() + seconds)
+        try:
+            yield clock
+        finally:
+            if timer is not None:
+                timer.cancel()

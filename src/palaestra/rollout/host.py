@@ -140,9 +140,9 @@ class Host:
             self._check_open()
         if self._process is None and (reason := await self._start()) is not None:
             raise WorkersUnavailable(
-                f"A worker process does not start; {len(BACK_OFF) + 1} times it ended before it "
-                f"was ready, the last time with {reason}. Free memory and processes if something "
-                "else ends it, or mend what its last words say, and go on."
+                f"A worker process does not start: {len(BACK_OFF) + 1} times it ended before it "
+                f"was ready (the last time: {reason}). Free memory if it was killed, or mend what "
+                "its last words name, and try again."
             )
         return self.births
 
@@ -177,7 +177,8 @@ class Host:
             receipt.result()
         except (OSError, EOFError, ValueError):
             end = await self._bury(DYING if receipt.done() else 0.0)
-            return f"{end}{self._said()}"
+            words = self._words.decode(errors="replace").strip().splitlines()
+            return f"{end}, {shortened(words[-1], 200)}" if words else str(end)
         finally:
             receipt.cancel()
         self.births += 1
