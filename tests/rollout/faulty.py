@@ -9,6 +9,7 @@ import stat
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from palaestra.core.environment import (
@@ -112,6 +113,18 @@ class Hanging(Crashing):
 
     def _reach(self, place: str) -> None:
         if self.name == place:
+            time.sleep(3600)
+
+
+class Doomed(Crashing):
+    """Waits where its name says, the first time; leaves a file there that the variable names."""
+
+    MARK = "PALAESTRA_TESTS_MARK"
+
+    def _reach(self, place: str) -> None:
+        mark = Path(os.environ[self.MARK])
+        if self.name == place and not mark.exists():
+            mark.touch()
             time.sleep(3600)
 
 
@@ -244,6 +257,15 @@ class Slow(Counting):
 
     def step(self, action: Action) -> Transition:
         time.sleep(0.3)
+        return super().step(action)
+
+
+class Plodding(Counting):
+    """Takes a second for each step in which it is let run, however long it is stopped."""
+
+    def step(self, action: Action) -> Transition:
+        for _ in range(50):
+            time.sleep(0.02)
         return super().step(action)
 
 

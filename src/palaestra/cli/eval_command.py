@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestra.cli.eval_result import result_of, settings_of, title_of
-from palaestra.cli.interrupt import Stopped, run_until_interrupted
+from palaestra.cli.interrupt import Stopped, resumable, run_until_interrupted
 from palaestra.core.errors import InputError, PalaestraError
 from palaestra.core.task import parse_split
 
@@ -208,16 +208,17 @@ def _work(
         workers=options.workers,
     )
     again = f"palaestra eval --resume {folder}"
-    try:
-        done = run_until_interrupted(work)
-    except Stopped:
-        print(
-            f"\nStopped; finished episodes are kept in {folder}. Go on with: {again}",
-            file=sys.stderr,
-        )
-        return 130
-    except ExceptionGroup as group:
-        raise first_error(group) from None
+    with resumable(again):
+        try:
+            done = run_until_interrupted(work)
+        except Stopped:
+            print(
+                f"\nStopped; finished episodes are kept in {folder}. Go on with: {again}",
+                file=sys.stderr,
+            )
+            return 130
+        except ExceptionGroup as group:
+            raise first_error(group) from None
     result = result_of(made, done, found, str(folder))
     kept.database.put("evaluation", result)
     kept.database.put("totals", {**(kept.database.get("totals") or {}), **totals([result])})
@@ -227,6 +228,11 @@ def _work(
         print(json.dumps(result))
     else:
         render(result)
+    if broken := sum(cell["faults"]["infrastructure"] for cell in found.values()):
+        reporter.say(
+            f"missing: {broken} of {result['planned']} episodes, which infrastructure broke; live "
+            f"them again with: {again}"
+        )
     if done.cancelled:
         return 130
     return 0 if 2 * result["scored"] > result["episodes"] else 1

@@ -1,6 +1,7 @@
 """The command line: `palaestra COMMAND`.
 
-Exit codes: 0 done, 1 ran but failed, 2 bad input, 130 interrupted.
+Exit codes: 0 done, 1 ran but failed, 2 bad input (or a machine on which nothing can run),
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.execute(options))
     except PalaestraError as error:
-        print(f"palaestra: {error}", file=sys.stderr)
+        print("palaestra:", error, *getattr(error, "__notes__", ()), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("palaestra: interrupted", file=sys.stderr)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestra.cli.interrupt import Stopped, run_until_interrupted
+from palaestra.cli.interrupt import Stopped, resumable, run_until_interrupted
 from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -120,15 +120,14 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
         from palaestra.evaluation import presentation, report
         from palaestra.experiment.run import execute, write_report
 
+        again = f"palaestra train --resume {folder}"
         try:
-            built = run_until_interrupted(execute(recipe, run, reporter))
+            with resumable(again):
+                built = run_until_interrupted(execute(recipe, run, reporter))
         except Stopped:
             run.database.check_present()
             write_report(run)
-            print(
-                f"\nStopped; nothing is lost. Go on with: palaestra train --resume {folder}",
-                file=sys.stderr,
-            )
+            print(f"\nStopped; nothing is lost. Go on with: {again}", file=sys.stderr)
             return 130
         if as_json:
             print(json.dumps(report.summary(built)))

@@ -251,7 +251,7 @@ class World(ABC):
 
     Implementations live in `rollout` (in this process, or in a worker process).
     Every method raises `EnvironmentFault` when the world crashes, hangs or
-    returns rubbish.
+    returns rubbish, and `InfrastructureFault` when somebody else ended its process.
     """
 
     instructions: str

@@ -90,6 +90,12 @@ class TooManyFaults(PalaestraError):
     """Most episodes end in environment or infrastructure faults: the run would learn nothing."""
 
 
+class WorkersUnavailable(PalaestraError):
+    """Worker processes do not start, however often it is tried: no world can be had."""
+
+    exit_code = 2
+
+
 class EnvironmentFault(PalaestraError):
     """The world broke (crash, hang, rubbish): an outcome of the episode, never a score.
 

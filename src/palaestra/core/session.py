@@ -22,6 +22,7 @@ from palaestra.core.environment import Action, Observation, Signals, Transition,
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import AgentFault, InputError
 from palaestra.core.graph import Call, MessageGraph
+from palaestra.core.heartbeat import timeout
 from palaestra.core.journal import Event, Journal, ReplayMismatch, SessionOver, derive_seed
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Listener, Model, Prompt, Sampling
@@ -244,16 +245,16 @@ class Session:
 
     async def _run(self) -> Outcome:
         """How the episode ends, unless the world or a budget has ended it before."""
-        clock = asyncio.timeout(self.budget.seconds)
+        clock: asyncio.Timeout | None = None
         try:
-            async with clock:
+            async with timeout(self.budget.seconds) as clock:
                 self._check_players()
                 self.observation, self._signals = await self.world.reset(self.task)
                 self._check_pictures(self.observation)
                 await self.agent.run(self)
             return Outcome.failure()  # the agent gave up
         except Exception as error:
-            return ended_by(error, time_up=clock.expired())
+            return ended_by(error, time_up=clock is not None and clock.expired())
 
     def episode(self) -> Episode:
         """The record as it stands."""

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from palaestra.core.episode import Episode
+from palaestra.core.outcome import Owner
 from palaestra.evaluation import transcript
 from palaestra.evaluation.curves import learning_curve_png, learning_curve_text
 from palaestra.evaluation.report import Report, Stage, as_json, finite
@@ -96,7 +97,11 @@ def markdown(report: Report) -> str:
 
 
 def headline(report: Report) -> str:
-    """The result in one or two sentences."""
+    """The result in one or two sentences, and what is missing in it."""
+    return " ".join([_reached(report), *_missing(report)])
+
+
+def _reached(report: Report) -> str:
     success = report.success
     if not success:
         return "No evaluation has finished yet."
@@ -120,6 +125,26 @@ def _control(report: Report) -> str:
     if arm is None:
         return ""
     return f"Control run: RL learned from {_ARMS[arm]} in place of the reward. "
+
+
+def _missing(report: Report) -> list[str]:
+    """Which tasks have no result, and the command that lives them again."""
+    found, mendable = [], 0
+    for where, comparison in (("", report.held_out), ("transfer ", report.transfer)):
+        for policy, score in comparison.scores.items():
+            for owner, count in score.missing.items():
+                found.append(
+                    f"{count} of {score.tasks} {where}tasks under {_NAMES[policy]} ({owner})"
+                )
+            mendable += score.missing.get(Owner.INFRASTRUCTURE, 0)
+    if not found:
+        return []
+    text = f"Without a result, through no fault of the agent: {', '.join(found)}."
+    if mendable:
+        text += (
+            f" What infrastructure broke is lived again by: palaestra train --resume {report.run}"
+        )
+    return [text]
 
 
 # ── tables, the same in the terminal and in Markdown ─────────────────────────
@@ -272,7 +297,9 @@ def _markdown_table(section: _Section) -> str:
 
 
 def _tasks(comparison: Comparison) -> str:
-    return f"{comparison.tasks} held-out tasks of {comparison.environment or 'the environment'}"
+    least, most = comparison.counted
+    count = f"{most}" if least == most else f"{least} to {most}"
+    return f"{count} held-out tasks of {comparison.environment or 'the environment'}"
 
 
 def _files(report: Report) -> list[str]:
