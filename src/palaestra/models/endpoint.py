@@ -11,7 +11,7 @@ import json
 import os
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -53,6 +53,7 @@ class Endpoint:
         headers: Mapping[str, str] | None = None,
         patience: Patience = Patience(),
         socket: Path | None = None,
+        serving: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """An endpoint; nothing is sent yet.
 
@@ -63,13 +64,16 @@ class Endpoint:
             headers: what to send with every request besides.
             patience: how long to bear with the server.
             socket: the Unix socket to reach it by, where it listens on one.
+            serving: where the server is restarted when it ends: comes back as soon as it serves
+                again, and raises InfrastructureFault if it never will. It is waited for between
+                two attempts.
 
         Raises:
             InputError: the environment variable is not set.
         """
         self.name, self._url = name, url.rstrip("/")
         self._headers = bearer(api_key(key)) | dict(headers or {})
-        self._patience, self._socket = patience, socket
+        self._patience, self._socket, self._serving = patience, socket, serving
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -116,6 +120,8 @@ class Endpoint:
                 wait += asked  # on top, so that many sessions do not come back at once
             if attempt < patience.attempts:
                 await asyncio.sleep(wait)
+                if self._serving is not None:
+                    await self._serving()
         raise self.fault(
             kind, f"{problem}, {patience.attempts} times in a row; check that the server is well"
         )
