@@ -25,6 +25,7 @@ HOSTILE = (
     "{{ 7 * 7 }} {% include 'base.html' %} ${7*7}",
     "</textarea></title></style><svg/onload=document.title='owned'>",
     "\x00\x1b[31m\u202egnp.exe\u2028",
+    "go\u200b \U000e0069\U000e0067\ufe01\u00ad\u3164 forward",
     "long " * 20_000,
 )
 OUTCOMES = (

@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 from palaestra.core.episode import Key
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.core.task import Split, Task
+from palaestra.core.visible import visible
 from palaestra.evaluation.costs import Price, known_money
 from palaestra.evaluation.judges.records import keep_verdicts
 from palaestra.evaluation.judges.verdict import Verdict
@@ -411,12 +412,20 @@ def test_hostile_episodes_are_text_on_every_page(tmp_path: Path) -> None:
         page = answer.text
         for bad in ("<script>document", "<img src=x", "<svg/onload", "</textarea></title>"):
             assert bad not in page, asked
+        assert visible(page) == page, asked  # nothing in it is hidden
         assert "8641969" not in page, asked  # no template was run: not the run's name,
         assert page.count("<!doctype html>") == 1, asked  # nor the include of an episode
         assert not re.search(r'href="\s*javascript:', page), asked
     rows = client.get(f"{address}/episodes.json").json()["rows"]
     assert len(rows) == len(HOSTILE)
+    assert all(visible(cell) == cell for row in rows for cell in row["cells"])
     assert all(len(cell) <= 200 for row in rows for cell in row["cells"] if cell)
+
+
+def test_what_a_person_typed_comes_back_as_it_was(client: TestClient) -> None:
+    typed = "می\u200cخواهم"  # a word of Persian, whose joiner is part of it
+    for address in (f"/search?q={typed}", f"/run/eval-a/episodes?task={typed}", f"/?q={typed}"):
+        assert f'value="{typed}"' in client.get(address).text, address
 
 
 # ── a run that goes on ───────────────────────────────────────────────────────

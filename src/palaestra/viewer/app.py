@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palaestra.core.errors import PalaestraError
+from palaestra.core.visible import visible
 from palaestra.viewer.export import Export
 from palaestra.viewer.pages import (
     curves,
@@ -59,7 +60,7 @@ def application(site: Site, token: str | None = None) -> Starlette:
         if code == 404 and reason == "Not Found":
             reason = f"There is no page {request.url.path} here."
         if request.url.path.endswith(".json"):
-            return PlainTextResponse(reason.encode("utf-8", "replace"), code)
+            return PlainTextResponse(visible(reason), code)
         return site.page("error.html", code, title=f"error {code}", code=code, reason=reason)
 
     @asynccontextmanager
