@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from palaestra import __version__
 from palaestra.core.errors import PalaestraError
+from palaestra.core.visible import visible
 from palaestra.experiment.machine import plan_threads
 
 COMMANDS = {
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.execute(options))
     except PalaestraError as error:
-        print(f"palaestra: {error}", file=sys.stderr)
+        print(f"palaestra: {visible(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("palaestra: interrupted", file=sys.stderr)
