@@ -95,6 +95,11 @@ def make_training(root: Path, name: str, steps: int = 12, **recipe: Any) -> Path
     return root / name
 
 
-def client_of(root: Path, token: str | None = None) -> TestClient:
-    """A browser without JavaScript, on this machine."""
-    return TestClient(application(Site(root), token), base_url="http://127.0.0.1:8417")
+TOKEN = "known-to-one"
+
+
+def client_of(root: Path, shown: str = TOKEN) -> TestClient:
+    """A browser without JavaScript, on this machine, which was opened with that token."""
+    client = TestClient(application(Site(root), TOKEN), base_url="http://127.0.0.1:8417")
+    client.get(f"/?token={shown}", follow_redirects=False)
+    return client
