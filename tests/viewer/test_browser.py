@@ -102,6 +102,45 @@ def test_a_long_table_scrolls_to_any_row_with_few_in_the_page(page: Any, address
     assert abs(number - other) <= 100  # the address keeps the place, to a page
 
 
+@pytest.mark.parametrize("path", ["/run/eval-a/episodes", "/", "/run/train-a", "/search?q=door"])
+def test_no_page_is_wider_than_a_narrow_window(page: Any, address: str, path: str) -> None:
+    page.set_viewport_size({"width": 375, "height": 667})
+    page.goto(address + path)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+@pytest.mark.parametrize("width", [375, 700, 900, 1100])
+def test_every_row_shows_outcome_and_reward_whatever_the_window_is_wide(
+    page: Any, address: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 667})
+    page.goto(f"{address}/run/eval-a/episodes")
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight / 3)")
+    page.wait_for_timeout(300)
+    page.wait_for_selector("table.long td.bad")
+    hidden = page.evaluate(
+        """() => [...document.querySelectorAll("table.long tbody tr:not(.space)")].flatMap((row) =>
+            [row.cells[0], row.cells[3], row.cells[4]].filter((cell) => {
+              const place = cell.getBoundingClientRect();
+              return !cell.textContent || place.width < 20 || place.left < 0
+                || place.right > window.innerWidth;
+            }).map((cell) => cell.textContent))"""
+    )
+    assert hidden == []
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    page.wait_for_selector(f"a:text-is('eval/test/{MANY - 1}.0')")
+
+
+def test_a_window_made_narrow_keeps_the_place_in_a_long_table(page: Any, address: str) -> None:
+    page.goto(f"{address}/run/eval-a/episodes?page=16")
+    until(page, "window.scrollY > 10000")
+    page.wait_for_timeout(300)
+    before = int(top_row(page).split("/")[2].split(".")[0])
+    page.set_viewport_size({"width": 375, "height": 667})
+    page.wait_for_timeout(500)
+    assert abs(int(top_row(page).split("/")[2].split(".")[0]) - before) <= 2
+
+
 def test_the_table_and_the_search_are_reached_by_the_keyboard(page: Any, address: str) -> None:
     page.goto(f"{address}/run/eval-a/episodes")
     page.keyboard.press("Tab")
