@@ -10,6 +10,7 @@ there. Needs `pip install 'palaestra[dev]'` and Chromium.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import sys
@@ -27,8 +28,9 @@ PATIENCE = 20_000  # milliseconds until a page's figures are there
 
 
 def main(runs: Path, folder: Path, pictures: list[str]) -> None:
+    token = secrets.token_urlsafe()
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(application(Site(runs)), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(application(Site(runs), token), log_level="warning"))
     thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     found = shutil.which("chromium") or shutil.which("google-chrome")
@@ -36,9 +38,11 @@ def main(runs: Path, folder: Path, pictures: list[str]) -> None:
     with sync_playwright() as tools:
         browser = tools.chromium.launch(executable_path=found, args=unwalled)
         page = browser.new_page(viewport=SIZE, color_scheme="light")
+        here = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        page.goto(f"{here}/?token={token}")
         for picture in pictures:
             name, _, address = picture.partition("=")
-            page.goto(f"http://127.0.0.1:{listening.getsockname()[1]}{address}")
+            page.goto(f"{here}{address}")
             page.wait_for_function(
                 "() => !document.querySelector('[data-pending]')", timeout=PATIENCE
             )

@@ -107,7 +107,7 @@ def test_escape_codes_markup_and_newlines_of_a_model_are_only_text() -> None:
     rude = episode("test/base", 3, FAILURE, ["\x1b[2J[bold red]hi[/]\r\n\x07there", "\ud800"])
     text = side_by_side(rude, AFTER, 120)
     assert "\x1b" not in text
-    assert "[2J[bold red]hi[/] there" in text
+    assert "␛[2J[bold red]hi[/] ␇there" in text
     text.encode()
 
 

@@ -15,15 +15,16 @@ import pytest
 
 from palaestra.viewer.app import application
 from palaestra.viewer.site import Site
+from tests.viewer.stores import TOKEN
 
 
 @contextmanager
 def served(root: Path) -> Iterator[str]:
-    """The address at which the runs in `root` are shown."""
+    """The address at which the runs in `root` are shown, to those who enter with the token."""
     import uvicorn
 
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(application(Site(root)), log_level="warning")
+    config = uvicorn.Config(application(Site(root), TOKEN), log_level="warning")
     server = uvicorn.Server(config)
     thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
@@ -49,6 +50,12 @@ def chromium() -> Iterator[Any]:
             yield browser
         finally:
             browser.close()
+
+
+def entered(page: Any, address: str) -> Any:
+    """The page, once its browser has shown the token, as `palaestra view` opens it."""
+    page.goto(f"{address}/?token={TOKEN}")
+    return page
 
 
 class Watch:

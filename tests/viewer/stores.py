@@ -25,6 +25,7 @@ HOSTILE = (
     "{{ 7 * 7 }} {% include 'base.html' %} ${7*7}",
     "</textarea></title></style><svg/onload=document.title='owned'>",
     "\x00\x1b[31m\u202egnp.exe\u2028",
+    "go\u200b \U000e0069\U000e0067\ufe01\u00ad\u3164 forward",
     "long " * 20_000,
 )
 OUTCOMES = (
@@ -94,6 +95,11 @@ def make_training(root: Path, name: str, steps: int = 12, **recipe: Any) -> Path
     return root / name
 
 
-def client_of(root: Path, token: str | None = None) -> TestClient:
-    """A browser without JavaScript, on this machine."""
-    return TestClient(application(Site(root), token), base_url="http://127.0.0.1:8417")
+TOKEN = "known-to-one"
+
+
+def client_of(root: Path, shown: str = TOKEN) -> TestClient:
+    """A browser without JavaScript, on this machine, which was opened with that token."""
+    client = TestClient(application(Site(root), TOKEN), base_url="http://127.0.0.1:8417")
+    client.get(f"/?token={shown}", follow_redirects=False)
+    return client

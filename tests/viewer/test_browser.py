@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from palaestra.cli.browser import opening
 from palaestra.core.episode import Key
 from palaestra.store.notes import Notes, labelled
 from palaestra.store.run import RunFolder
-from tests.viewer.browser import Watch, chromium, served
-from tests.viewer.stores import HOSTILE, RECIPE, make_run, make_training, plain
+from tests.viewer.browser import Watch, chromium, entered, served
+from tests.viewer.stores import HOSTILE, RECIPE, TOKEN, make_run, make_training, plain
 
 MANY = 3000
 
@@ -46,7 +47,7 @@ def page(browser: Any, address: str) -> Iterator[Any]:
     page = browser.new_page(viewport={"width": 1200, "height": 700})
     page.set_default_timeout(20_000)
     watch = Watch(page, address)
-    yield page
+    yield entered(page, address)
     page.close()
     assert watch.complaints == []
 
@@ -101,6 +102,45 @@ def test_a_long_table_scrolls_to_any_row_with_few_in_the_page(page: Any, address
     assert abs(number - other) <= 100  # the address keeps the place, to a page
 
 
+@pytest.mark.parametrize("path", ["/run/eval-a/episodes", "/", "/run/train-a", "/search?q=door"])
+def test_no_page_is_wider_than_a_narrow_window(page: Any, address: str, path: str) -> None:
+    page.set_viewport_size({"width": 375, "height": 667})
+    page.goto(address + path)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+@pytest.mark.parametrize("width", [375, 700, 900, 1100])
+def test_every_row_shows_outcome_and_reward_whatever_the_window_is_wide(
+    page: Any, address: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 667})
+    page.goto(f"{address}/run/eval-a/episodes")
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight / 3)")
+    page.wait_for_timeout(300)
+    page.wait_for_selector("table.long td.bad")
+    hidden = page.evaluate(
+        """() => [...document.querySelectorAll("table.long tbody tr:not(.space)")].flatMap((row) =>
+            [row.cells[0], row.cells[3], row.cells[4]].filter((cell) => {
+              const place = cell.getBoundingClientRect();
+              return !cell.textContent || place.width < 20 || place.left < 0
+                || place.right > window.innerWidth;
+            }).map((cell) => cell.textContent))"""
+    )
+    assert hidden == []
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    page.wait_for_selector(f"a:text-is('eval/test/{MANY - 1}.0')")
+
+
+def test_a_window_made_narrow_keeps_the_place_in_a_long_table(page: Any, address: str) -> None:
+    page.goto(f"{address}/run/eval-a/episodes?page=16")
+    until(page, "window.scrollY > 10000")
+    page.wait_for_timeout(300)
+    before = int(top_row(page).split("/")[2].split(".")[0])
+    page.set_viewport_size({"width": 375, "height": 667})
+    page.wait_for_timeout(500)
+    assert abs(int(top_row(page).split("/")[2].split(".")[0]) - before) <= 2
+
+
 def test_the_table_and_the_search_are_reached_by_the_keyboard(page: Any, address: str) -> None:
     page.goto(f"{address}/run/eval-a/episodes")
     page.keyboard.press("Tab")
@@ -135,7 +175,7 @@ def test_words_are_indexed_and_found_while_one_waits(page: Any, address: str) ->
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_stand_out_from_their_ground(browser: Any, address: str, scheme: str) -> None:
-    page = browser.new_page(color_scheme=scheme)
+    page = entered(browser.new_page(color_scheme=scheme), address)
     page.goto(f"{address}/run/train-a")
     lowest = page.evaluate(CONTRAST)
     page.close()
@@ -212,6 +252,36 @@ def test_a_note_is_written_from_a_form_of_the_site(page: Any, address: str, root
     page.wait_for_selector(".notes a:text-is('eval/test/3.0')")
     assert labelled(root / "eval-a") == {Key("eval/test", 3): {"good": "yes"}}
     Notes.open(root / "eval-a").remove(1)
+
+
+def test_a_file_leads_the_browser_in_and_a_foreign_page_writes_nothing(
+    browser: Any, address: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    monkeypatch.setattr("webbrowser.open", found.append)  # what the desktop would be told
+    with opening(f"{address}/?token={TOKEN}"):
+        page = browser.new_page()
+        while not found:
+            page.wait_for_timeout(20)
+        page.goto(found[0])
+        page.wait_for_url(f"{address}/")
+        page.wait_for_selector("h1:text('Runs')")
+    other = address.replace("127.0.0.1", "localhost")
+    (tmp_path / "foreign.html").write_text(
+        f"""<form method="post" action="{address}/run/eval-a/notes">
+        <input name="episode" value="eval/test/0.0"><input name="text" value="forged"></form>
+        <a href="{address}/run/eval-a">leads here</a>"""
+    )
+    page.goto((tmp_path / "foreign.html").as_uri())
+    page.evaluate("document.forms[0].submit()")
+    page.wait_for_selector("text=?token=")
+    assert Notes.open(root / "eval-a").all() == []
+    page.goto((tmp_path / "foreign.html").as_uri())
+    page.click("a")
+    page.wait_for_selector("h1:text('eval-a')")  # a link from elsewhere leads in
+    page.goto(f"{other}/run/eval-a")
+    page.wait_for_selector("text=?token=")  # it is another site, by its name
+    page.close()
 
 
 def test_hostile_episodes_run_nothing(page: Any, address: str) -> None:

@@ -20,6 +20,7 @@ from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
+from palaestra.core.visible import visible
 from palaestra.environments.pictures import png
 from palaestra.evaluation.attribution.attribution import Attribution, Ending, keep
 from palaestra.store.database import Database
@@ -27,7 +28,7 @@ from palaestra.store.ranges import CallFacts, StepFacts
 from palaestra.store.run import RunFolder
 from palaestra.viewer.branches import strands
 from palaestra.viewer.losing import Losing, losing_turn
-from palaestra.viewer.texts import changes, cut, line, readable
+from palaestra.viewer.texts import changes, cut, line
 from palaestra.viewer.tokens import credit_step, doubt, surprise
 from tests.viewer.lived import RECIPE, Saying, lived, long_run, scripted, stairs_run
 from tests.viewer.stores import HOSTILE, client_of
@@ -264,8 +265,7 @@ def test_nothing_from_an_episode_becomes_markup_script_or_template(
     assert live.found == []
     shown = answer.text
     assert "{{ 7 * 7 }}" in shown or "7 * 7" not in shown  # shown, not computed
-    for mark in ("\x00", "\x1b", "\u202e", "\u2066", "\u2028"):
-        assert mark not in shown
+    assert visible(shown) == shown  # nothing in it is hidden
     assert len(answer.content) < 1_000_000  # a text of a million characters is cut
 
 
@@ -277,15 +277,16 @@ def test_a_long_text_can_be_had_in_full_as_plain_text(hostile: TestClient) -> No
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.headers["x-content-type-options"] == "nosniff"
     script = hostile.get(f"/run/bad/text/{key}?turn=1&part=observation")
+    hidden = hostile.get(f"/run/bad/text/{key}?turn=7&part=observation").text
+    assert hidden == "go⟨U+200B⟩ ⟨U+E0069⟩⟨U+E0067⟩⟨U+FE01⟩⟨U+00AD⟩⟨U+3164⟩ forward"
     assert script.text == HOSTILE[0] and script.headers["content-type"].startswith("text/plain")
 
 
-@given(st.text(alphabet=st.characters()))
-def test_readable_text_can_be_sent_and_holds_no_hidden_codes(text: str) -> None:
-    shown = readable(text)
-    shown.encode()
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
-    assert readable(shown) == shown
+@given(st.text(alphabet=st.characters()), st.integers(2, 60))
+def test_a_line_of_text_is_short_and_hides_nothing(text: str, longest: int) -> None:
+    shown = line(text, longest)
+    assert len(shown) <= longest and len(shown.splitlines()) <= 1
+    assert visible(shown) == shown
 
 
 @given(st.text(), st.text())

@@ -17,7 +17,7 @@ from palaestra.store.run import RunFolder
 from palaestra.viewer.app import application
 from palaestra.viewer.site import Site
 from tests.viewer.lived import BROWSER, RECIPE, Saying, long_run, scripted, stairs_run
-from tests.viewer.stores import HOSTILE
+from tests.viewer.stores import HOSTILE, TOKEN
 
 uvicorn = pytest.importorskip("uvicorn", reason="the viewer's server is not installed")
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -34,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         said = [text.replace("\x00", "") for text in HOSTILE]
         run.database.finish(scripted(Key("eval/test", 0), said, Saying(HOSTILE)))
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(application(Site(root)), log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(application(Site(root), TOKEN), log_level="error"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -62,6 +62,7 @@ def page(chromium: Any, site: str) -> Iterator[Any]:
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     own = (site, "data:")
     opened.on("request", lambda r: None if r.url.startswith(own) else wrong.append(r.url))
+    opened.goto(f"/?token={TOKEN}")
     yield opened
     context.close()
     assert wrong == []
@@ -173,6 +174,7 @@ def test_a_comparison_and_an_evaluation_are_readable_without_scripts(
 ) -> None:
     context = chromium.new_context(base_url=site, java_script_enabled=False)
     page = context.new_page()
+    page.goto(f"/?token={TOKEN}")
     page.goto("/evaluation?run=stairs")
     assert page.locator(".tile").count() == 2
     page.goto("/run/long/episode/long/0.0?turn=150")

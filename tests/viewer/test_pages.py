@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 from palaestra.core.episode import Key
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.core.task import Split, Task
+from palaestra.core.visible import visible
 from palaestra.evaluation.costs import Price, known_money
 from palaestra.evaluation.judges.records import keep_verdicts
 from palaestra.evaluation.judges.verdict import Verdict
@@ -25,9 +26,11 @@ from palaestra.learning.alarms import Raised, keep
 from palaestra.learning.monitors import Alarm
 from palaestra.store.notes import Notes, labelled
 from palaestra.store.run import RunFolder
+from palaestra.viewer.app import application
+from palaestra.viewer.site import Site
 from palaestra.viewer.words import money
 from tests.store.samples import python
-from tests.viewer.stores import HOSTILE, client_of, make_run, make_training, plain
+from tests.viewer.stores import HOSTILE, TOKEN, client_of, make_run, make_training, plain
 
 
 @pytest.fixture(scope="module")
@@ -354,16 +357,65 @@ def test_a_run_of_an_older_format_says_so_and_hides_no_other(tmp_path: Path) -> 
     assert "1 episodes" in words(client.get("/search?q=forward").text)
 
 
-def test_a_stranger_is_kept_out(root: Path, client: TestClient) -> None:
-    assert client.get("/", headers={"Host": "evil.example:8417"}).status_code == 403
-    assert client.get("/", headers={"Host": "localhost"}).status_code == 200
-    asked = client_of(root, token="secret")
-    assert asked.get("/").status_code == 403
-    assert asked.get("/?token=wrong").status_code == 403
-    answer = asked.get("/?token=secret", follow_redirects=False)
-    assert answer.status_code == 307 and "token" not in answer.headers["location"]
-    assert "HttpOnly" in answer.headers["set-cookie"]
-    assert asked.get("/").status_code == 200  # the cookie is kept
+def test_whoever_does_not_know_the_token_reads_and_writes_nothing(tmp_path: Path) -> None:
+    """On a shared machine every user reaches the site."""
+    path = make_run(tmp_path, "eval-a", [plain(Key("eval/test", 0))])
+    Notes.open(path).add(Key("eval/test", 0), "what I think")
+    note = {"episode": "eval/test/0.0", "text": "forged"}
+    here = {"Origin": "http://127.0.0.1:8417"}
+    wrong = client_of(tmp_path, shown="guessed")
+    wrong.cookies.set("palaestra-8417", "guessed")
+    for stranger in (client_of(tmp_path, shown=""), client_of(tmp_path, shown="tokén"), wrong):
+        for address in ("/run/eval-a", "/run/eval-a/episode/eval/test/0.0", "/live.json", "/?q=x"):
+            answer = stranger.get(address)
+            assert answer.status_code == 403 and "what I think" not in answer.text
+            assert answer.text.count("\n") == 0 and "?token=" in answer.text
+        assert stranger.post("/run/eval-a/notes", data=note, headers=here).status_code == 403
+        removed = stranger.post("/run/eval-a/notes", data={"remove": "1"}, headers=here)
+        assert removed.status_code == 403
+    assert [one.text for one in Notes.open(path).all()] == ["what I think"]
+    known = client_of(tmp_path)
+    assert "what I think" in known.get("/run/eval-a").text
+    assert known.post("/run/eval-a/notes", data=note, headers=here).status_code == 200
+    assert len(Notes.open(path).all()) == 2
+
+
+def test_the_token_is_shown_once_and_kept_where_no_script_and_no_other_site_has_it(
+    root: Path,
+) -> None:
+    client = client_of(root, shown="")
+    answer = client.get(f"/run/eval-a?token={TOKEN}&export=1", follow_redirects=False)
+    assert answer.status_code == 307 and answer.headers["location"].endswith("/run/eval-a?export=1")
+    kept = answer.headers["set-cookie"].lower()
+    assert kept.startswith(f"palaestra-8417={TOKEN};") and "domain" not in kept
+    assert "httponly" in kept and "samesite=lax" in kept
+    assert client.get("/").status_code == 200  # it is kept
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("evil.example:8417", 403),  # a page elsewhere that lets its name point here
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example:8417", 403),
+        ("127.0.0.1:x", 403),
+        ("[::1", 403),
+        ("", 403),
+        ("localhost:8417", 200),
+        ("[::1]:8417", 200),
+    ],
+)
+def test_only_the_names_of_this_machine_are_answered(
+    client: TestClient, host: str, code: int
+) -> None:
+    headers = {"Host": host, "Cookie": f"palaestra-8417={TOKEN}"}
+    assert client.get("/", headers=headers).status_code == code
+
+
+def test_a_site_for_other_machines_has_any_name(root: Path) -> None:
+    open_site = TestClient(application(Site(root), TOKEN, None), base_url="http://box.lan:8417")
+    assert open_site.get("/").status_code == 403
+    assert open_site.get(f"/?token={TOKEN}").status_code == 200
 
 
 def test_every_answer_forbids_foreign_content(client: TestClient) -> None:
@@ -411,12 +463,20 @@ def test_hostile_episodes_are_text_on_every_page(tmp_path: Path) -> None:
         page = answer.text
         for bad in ("<script>document", "<img src=x", "<svg/onload", "</textarea></title>"):
             assert bad not in page, asked
+        assert visible(page) == page, asked  # nothing in it is hidden
         assert "8641969" not in page, asked  # no template was run: not the run's name,
         assert page.count("<!doctype html>") == 1, asked  # nor the include of an episode
         assert not re.search(r'href="\s*javascript:', page), asked
     rows = client.get(f"{address}/episodes.json").json()["rows"]
     assert len(rows) == len(HOSTILE)
+    assert all(visible(cell) == cell for row in rows for cell in row["cells"])
     assert all(len(cell) <= 200 for row in rows for cell in row["cells"] if cell)
+
+
+def test_what_a_person_typed_comes_back_as_it_was(client: TestClient) -> None:
+    typed = "می\u200cخواهم"  # a word of Persian, whose joiner is part of it
+    for address in (f"/search?q={typed}", f"/run/eval-a/episodes?task={typed}", f"/?q={typed}"):
+        assert f'value="{typed}"' in client.get(address).text, address
 
 
 # ── a run that goes on ───────────────────────────────────────────────────────

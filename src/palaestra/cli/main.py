@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from palaestra import __version__
 from palaestra.core.errors import PalaestraError
+from palaestra.core.visible import visible
 from palaestra.experiment.machine import plan_threads
 
 COMMANDS = {
@@ -68,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.execute(options))
     except PalaestraError as error:
-        print("palaestra:", error, *getattr(error, "__notes__", ()), file=sys.stderr)
+        said = " ".join([str(error), *getattr(error, "__notes__", ())])
+        print(f"palaestra: {visible(said)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("palaestra: interrupted", file=sys.stderr)

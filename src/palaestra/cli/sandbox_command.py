@@ -9,6 +9,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from palaestra.core.errors import InputError
+from palaestra.core.visible import visible
 from palaestra.safety.sandbox import Limits, Mount, Settings
 
 EXAMPLE = "palaestra sandbox --limit seconds=5 -- python3 -c 'print(6 * 7)'"
@@ -46,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"kind": sandbox.name, **asdict(ran)}))
     else:
-        print(ran.stdout, end="")
-        print(ran.stderr, end="", file=sys.stderr)
+        print(visible(ran.stdout), end="")  # a program's codes give the terminal no orders
+        print(visible(ran.stderr), end="", file=sys.stderr)
         code = "" if ran.code is None else f" with code {ran.code}"
         print(f"{sandbox.name}: {ran.ended}{code} after {ran.seconds:.2f} s", file=sys.stderr)
     return 0 if ran.code == 0 else 1

@@ -64,8 +64,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError("--phase is for --metrics and --drift; add one, or leave it out.")
     if options.context is not None and options.context < 1:
         raise InputError(f"--context {options.context} holds nothing; give 1 or more tokens.")
-    from rich.console import Console
-
+    from palaestra.cli.console import Console
     from palaestra.store.run import RunFolder, default_root
 
     path = Path(options.folder)
@@ -156,7 +155,7 @@ def _show_measures(options: argparse.Namespace, database: Database, console: Con
 
 def _show_run(run: Row, console: Console) -> None:
     recipe = run["recipe"] or {}
-    console.print(f"[bold]{run['path']}[/bold]", soft_wrap=True)
+    console.print(run["path"], markup=False, style="bold", soft_wrap=True)
     console.print(recipe.get("summary", ""), markup=False)
     console.print(f"created {run['created']} by palaestra {run['palaestra']}")
     if run["totals"]:
@@ -233,9 +232,8 @@ def _show_episode(
 ) -> None:
     from palaestra.evaluation.transcript import plain, turns
 
-    console.print(
-        f"[bold]{episode.key}[/bold]  task {episode.task.id} of {episode.task.environment}"
-    )
+    console.print(str(episode.key), markup=False, style="bold", end="")
+    console.print(f"  task {episode.task.id} of {episode.task.environment}", markup=False)
     used = episode.usage
     console.print(
         f"{episode.agent}: {episode.outcome}, reward {episode.reward:g}, {used.turns} turns, "

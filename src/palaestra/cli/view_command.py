@@ -6,27 +6,27 @@ import argparse
 import secrets
 import socket
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+from palaestra.cli.browser import desktop, opening
 from palaestra.core.errors import InputError, MissingPackage
 
 EXAMPLE = "palaestra view runs/default-20260101-120000"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders (all of ./runs)")
     parser.add_argument("--port", type=int, default=8417, help="0: any free one (default: 8417)")
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="anything but this machine gets a token (127.0.0.1)"
-    )
+    parser.add_argument("--host", default="127.0.0.1", help="where it listens (127.0.0.1)")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
 
 
 def run(options: argparse.Namespace) -> int:
     try:
         import uvicorn
 
-        from palaestra.viewer.app import application
+        from palaestra.viewer.app import LOOPBACK, application
         from palaestra.viewer.site import Site
     except ImportError as error:
         raise MissingPackage(
@@ -38,13 +38,17 @@ def run(options: argparse.Namespace) -> int:
     paths = [_path(name, default_root()) for name in options.runs]
     for path in paths:
         RunFolder.read(path).close()
-    token = None if options.host in LOOPBACK else secrets.token_urlsafe(24)
+    token = secrets.token_urlsafe(24)
     listening = _listening(options.host, options.port)
     name = f"[{options.host}]" if ":" in options.host else options.host
-    address = f"http://{name}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    address = f"http://{name}:{listening.getsockname()[1]}/?token={token}"
     print(f"palaestra view: {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
-    config = uvicorn.Config(application(Site(default_root(), paths), token), log_level="warning")
-    uvicorn.Server(config).run(sockets=[listening])
+    names = LOOPBACK if options.host in LOOPBACK else None
+    site = application(Site(default_root(), paths), token, names)
+    server = uvicorn.Server(uvicorn.Config(site, log_level="warning"))
+    shown = nullcontext() if options.no_browser or not desktop() else opening(address)
+    with shown:
+        server.run(sockets=[listening])
     return 0
 
 

@@ -1,13 +1,12 @@
 """Transcripts: what two agents did on one task, side by side.
 
-What a model says may hold anything; here it never moves the cursor, opens markup
-or breaks a table.
+What a model says may hold anything; here it never moves the cursor, opens markup,
+breaks a table or hides from the reader.
 """
 
 from __future__ import annotations
 
 import io
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -18,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from palaestra.core.episode import Episode
+from palaestra.core.visible import visible
 
 LONGEST_TEXT = 600  # characters of one observation or action; untrained models ramble
 
@@ -47,9 +47,8 @@ def turns(episode: Episode) -> list[Turn]:
 
 
 def plain(text: str) -> str:
-    """`text` on one line, without control characters, cut at LONGEST_TEXT."""
-    safe = "".join(" " if unicodedata.category(c).startswith("C") else c for c in text)
-    line = " ".join(safe.split())
+    """`text` on one line, with marks for what cannot be seen, cut at LONGEST_TEXT."""
+    line = " ".join(visible(text).split())
     return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
 
 

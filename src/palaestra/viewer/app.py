@@ -7,6 +7,7 @@ import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palaestra.core.errors import PalaestraError
+from palaestra.core.visible import visible
 from palaestra.viewer.export import Export
 from palaestra.viewer.pages import (
     curves,
@@ -40,13 +42,18 @@ HEADERS = {
     "Referrer-Policy": "same-origin",  # with none at all, forms would not say where they come from
     "Cache-Control": "no-store",
 }
-COOKIE = "palaestra"
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 PAGES = (runs, curves, run, episodes, search, notes, episode, group, versus, evaluation)
 
 
-def application(site: Site, token: str | None = None) -> Starlette:
-    """The pages of a site; with a token, only for those who show it once as `?token=…`."""
+def application(site: Site, token: str, names: frozenset[str] | None = LOOPBACK) -> Starlette:
+    """The pages of a site, for those who show its token once, as `?token=…`.
+
+    Args:
+        site: what is shown.
+        token: a secret; a browser that showed it keeps it as a cookie.
+        names: the names of this machine by which it may be asked; None: any.
+    """
     pages = [route for page in PAGES for route in page.routes(site)]
     static = Mount("/static", StaticFiles(directory=STATIC))
 
@@ -59,7 +66,7 @@ def application(site: Site, token: str | None = None) -> Starlette:
         if code == 404 and reason == "Not Found":
             reason = f"There is no page {request.url.path} here."
         if request.url.path.endswith(".json"):
-            return PlainTextResponse(reason.encode("utf-8", "replace"), code)
+            return PlainTextResponse(visible(reason), code)
         return site.page("error.html", code, title=f"error {code}", code=code, reason=reason)
 
     @asynccontextmanager
@@ -70,20 +77,28 @@ def application(site: Site, token: str | None = None) -> Starlette:
     return Starlette(
         routes=[*pages, static],
         lifespan=prepared,
-        middleware=[Middleware(Guard, token=token), Middleware(Export)],
+        middleware=[Middleware(Guard, token=token, names=names), Middleware(Export)],
         exception_handlers={HTTPException: told, PalaestraError: told},
     )
+
+
+def cookie(port: int) -> str:
+    """The name under which a browser keeps the token: cookies do not tell ports apart."""
+    return f"palaestra-{port}"
 
 
 class Guard:
     """Keeps strangers out, and tells the browser what pages may do.
 
-    Without a token only requests to this machine's own name are answered: a page elsewhere that
-    lets its name point here (DNS rebinding) is not one.
+    Whoever uses this machine can reach the site, and so can pages from elsewhere in its user's
+    browser. So every answer needs the token. The browser shows it for pages of this site, and
+    where a link leads here (SameSite=Lax), never for forms or scripts of another site; forms must
+    come from the very same origin besides (`pages/notes.py`). A page elsewhere that lets its own
+    name point here (DNS rebinding) asks for a name that is none of this machine's.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None) -> None:
-        self._app, self._token = app, token
+    def __init__(self, app: ASGIApp, token: str, names: frozenset[str] | None) -> None:
+        self._app, self._token, self._names = app, token, names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -102,16 +117,30 @@ class Guard:
         await (answer or self._app)(scope, receive, send_guarded)
 
     def _refusal(self, request: Request) -> Response | None:
-        if self._token is None:
-            name = request.headers.get("host", "").rpartition(":")[0]
-            name = name or request.headers.get("host", "")
-            return None if name in LOOPBACK else PlainTextResponse("Wrong host.", 403)
-        shown = request.query_params.get("token", "")
-        if hmac.compare_digest(shown.encode(), self._token.encode()):
+        name, port = _place(request)
+        if self._names is not None and name not in self._names:
+            return PlainTextResponse("This site is not known by that name.", 403)
+        kept = cookie(port)
+        if self._is_token(request.query_params.get("token", "")):
             answer = RedirectResponse(request.url.remove_query_params("token"))
-            answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
+            answer.set_cookie(kept, self._token, httponly=True, samesite="lax")
             return answer
-        kept = request.cookies.get(COOKIE, "")
-        if hmac.compare_digest(kept.encode(), self._token.encode()):
+        if self._is_token(request.cookies.get(kept, "")):
             return None
-        return PlainTextResponse("Open the address with its ?token=….", 403)
+        return PlainTextResponse(
+            "Open the address that `palaestra view` printed, with its ?token=…: "
+            "this site is only for those who know it.",
+            403,
+        )
+
+    def _is_token(self, shown: str) -> bool:
+        return hmac.compare_digest(shown.encode("utf-8", "replace"), self._token.encode())
+
+
+def _place(request: Request) -> tuple[str, int]:
+    """The name and the port at which the site is asked; no name where it cannot be read."""
+    try:
+        asked = urlsplit(f"//{request.headers.get('host', '')}")
+        return asked.hostname or "", asked.port or 80
+    except ValueError:
+        return "", 80

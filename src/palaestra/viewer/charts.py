@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from palaestra.core.visible import visible
 from palaestra.viewer.words import figure
 
 COLOURS = 8  # of series, in the style sheet
@@ -50,7 +51,7 @@ def line_chart(series: Sequence[Series], frame: Frame, title: str) -> Markup:
     left_out = len(points) + len(bounds) - len(whole)
     about = title + (f" ({left_out} values are not finite)" if left_out else "")
     size = f'viewBox="0 0 {frame.width} {frame.height}"'
-    head = f'<svg class="chart" role="img" {size}><title>{escape(about)}</title>'
+    head = f'<svg class="chart" role="img" {size}><title>{_words(about)}</title>'
     if not whole:
         middle = f'x="{frame.width / 2}" y="{frame.height / 2}" text-anchor="middle"'
         return Markup(f"{head}<text {middle}>not recorded</text></svg>")
@@ -71,12 +72,12 @@ def bar(parts: Sequence[tuple[str, float]], title: str, width: int = 640) -> Mar
         long = width * value / total
         drawn.append(
             f'<rect class="fill s{index % COLOURS}" x="{start:.1f}" y="0" width="{long:.1f}" '
-            f'height="18"><title>{escape(name)}: {100 * value / total:.0f} %</title></rect>'
+            f'height="18"><title>{_words(name)}: {100 * value / total:.0f} %</title></rect>'
         )
         start += long
     return Markup(
         f'<svg class="bar" role="img" viewBox="0 0 {width} 18" preserveAspectRatio="none">'
-        f"<title>{escape(title)}</title>{''.join(drawn)}</svg>"
+        f"<title>{_words(title)}</title>{''.join(drawn)}</svg>"
     )
 
 
@@ -98,6 +99,11 @@ class _Place:
         return self.bottom - min(1.0, max(0.0, share)) * (self.bottom - self.top)
 
 
+def _words(text: str) -> Markup:
+    """A text within the picture."""
+    return escape(visible(text))
+
+
 def _axes(place: _Place) -> list[str]:
     frame, parts = place.frame, []
     for value in _ticks(*place.ys, 4 if frame.height < 200 else 6):
@@ -105,7 +111,7 @@ def _axes(place: _Place) -> list[str]:
         parts.append(f'<path class="grid" d="M{place.left} {y:.1f}H{place.right}"/>')
         parts.append(
             f'<text x="{place.left - 6}" y="{y + 4:.1f}" text-anchor="end">'
-            f"{escape(frame.tick(value))}</text>"
+            f"{_words(frame.tick(value))}</text>"
         )
     whole = [x for x in _ticks(*place.xs, max(2, frame.width // 60)) if x == round(x)]
     for value in whole or place.xs[:1]:
@@ -118,7 +124,7 @@ def _axes(place: _Place) -> list[str]:
         middle = (place.left + place.right) / 2
         parts.append(
             f'<text x="{middle:.1f}" y="{frame.height - 4}" text-anchor="middle">'
-            f"{escape(frame.x_label)}</text>"
+            f"{_words(frame.x_label)}</text>"
         )
     return parts
 
@@ -134,7 +140,7 @@ def _drawn(line: Series, place: _Place) -> list[str]:
         if math.isfinite(y):
             parts.append(
                 f'<circle class="dot {colour}" cx="{place.x(x):.1f}" cy="{place.y(y):.1f}" r="2.2">'
-                f"<title>{escape(line.name)} {x:g}: {figure(y)}</title></circle>"
+                f"<title>{_words(line.name)} {x:g}: {figure(y)}</title></circle>"
             )
     for piece in _pieces(thinned(line.points)):
         dashed = " dashed" if line.dashed else ""

@@ -2,7 +2,7 @@
 
 Pages are rendered here, so they can be read without JavaScript; scripts only make them quicker to
 use. Whatever comes from an episode is text: templates escape it, and the browser is told to run
-no script and load nothing but this site's own files.
+no script and load nothing but this site's own files. What could not be seen in it is marked.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from starlette.responses import HTMLResponse
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
+from palaestra.core.visible import visible
 from palaestra.store.liveness import Mark, mark
 from palaestra.store.run import RunFolder, RunRecord, list_runs
 from palaestra.viewer import words
@@ -67,6 +68,7 @@ class Site:
         self._templates = Environment(
             loader=PackageLoader("palaestra.viewer"),
             autoescape=True,
+            finalize=_shown,  # but for markup, as `| e` makes of what forms send back
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -182,6 +184,11 @@ def run_url(name: str) -> str:
 def episode_url(run: str, key: Key) -> str:
     """Where an episode of a run is shown."""
     return f"{run_url(run)}/episode/{quote(str(key))}"
+
+
+def _shown(value: object) -> object:
+    """What a template writes: markup as it is, all else with what cannot be seen marked."""
+    return value if hasattr(value, "__html__") else visible(str(value))
 
 
 def _quoted(name: str) -> str:

@@ -1,7 +1,7 @@
 """Text of an episode as a page can show it: whole characters, visible controls, a bounded length.
 
-What agents and worlds write may hold anything. Templates escape markup; here what no page should
-hold becomes visible: control codes, halves of characters, marks that turn text around.
+What agents and worlds write may hold anything. Templates escape markup, and mark what cannot be
+seen (`core/visible.py`) in all that they write; here texts are cut and compared as they are read.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from palaestra.core.visible import visible
+
 LONGEST = 4000  # characters of one text in a page; a link leads to the rest
-_HALVES = re.compile("[\ud800-\udfff]")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_TURNING = re.compile("[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 _MANY = 400  # words of a changed passage from which on it is not compared word by word
 
@@ -35,23 +34,15 @@ class Change:
     text: str
 
 
-def readable(text: str) -> str:
-    """The text with everything in it visible, on as many lines as it has."""
-    text = text.replace("\r\n", "\n")
-    text = _HALVES.sub("\ufffd", text)
-    text = _CONTROLS.sub(_picture, text)
-    return _TURNING.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
-
-
 def cut(text: str, longest: int = LONGEST) -> Text:
-    """A readable text of at most so many characters of the original."""
-    return Text(readable(text[:longest]), max(0, len(text) - longest))
+    """A visible text of at most so many characters of the original."""
+    return Text(visible(text[:longest]), max(0, len(text) - longest))
 
 
 def line(text: str, longest: int = 120) -> str:
-    """A readable text on one line, shortened."""
-    short = " ".join(text[: 4 * longest].split())
-    return readable(short if len(short) <= longest else short[: longest - 1] + "…")
+    """A visible text on one line, shortened."""
+    short = " ".join(visible(text[: 4 * longest]).split())
+    return short if len(short) <= longest else short[: longest - 1] + "…"
 
 
 def changes(before: str, after: str) -> list[Change]:
@@ -67,13 +58,6 @@ def changes(before: str, after: str) -> list[Change]:
 
 
 # ── details ──────────────────────────────────────────────────────────────────
-
-
-def _picture(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "␡" if code == 0x7F else f"⟨U+{code:04X}⟩"
 
 
 def _compared(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
-from palaestra.viewer.texts import readable
+from palaestra.core.visible import visible
 
 if TYPE_CHECKING:
     from palaestra.core.model import Renderer
@@ -53,7 +53,7 @@ def tokens_of(
         about.append(f"weights {versions[i]}")
         found.append(
             Token(
-                text=readable(text).replace("\n", "⏎"),
+                text=visible(text).replace("\n", "⏎"),
                 surprise=surprise(logprobs[i]) if logprobs else None,
                 doubt=doubt(entropies[i]) if entropies else None,
                 credit=credit_step(credits[i], scale) if credits else None,

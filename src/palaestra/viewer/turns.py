@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from palaestra.core.environment import Observation
 from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call
+from palaestra.core.visible import visible
 from palaestra.evaluation.costs import Prices, known_money
 from palaestra.store.database import Database
 from palaestra.store.ranges import Span, events_between, position_after, turn_events
 from palaestra.viewer.credit import Credits
-from palaestra.viewer.texts import Change, Text, changes, cut, line, readable
+from palaestra.viewer.texts import Change, Text, changes, cut, line
 from palaestra.viewer.tokens import Pieces, Token, numbers, tokens_of
 
 PNG = re.compile("iVBORw0KGgo[A-Za-z0-9+/]+=*")  # its first bytes, and then base64
@@ -168,7 +169,7 @@ class _Maker:
 
     def turn(self, index: int, calls: Sequence[Call], lasts: dict[int, int | None]) -> TurnView:
         step = self.steps.get(index)
-        action = readable(act_of(step)) if step else ""
+        action = act_of(step) if step else ""
         seen = self._seen(index)
         said = [self._said(call, step, seen, lasts.get(call.index)) for call in calls]
         happened = step.transition if step else None
@@ -222,7 +223,7 @@ class _Maker:
         return Said(
             index=call.index,
             role=call.role,
-            policy=readable(call.policy),
+            policy=visible(call.policy),
             versions=str(first) if first == final else f"{first} to {final}",
             finish=str(call.finish),
             seconds=call.seconds,
@@ -231,7 +232,7 @@ class _Maker:
             computed=call.computed_tokens,
             sampled=len(call.completion),
             thought=cut(thought.strip("\n")),
-            action=readable(action[:1000]),
+            action=visible(action[:1000]),
             rest=cut(rest.strip()),
             more=sum(message.content != seen for message in call.messages),
             branch=call.parent if call.parent != last else None,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from palaestra.core.visible import visible
 from palaestra.evaluation.statistics import Interval
 
 NOTHING = "–"
@@ -78,13 +79,13 @@ def value(found: Any) -> str:
 
 def cut(text: str, most: int = 160) -> str:
     """`text` on one line, no longer than `most` characters."""
-    line = " ".join(text[: 4 * most].split())
+    line = " ".join(visible(text[: 4 * most]).split())
     return line if len(line) <= most and len(text) <= 4 * most else line[: most - 1] + "…"
 
 
 def short(name: str, most: int = 28) -> str:
     """The end of a name or path, which tells it from others."""
-    line = " ".join(name[-4 * most :].split())
+    line = " ".join(visible(name[-4 * most :]).split())
     return (line if len(line) <= most else "…" + line[1 - most :]) or NOTHING
 
 

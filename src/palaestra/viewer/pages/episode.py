@@ -28,6 +28,7 @@ from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.graph import Call
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
+from palaestra.core.visible import visible
 from palaestra.evaluation.attribution.attribution import kept as kept_attributions
 from palaestra.evaluation.costs import known_money
 from palaestra.evaluation.judges.records import verdicts_on
@@ -53,7 +54,7 @@ from palaestra.viewer.credit import Credits, credits_of, remembered
 from palaestra.viewer.facts import plan_of
 from palaestra.viewer.losing import GROUNDS, explained_turn, losing_turn, reason_of
 from palaestra.viewer.site import Site, episode_url, run_url
-from palaestra.viewer.texts import cut, line, readable
+from palaestra.viewer.texts import cut, line
 from palaestra.viewer.tokens import pieces_of, tokens_of
 from palaestra.viewer.turns import (
     CHUNK,
@@ -95,8 +96,8 @@ def routes(site: Site) -> list[Route]:
 
     def text(request: Request) -> Response:
         with _opened(site, request) as seen:
-            words = _text(seen, request)
-            return PlainTextResponse(words.encode("utf-8", "replace"))
+            words = visible(_text(seen, request))
+            return PlainTextResponse(words)
 
     def lost(request: Request) -> Response:
         with _opened(site, request) as seen:
@@ -211,7 +212,7 @@ def _page(seen: _Seen, request: Request) -> dict[str, Any]:
         "before": members[at - 1] if at > 0 else None,
         "after": members[at + 1] if 0 <= at < len(members) - 1 else None,
         "notes": [
-            (note, readable(note.text), [(line(k), line(v)) for k, v in note.labels.items()])
+            (note, visible(note.text), [(line(k), line(v)) for k, v in note.labels.items()])
             for note in Notes.open(seen.run.path).of(key)
         ],
         "verdicts": [
@@ -305,7 +306,7 @@ def _call(seen: _Seen, request: Request) -> dict[str, Any]:
         "call": found,
         "turn": turn + 1,
         "messages": [(message.role, cut(message.content, 200_000)) for message in found.messages],
-        "read": [readable(piece) for piece in pieces(found.prompt)],
+        "read": [visible(piece) for piece in pieces(found.prompt)],
         "tokens": tokens_of(found, pieces(found.completion), advantages, credits.scale),
         "reply": cut(found.reply.content, 200_000),
         "parent_turn": None

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from palaestra.core.episode import Key
 from palaestra.core.outcome import Limit, Outcome, Owner, Status
+from palaestra.core.visible import visible
 from palaestra.store.liveness import worker
 from palaestra.store.notes import labelled
 from palaestra.store.queries import SORTS, Filter, Found, Queries, Row
@@ -143,10 +144,10 @@ def _cells(run: str, row: Row, labels: Mapping[Key, Mapping[str, str]]) -> dict[
     return {
         "url": episode_url(run, summary.key),
         "cells": [
-            str(summary.key),
+            visible(str(summary.key)),
             cut(summary.task, 80),
             cut(summary.environment, 60),
-            str(summary.outcome),
+            visible(str(summary.outcome)),
             figure(summary.reward) if summary.outcome.scored else "–",
             str(summary.turns),
             str(summary.sampled_tokens),

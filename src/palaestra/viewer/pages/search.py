@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from palaestra.core.errors import InputError
+from palaestra.core.visible import visible
 from palaestra.store.notes import labelled
 from palaestra.store.queries import Queries
 from palaestra.store.run import RunFolder, RunRecord
@@ -193,7 +194,8 @@ def _marked(text: str, match: re.Match[str], pattern: re.Pattern[str]) -> Markup
     part = text[first:last]
     parts, at = [Markup("…") if first else Markup()], 0
     for found in pattern.finditer(part):
-        parts += [escape(part[at : found.start()]), Markup("<mark>{}</mark>").format(found[0])]
+        parts.append(escape(visible(part[at : found.start()])))
+        parts.append(Markup("<mark>{}</mark>").format(visible(found[0])))
         at = found.end()
-    parts += [escape(part[at:]), Markup("…") if last < len(text) else Markup()]
+    parts += [escape(visible(part[at:])), Markup("…") if last < len(text) else Markup()]
     return Markup("").join(parts)

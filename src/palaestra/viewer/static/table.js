@@ -12,12 +12,18 @@ const chunks = new Map();
 let total = Number(table.dataset.count);
 let drawn = [Number(table.dataset.start), 0]; // rows that are in the page: from, to
 let rows = []; // the elements of these
+let topmost = 0; // the row at the top of the window
 let asked = null;
 let timer = 0;
 
-const height = body.rows[0]?.getBoundingClientRect().height || 30;
+let height = heightOfRow();
 const above = space();
 const below = space();
+
+// Of all rows alike: one line, or several where the window is narrow.
+function heightOfRow() {
+  return body.querySelector("tr:not(.space)")?.getBoundingClientRect().height || 30;
+}
 
 function space() {
   const row = document.createElement("tr");
@@ -70,8 +76,13 @@ function near() {
   return [Math.min(first, Math.max(0, total - 1)), Math.min(total, Math.max(last, first + 1))];
 }
 
+function scrollToRow(index) {
+  window.scrollTo(0, index * height + body.getBoundingClientRect().top + window.scrollY);
+}
+
 function draw(force = false) {
   const [first, last] = near();
+  topmost = first;
   const covered = first - 5 >= drawn[0] || drawn[0] === 0;
   if (!force && covered && first >= drawn[0] && (last + 5 <= drawn[1] || drawn[1] === total)) return;
   const from = Math.max(0, first - MARGIN);
@@ -163,7 +174,14 @@ window.addEventListener(
   },
   { passive: true },
 );
-window.addEventListener("resize", () => draw(true));
+// Rows of another height: the one at the top stays there.
+window.addEventListener("resize", () => {
+  const [before, first] = [height, topmost];
+  height = heightOfRow();
+  draw(true); // now the table is as long as it is going to be
+  if (height !== before && first > 0) scrollToRow(first);
+  draw(true);
+});
 
 // Up and down go from row to row.
 body.addEventListener("keydown", (event) => {
@@ -199,8 +217,6 @@ if (total > 0) {
   body.prepend(above);
   body.append(below);
   drawn = [start, start + given.length];
-  if (start > 0 && window.scrollY === 0) {
-    window.scrollTo(0, start * height + body.getBoundingClientRect().top + window.scrollY);
-  }
+  if (start > 0 && window.scrollY === 0) scrollToRow(start);
   if (!chunks.size) want();
 }
