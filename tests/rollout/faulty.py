@@ -177,6 +177,8 @@ class Rubbish(Counting):
     def signals(self) -> Signals:
         if self.name == "signals" and self.made == 1:
             return Signals(progress="half")  # type: ignore[arg-type]
+        if self.name in ("progress-nan", "progress-inf") and self.made == 1:
+            return Signals(progress=float(self.name.removeprefix("progress-")))
         return super().signals()
 
 

@@ -22,8 +22,10 @@ class World(Section):
 
     id: str = Field(description="environment to learn in, e.g. babyai/GoToLocalS5N2")
     turns: int | None = Field(None, ge=1, description="actions per episode; unset: the world's own")
-    unparsed: int | None = Field(
-        3, ge=1, description="actions in a row not understood that end an episode as a failure"
+    unparsed: int = Field(
+        3,
+        ge=0,
+        description="actions in a row not understood that end an episode as a failure; 0: none do",
     )
     transfer: str | None = Field(None, description="environment only ever tested on; unset: none")
     workers: int = Field(1, ge=0, description="worker processes; 0 runs worlds in this process")

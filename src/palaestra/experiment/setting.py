@@ -94,7 +94,7 @@ class Setting:
             worlds=self.worlds.world,
             keep=self.worlds.keep,
             models=models,
-            budget=Budget(turns=turns, unparsed=self.recipe.environment.unparsed),
+            budget=Budget(turns=turns, unparsed=self.recipe.environment.unparsed or None),
             sampling=Sampling(
                 0.0 if greedy else part.temperature, part.max_tokens, tuple(part.stop)
             ),

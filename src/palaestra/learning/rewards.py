@@ -118,15 +118,18 @@ class Shaping:
     def _reward(self, episode: Episode, step: Step) -> float:
         reward = 0.0 if step.transition.valid else -self.invalid_cost
         reward += self.world * step.transition.reward
-        if self.progress and step.before.progress is not None:
-            later = step.index + 1
-            after = (
-                episode.steps[later].before.progress
-                if later < len(episode.steps)
-                else episode.progress
-            )
-            reward += self.progress * ((after or 0.0) - step.before.progress)
+        if self.progress:
+            reward += self.progress * _progress_made(episode, step)
         return reward
+
+
+def _progress_made(episode: Episode, step: Step) -> float:
+    """How much further the step led; 0 where it is not known before and after it."""
+    later = step.index + 1
+    ended = later >= len(episode.steps)
+    before = step.before.progress
+    after = episode.progress if ended else episode.steps[later].before.progress
+    return 0.0 if before is None or after is None else after - before
 
 
 def _by_player(episode: Episode) -> dict[str, float]:

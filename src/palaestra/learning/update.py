@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from palaestra.learning.critics.value import Regression
+from palaestra.learning.losses.kl import k3
 from palaestra.learning.losses.tokens import MAX_LOG_RATIO, Tokens
 
 CLIPPED = 0.2  # figures count ratios outside 1 +- this, whatever the loss clips at
@@ -47,7 +48,7 @@ class Sums:
         moved = (lp - tokens.lp_old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
         ratio = moved.exp()
         gap = (lp - tokens.lp_beh).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).abs()
-        figures = [loss, entropy.sum(), (ratio - 1 - moved).sum(), gap.sum()]
+        figures = [loss, entropy.sum(), k3(tokens.lp_old, lp).sum(), gap.sum()]
         figures += [(ratio < 1 - CLIPPED).sum(), (ratio > 1 + CLIPPED).sum()]
         figures += [ratio.max(), gap.max()]
         # read together: a device is waited for once

@@ -7,7 +7,7 @@ return-to-go put each turn's reward at the turn's last token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -289,11 +289,24 @@ def rollout_broadcast(
         GroupTooSmall: a group of one rollout.
     """
     check_groups(batch, "broadcast")
-    votes = torch.tensor([len(t.turns) if legacy else 1 for t in batch], dtype=torch.int64)
-    returns = _totals(batch).repeat_interleave(votes)
-    keys = [t.group for t, n in zip(batch, votes.tolist(), strict=True) for _ in range(n)]
-    voted = within(returns, keys, partial(normalised, ddof=ddof, eps=eps))
-    return broadcast(batch, voted[votes.cumsum(0) - votes])
+    votes = [len(t.turns) if legacy else 1 for t in batch]
+    return by_votes(batch, votes, partial(normalised, ddof=ddof, eps=eps))
+
+
+def by_votes(
+    batch: Sequence[Trajectory], votes: Sequence[int], reduce: Callable[[Tensor], Tensor]
+) -> Credit:
+    """Apply `reduce` ([n] -> [n]) to each group's returns, each counted as often as it votes.
+
+    Args:
+        batch: rollouts.
+        votes: of each rollout, at least 1.
+        reduce: such as `centred`; its result goes to all tokens of the rollout.
+    """
+    counts = torch.tensor(votes, dtype=torch.int64)
+    returns = _totals(batch).repeat_interleave(counts)
+    keys = [t.group for t, n in zip(batch, votes, strict=True) for _ in range(n)]
+    return broadcast(batch, within(returns, keys, reduce)[counts.cumsum(0) - counts])
 
 
 def _totals(batch: Sequence[Trajectory]) -> Tensor:
