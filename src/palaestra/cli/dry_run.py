@@ -20,6 +20,7 @@ takes the share TURNS_USED of those allowed.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -243,5 +244,5 @@ def _table(data: dict[str, Any], name: str) -> list[str]:
 
 
 def _value(value: bool | int | float | str) -> str:
-    """A TOML value: JSON's strings, numbers and booleans are TOML's too."""
-    return json.dumps(value, ensure_ascii=False)
+    """A TOML value: JSON's strings, finite numbers and booleans are TOML's too."""
+    return str(value) if value in (math.inf, -math.inf) else json.dumps(value, ensure_ascii=False)

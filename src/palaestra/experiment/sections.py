@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -12,9 +12,14 @@ from palaestra.rollout.gateway.agent import name_of
 
 
 class Section(BaseModel):
-    """A table of a recipe: unknown keys are errors, values are immutable."""
+    """A table of a recipe: unknown keys are errors, numbers are finite, values are immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        ser_json_inf_nan="constants",  # options of parts may be infinite, and stay so when stored
+    )
 
 
 class World(Section):
@@ -230,7 +235,9 @@ class OverlongPart(Section):
 class Horizon(Section):
     """ScalingInter-RL: more turns per episode as training goes on."""
 
-    turns: tuple[int, ...] = Field(min_length=1, description="turns per stage, e.g. [4, 8, 12]")
+    turns: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        min_length=1, description="turns per stage, e.g. [4, 8, 12]"
+    )
     every: int = Field(ge=1, description="RL steps per stage")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
-from palaestra.learning.component import Need
+from palaestra.learning.component import Kind, Need, components
 from palaestra.learning.credit.anchors import anchor, gigpo
 from palaestra.learning.credit.compose import needs, options, parse, whiten
 from palaestra.learning.credit.gae import gae
@@ -195,9 +195,30 @@ def test_the_critics_targets_are_those_of_the_only_rule_that_has_some() -> None:
     )
 
 
+@settings(max_examples=5)
+@given(trajectories())
+def test_a_rule_says_whether_it_sets_targets(drawn: list[Trajectory]) -> None:
+    for part in components(Kind.CREDIT).values():
+        assert (part.function(drawn).returns is not None) == part.targets, part.name
+
+
 def test_two_rules_cannot_teach_one_critic() -> None:
-    with pytest.raises(InputError, match="'gae' and 'turn_gae' both set targets"):
-        parse("gae + turn_gae")([valued(1), valued(0, 1)])
+    with pytest.raises(RecipeError, match="'gae' and 'turn_gae' both set targets"):
+        parse("gae + turn_gae")
+
+
+def targeted(batch: Sequence[Trajectory]) -> Credit:
+    """A rule that sets targets without having said so."""
+    return replace(
+        broadcast(batch, [0.0] * len(batch)), returns=[torch.zeros(t.tokens) for t in batch]
+    )
+
+
+def test_a_second_teacher_that_nobody_knew_of_is_found_when_it_teaches() -> None:
+    drawn = [rollout([0.0], tokens=1, values=[0.5])]
+    rule = parse(f"gae + {__name__}:targeted")
+    with pytest.raises(InputError, match="both set targets"):
+        rule(drawn)
 
 
 def test_states_of_a_sum_are_kept_apart_and_given_back() -> None:

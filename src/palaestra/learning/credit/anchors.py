@@ -27,6 +27,7 @@ from palaestra.learning.credit.rule import (
     per_token,
     within,
 )
+from palaestra.learning.options import NotNegative, Positive, Share
 from palaestra.learning.trajectory import Trajectory
 
 SOURCE = "Feng et al. 2025 (GiGPO); the author's core_gigpo.py in DrMAS"
@@ -42,10 +43,10 @@ SOURCE = "Feng et al. 2025 (GiGPO); the author's core_gigpo.py in DrMAS"
 def anchor(
     batch: Sequence[Trajectory],
     *,
-    gamma: float = 0.95,
+    gamma: Share = 0.95,
     normalise: bool = False,
-    eps: float = 1e-6,
-    similarity: float | None = None,
+    eps: Positive = 1e-6,
+    similarity: Share | None = None,
 ) -> Credit:
     """Return-to-go of a step minus the mean over steps that its group took in the same state.
 
@@ -106,11 +107,11 @@ def anchor(
 def gigpo(
     batch: Sequence[Trajectory],
     *,
-    omega: float = 1.0,
-    gamma: float = 0.95,
+    omega: NotNegative = 1.0,
+    gamma: Share = 0.95,
     normalise: bool = False,
-    eps: float = 1e-6,
-    similarity: float | None = None,
+    eps: Positive = 1e-6,
+    similarity: Share | None = None,
     mean_over: Literal["rollouts", "steps"] = "rollouts",
 ) -> Credit:
     """Return minus the group's mean, plus `omega` times `anchor`: credit on two scales.

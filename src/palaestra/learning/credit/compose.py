@@ -6,6 +6,7 @@ are named as registered, or `module:function`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,10 +70,7 @@ class Sum:
             totals = [total + term.weight * advantages for total, advantages in pairs]
             if credit.returns is not None:
                 if returns is not None:
-                    raise InputError(
-                        f"'{teacher}' and '{term.part.name}' both set targets for the critic, "
-                        "which can learn only one; leave one of them out of the sum."
-                    )
+                    raise InputError(_two_teachers(teacher, term.part.name))
                 returns, teacher = credit.returns, term.part.name
             merged |= {self._prefix(term) + name: value for name, value in credit.state.items()}
         return Credit(totals, returns, merged)
@@ -103,27 +101,23 @@ def parse(expression: str, options: Mapping[str, Any] | None = None) -> CreditRu
         UnknownName: a rule that does not exist.
     """
     terms = _terms(expression)
-    given = dict(options or {})
-    if len(terms) == 1:
-        rule = terms[0].part.configured(given)
-        return rule if terms[0].weight == 1.0 else Sum(terms, (rule,))
-    names = [term.part.name for term in terms]
-    for name, own in given.items():
-        if name not in names or not isinstance(own, Mapping):
-            raise RecipeError(
-                f"Options of '{expression}' are given by rule, one table for each of "
-                f"{', '.join(names)}, but got '{name}' = {own!r}."
-            )
-    return Sum(terms, tuple(term.part.configured(given.get(term.part.name, {})) for term in terms))
+    teachers = [term.part.name for term in terms if term.part.targets]
+    if len(teachers) > 1:
+        raise RecipeError(_two_teachers(*teachers[:2]))
+    own = _options_by_rule(expression, terms, options or {})
+    rules = tuple(term.part.configured(own[term.part.name]) for term in terms)
+    return rules[0] if len(terms) == 1 and terms[0].weight == 1.0 else Sum(terms, rules)
 
 
-def needs(expression: str) -> frozenset[Need]:
-    """All that the rules of an expression read beyond tokens and returns.
+def needs(expression: str, options: Mapping[str, Any] | None = None) -> frozenset[Need]:
+    """All that the rules of an expression, with these options, read beyond tokens and returns.
 
     Raises:
         RecipeError, UnknownName: as `parse`.
     """
-    return frozenset(need for term in _terms(expression) for need in term.part.needs)
+    terms = _terms(expression)
+    own = _options_by_rule(expression, terms, options or {})
+    return frozenset(n for term in terms for n in term.part.needs_with(own[term.part.name]))
 
 
 def options(expression: str) -> dict[str, Any]:
@@ -185,6 +179,29 @@ def whiten(
     return Credit(advantages, credit.returns, credit.state)
 
 
+def _options_by_rule(
+    expression: str, terms: Sequence[Term], options: Mapping[str, Any]
+) -> dict[str, Mapping[str, Any]]:
+    """Each rule's own options; raises RecipeError where those of a sum name no rule."""
+    names = [term.part.name for term in terms]
+    if len(terms) == 1:
+        return {names[0]: options}
+    for name, own in options.items():
+        if name not in names or not isinstance(own, Mapping):
+            raise RecipeError(
+                f"Options of '{expression}' are given by rule, one table for each of "
+                f"{', '.join(names)}, but got '{name}' = {own!r}."
+            )
+    return {name: options.get(name, {}) for name in names}
+
+
+def _two_teachers(one: str, other: str) -> str:
+    return (
+        f"'{one}' and '{other}' both set targets for the critic, which can learn only one; leave "
+        "one of them out of the sum."
+    )
+
+
 def _terms(expression: str) -> tuple[Term, ...]:
     found: list[Term] = []
     position = 0
@@ -197,6 +214,11 @@ def _terms(expression: str) -> tuple[Term, ...]:
                 "'rloo + 0.5*anchor'."
             )
         weight = float(match["weight"] or 1.0) * (-1.0 if match["sign"] == "-" else 1.0)
+        if not math.isfinite(weight):
+            raise RecipeError(
+                f"The credit '{expression}' weighs '{match['name']}' by {match['weight']}, which "
+                "is too large a number."
+            )
         part = find(Kind.CREDIT, match["name"])
         if any(term.part.name == part.name for term in found):
             raise RecipeError(
