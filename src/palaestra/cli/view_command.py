@@ -6,7 +6,6 @@ import argparse
 import secrets
 import socket
 import sys
-from pathlib import Path
 
 from palaestra.core.errors import InputError, MissingPackage
 
@@ -33,9 +32,9 @@ def run(options: argparse.Namespace) -> int:
             f"The viewer needs the Python package '{error.name}', which is not installed; "
             "install it with: pip install 'palaestra[viewer]'."
         ) from error
-    from palaestra.store.run import RunFolder, default_root
+    from palaestra.store.run import RunFolder, default_root, run_path
 
-    paths = [_path(name, default_root()) for name in options.runs]
+    paths = [run_path(name) for name in options.runs]
     for path in paths:
         RunFolder.read(path).close()
     token = None if options.host in LOOPBACK else secrets.token_urlsafe(24)
@@ -46,11 +45,6 @@ def run(options: argparse.Namespace) -> int:
     config = uvicorn.Config(application(Site(default_root(), paths), token), log_level="warning")
     uvicorn.Server(config).run(sockets=[listening])
     return 0
-
-
-def _path(name: str, root: Path) -> Path:
-    path = Path(name)
-    return path if (path / "run.json").is_file() else root / name
 
 
 def _listening(host: str, port: int) -> socket.socket:
