@@ -13,7 +13,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError, RunGone
 from palaestra.core.journal import Event
 from palaestra.store.codec import JSON
-from palaestra.store.damage import Connection, damaged, decoding
+from palaestra.store.damage import damaged, decoding
 from palaestra.store.disk import sync
 from palaestra.store.events import OF_KEY, EventLog, parts
 from palaestra.store.group import CommitGroup
@@ -80,26 +80,24 @@ class Database:
             StorageFull: there is no space to create it.
         """
         path = Path(path)
-        connection: Connection | None = None
-        try:
-            if not readonly and not path.exists():
-                create(path, durability)
-            connection = connect(path, reading(path) if readonly else "mode=rw")
-            database = cls(path, connection)
-            check_tables(path, connection)
-            if not readonly:
-                database._prepare()
-        except sqlite3.Error as error:
-            if connection is not None:
-                connection.close()
-            raise InputError(
-                f"{path} cannot be opened as the database of a run: {error}. "
-                "Check the path and its permissions."
-            ) from error
-        except BaseException:
-            if connection is not None:
-                connection.close()
-            raise
+        with ExitStack() as undone:
+            try:
+                if not readonly and not path.exists():
+                    create(path, durability)
+                connection = connect(path, reading(path) if readonly else "mode=rw")
+                undone.callback(connection.close)
+                check_tables(path, connection)
+                database = cls(path, connection)
+                if not readonly:
+                    database._prepare()
+            except sqlite3.Error as error:
+                if isinstance(error, sqlite3.OperationalError) and not readonly:
+                    raise_if_full(path, error)
+                raise InputError(
+                    f"{path} cannot be opened as the database of a run: {error}. "
+                    "Check the path and its permissions."
+                ) from error
+            undone.pop_all()
         return database
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from palaestra.core.errors import DamagedRun, InputError
+from palaestra.core.errors import DamagedRun, InputError, RunLocked, StorageFull
 from palaestra.store import checkpoint
 from palaestra.store.codec import JSON
 from palaestra.store.damage import NAME
@@ -77,7 +77,7 @@ class RunFolder:
             StorageFull: there is no space.
         """
         path = Path(path).absolute()
-        made = _make(path)
+        made, locked = _make(path), (path / "run.lock").exists()
         try:
             lock = _lock(path)
             try:
@@ -88,8 +88,16 @@ class RunFolder:
             except BaseException:
                 lock.release()
                 raise
-        except BaseException:
+        except RunLocked:
+            raise
+        except BaseException as error:
+            if not locked:
+                (path / "run.lock").unlink(missing_ok=True)
             _unmake(made)
+            if isinstance(error, StorageFull):
+                again = "start the run again; nothing of it is left"
+                cause = error.__cause__ or error
+                raise storage_full("The new run", path, cause, then=again) from error
             raise
 
     @classmethod
@@ -251,8 +259,6 @@ def _make(path: Path) -> list[Path]:
 
 def _unmake(made: Sequence[Path]) -> None:
     """Remove the folders that `_make` made, as far as nobody else has put anything there."""
-    if made:
-        (made[0] / "run.lock").unlink(missing_ok=True)
     for folder in made:
         with contextlib.suppress(OSError):
             folder.rmdir()
