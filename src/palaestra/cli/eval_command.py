@@ -137,9 +137,8 @@ def begin(asked: Asked, options: argparse.Namespace) -> int:
         Path(options.folder) if options.folder else new_run_path(default_root(), f"eval-{name}")
     )
     reporter = Reporter()
-    with RunFolder.create(folder, settings_of(made)) as kept:
-        kept.database.put(DOCUMENT, as_json(made))
-        kept.database.put("machine", as_document())
+    documents = {DOCUMENT: as_json(made), "machine": as_document()}
+    with RunFolder.create(folder, settings_of(made), documents=documents) as kept:
         reporter.say(f"[bold]{folder}[/bold]: {title_of(made)}")
         for note in (*notes, foresight(made.tasks)):
             reporter.say(note)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from palaestra.cli import explain_text
 from palaestra.cli.export_command import choose
 from palaestra.cli.interrupt import Stopped, run_until_interrupted
-from palaestra.cli.judge_command import loaded, run_path
+from palaestra.cli.judge_command import loaded
 from palaestra.cli.show_command import find_episode
 from palaestra.core.errors import InputError
 
@@ -215,7 +215,7 @@ def _shortcuts(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _opened(options: argparse.Namespace) -> RunFolder:
-    from palaestra.store.run import RunFolder
+    from palaestra.store.run import RunFolder, run_path
 
     path = run_path(options.run)
     return RunFolder.open(path) if options.save else RunFolder.read(path)

@@ -70,6 +70,10 @@ class RunVersionMismatch(InputError):
     """A run folder was written by a version whose format this one does not read."""
 
 
+class DamagedRun(InputError):
+    """What a run has stored is not what was written: its files were changed or cut short."""
+
+
 class RunLocked(InputError):
     """Another process is working on the same run folder."""
 

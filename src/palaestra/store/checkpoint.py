@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestra.core.errors import InputError, PalaestraError
+from palaestra.core.paths import open_as_new
 from palaestra.store.codec import JSON
 from palaestra.store.disk import is_full, storage_full, sync, write_durably
 
@@ -169,7 +170,7 @@ def _write(
         file = folder / f"{part}.safetensors"
         ties = _ties(group)
         save_file(_storable(group, ties), file)
-        file.chmod(0o644)  # the library makes it private; the folder decides who may read
+        open_as_new(file)  # the library makes it private; the folder decides who may read
         sync(file)
         parts[part] = {
             "file": file.name,
