@@ -64,7 +64,7 @@ class MessagesRequest(BaseModel):
     tools: list[InputTool] = []
     tool_choice: Choice | None = None
     stop_sequences: list[str] | None = None
-    temperature: float | None = Field(None, ge=0)
+    temperature: float | None = Field(None, ge=0, le=2)
     stream: bool | None = None
 
 

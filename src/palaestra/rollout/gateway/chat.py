@@ -13,6 +13,7 @@ from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.refusal import Refusal
+from palaestra.rollout.gateway.strict import parsed
 from palaestra.rollout.gateway.telling import Known, Piece
 
 IGNORED = ("seed", "top_p", "frequency_penalty", "presence_penalty", "logit_bias")
@@ -95,7 +96,7 @@ class ChatRequest(BaseModel):
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     stop: str | list[str] | None = None
-    temperature: float | None = Field(None, ge=0)
+    temperature: float | None = Field(None, ge=0, le=2)
     n: Literal[1] | None = None
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
@@ -193,8 +194,8 @@ def text_of(content: str | list[Part] | None, kinds: tuple[str, ...] = ("text",)
 def arguments_of(text: str) -> dict[str, Any] | str:
     """The arguments of a call as a program sends them back."""
     try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        found = parsed(text or "{}")
+    except ValueError:
         return text
     return found if isinstance(found, dict) else text
 

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from palaestra.core.environment import Action, Transition
-from palaestra.core.errors import ContextTooLong, InputError, PalaestraError
+from palaestra.core.errors import ContextTooLong, InputError, PalaestraError, RequestRefused
 from palaestra.core.journal import SessionOver
 from palaestra.core.message import ToolCall
 from palaestra.core.model import Generation, Listener, Renderer, Sampling
@@ -24,6 +24,7 @@ from palaestra.rollout.gateway.refusal import Refusal, over
 
 T = TypeVar("T")
 
+COLDEST = 1e-4  # a temperature below it is greedy
 AT_ONCE = 64  # requests to the model that one session may have under way
 
 
@@ -156,7 +157,10 @@ class Door:
         except ContextTooLong as error:
             self._context = error
             raise Refusal(400, str(error), "context_length_exceeded") from None
-        except InputError as error:  # such as roles in an order that a template does not take
+        except (
+            RequestRefused,
+            InputError,
+        ) as error:  # such as roles in an order that a template does not take
             raise Refusal(400, str(error), "invalid") from None
         except PalaestraError as error:
             self._failure = self._failure or error
@@ -171,7 +175,7 @@ class Door:
             ours,
             max_tokens=ours.max_tokens if asked is None else min(asked, ours.max_tokens),
             stop=(*ours.stop, *(stop for stop in question.stop if stop not in ours.stop)),
-            temperature=ours.temperature if temperature is None else temperature,
+            temperature=ours.temperature if temperature is None else _sound(temperature),
         )
 
     def _answer(self, question: Question, generation: Generation, index: int) -> Answer:
@@ -204,6 +208,11 @@ class Door:
             return ()
         pieces = self.renderer.pieces(generation.tokens)
         return tuple(zip(pieces, generation.logprobs, strict=False))
+
+
+def _sound(temperature: float) -> float:
+    """The temperature, or 0 (greedy) for one so low that logits divided by it overflow."""
+    return temperature if temperature >= COLDEST else 0.0
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

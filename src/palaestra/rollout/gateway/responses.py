@@ -68,7 +68,7 @@ class ResponseRequest(BaseModel):
     tools: list[FlatTool] = []
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     max_output_tokens: int | None = Field(None, ge=1)
-    temperature: float | None = Field(None, ge=0)
+    temperature: float | None = Field(None, ge=0, le=2)
     stream: bool | None = None
     include: list[str] | None = None
     text: TextPart | None = None
