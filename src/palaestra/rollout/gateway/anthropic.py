@@ -166,7 +166,7 @@ def _said(turn: Turn) -> Iterator[Said]:
             case "tool_use" if block.name and block.id and turn.role == "assistant":
                 calls.append(Called(block.id, block.name, block.input or {}))
             case "tool_result" if block.tool_use_id and turn.role == "user":
-                yield Said("tool", chat.text_of(block.content))
+                yield Said("tool", chat.text_of(block.content), call_id=block.tool_use_id)
             case "thinking" | "redacted_thinking":
                 continue  # none is ever made here
             case _:

@@ -63,6 +63,7 @@ class ChatMessage(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
     tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
 
 
 class Named(BaseModel):
@@ -245,7 +246,7 @@ def _said(message: ChatMessage) -> Said:
         Called(call.id, call.function.name, arguments_of(call.function.arguments))
         for call in message.tool_calls or ()
     )
-    return Said(role, text_of(message.content), calls)
+    return Said(role, text_of(message.content), calls, message.tool_call_id)
 
 
 def _tool(function: Function) -> Tool:

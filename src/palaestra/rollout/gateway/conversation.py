@@ -47,6 +47,7 @@ class Said:
     role: Speaker
     content: str
     calls: tuple[Called, ...] = ()
+    call_id: str | None = None  # the call that a tool's result is of
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from palaestra.core.session import Session
 from palaestra.rollout.gateway import hermes
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Transcript
 from palaestra.rollout.gateway.refusal import Refusal, over
+from palaestra.rollout.gateway.results import matched
 
 T = TypeVar("T")
 
@@ -57,8 +58,9 @@ class Door:
     # ── what programs do ─────────────────────────────────────────────────────
 
     def numbered(self, question: Question) -> Question:
-        """The question as the next one of this session."""
-        return replace(question, number=next(self._numbers))
+        """The question as the next one of this session, its results in order; see `matched`."""
+        messages = tuple(matched(question.messages))
+        return replace(question, messages=messages, number=next(self._numbers))
 
     async def ask(self, question: Question, listen: Listener | None = None) -> Answer:
         """Ask the model; `listen` is told its reply as it is sampled, where the model tells.

@@ -216,7 +216,7 @@ def _said(items: list[Item]) -> list[Said]:
                 called = Called(item.call_id, item.name, chat.arguments_of(item.arguments or ""))
                 part = Said("assistant", "", (called,))
             case "function_call_output" if item.call_id:
-                part = Said("tool", chat.text_of(item.output, WORDS))
+                part = Said("tool", chat.text_of(item.output, WORDS), call_id=item.call_id)
             case "reasoning":
                 continue  # none is ever made here
             case _:
