@@ -16,7 +16,7 @@ from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import ContextTooLong, InputError, PalaestraError, RequestRefused
 from palaestra.core.journal import SessionOver
 from palaestra.core.message import ToolCall
-from palaestra.core.model import Generation, Listener, Renderer, Sampling
+from palaestra.core.model import Finish, Generation, Listener, Renderer, Sampling
 from palaestra.core.session import Session
 from palaestra.rollout.gateway import hermes
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Transcript
@@ -26,6 +26,8 @@ from palaestra.rollout.gateway.results import matched
 T = TypeVar("T")
 
 COLDEST = 1e-4  # a temperature below it is greedy
+CLOSING = 32  # answers after the end of an episode
+LAST_WORDS = "The episode is over."  # of these answers: some frameworks take no reply without words
 AT_ONCE = 64  # requests to the model that one session may have under way
 
 
@@ -40,6 +42,7 @@ class Door:
         self.said: dict[str, tuple[Any, ...]] = {}  # conversations, by the id of a reply
         self._numbers = count()
         self._temperature = temperature
+        self._closings = CLOSING
         self._failure: PalaestraError | None = None
         self._context: ContextTooLong | None = None
         self._acting = asyncio.Lock()
@@ -65,9 +68,15 @@ class Door:
     async def ask(self, question: Question, listen: Listener | None = None) -> Answer:
         """Ask the model; `listen` is told its reply as it is sampled, where the model tells.
 
+        Once the episode is over nothing is asked or recorded: the answer has no tokens, no calls,
+        and `LAST_WORDS`. Tool loops ask once more after the call that ended it, and would crash.
+
         Raises:
-            Refusal: the episode is over, or the model takes no such conversation.
+            Refusal: the model takes no such conversation; or the episode is over and has had
+                `CLOSING` such answers, or was ended by a fault.
         """
+        if self.session.over or self.ended.is_set():
+            return self._closing(question)
         if len(self._asking) >= AT_ONCE:
             raise Refusal(429, f"There are {AT_ONCE} requests under way; wait for one.")
         return await self._done(self._ask(question, listen))
@@ -104,13 +113,21 @@ class Door:
 
     def _check(self) -> None:
         if self.session.over or self.ended.is_set():
-            raise over(self.session.outcome or "it was given up")
+            raise over(self._outcome)
+
+    @property
+    def _outcome(self) -> object:
+        return self.session.outcome or "it was given up"
 
     async def _ask(self, question: Question, listen: Listener | None) -> Answer:
         session = self.session
         prompt = self.transcript.messages(question)
         sampling = self._sampling(question)
-        generation = await session.generate(prompt, sampling=sampling, listen=listen)
+        try:
+            generation = await session.generate(prompt, sampling=sampling, listen=listen)
+        except SessionOver:
+            self.ended.set()
+            return self._closing(question)
         self._context = None
         index = next(
             call.index
@@ -122,6 +139,14 @@ class Door:
         answer = self._answer(question, generation, index)
         self.transcript.add(answer)
         return answer
+
+    def _closing(self, question: Question) -> Answer:
+        """The answer after the end; see `ask`."""
+        if self._failure is not None or not self._closings:
+            raise over(self._failure or self._outcome)
+        self._closings -= 1
+        nothing = Generation("", (), (), Finish.STOP, self.model, version=0)
+        return Answer(None, question.number, None, nothing, LAST_WORDS, ())
 
     async def _act(self, action: Action) -> Transition:
         async with self._acting:
@@ -146,7 +171,7 @@ class Door:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled() and self.ended.is_set():
-                raise over(self.session.outcome or "it was given up") from None
+                raise over(self._outcome) from None
             raise
 
     async def _told(self, work: Coroutine[Any, Any, T]) -> T:

@@ -97,6 +97,10 @@ async def _call(door: Door, id: str | int, params: Mapping[str, Any]) -> dict[st
         return _result(id, _told(look(door.session)))
     if tools[name] is ACT and not isinstance(arguments.get("action"), str):
         return _error(id, INVALID_PARAMS, "act needs the argument 'action', a text.")
+    if door.session.over:  # such as the second of two calls at once; a tool loop bears an answer
+        return _result(
+            id, {**_told(f"The episode is over: {door.session.outcome}."), "isError": True}
+        )
     transition = await door.act(action_of(ToolCall(name, arguments), door.session))
     about = {"palaestra/over": door.session.over, "palaestra/valid": transition.valid}
     return _result(id, {**_told(transition.observation.text), "_meta": about})
