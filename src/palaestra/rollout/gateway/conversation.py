@@ -47,6 +47,7 @@ class Said:
     role: Speaker
     content: str
     calls: tuple[Called, ...] = ()
+    call_id: str | None = None  # the call that a tool's result is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,10 @@ class Question:
     tools: tuple[Tool, ...] = ()
     choice: str = "auto"  # or "none", "required", a tool's name
     max_tokens: int | None = None
+    limit: str = "max_tokens"  # the field that sets it
     stop: tuple[str, ...] = ()
     temperature: float | None = None
+    logprobs: str | None = None  # the field that asks for those of the sampled tokens
     ignored: tuple[str, ...] = ()  # what was asked for and is not honoured
     number: int = 0  # among the questions of its session; replies and calls are named after it
 
@@ -78,7 +81,7 @@ class Question:
 class Answer:
     """What it is answered, and where that lies in the message graph."""
 
-    index: int  # of the call
+    index: int | None  # of the call; None: the episode is over, and there was none
     number: int  # of the question
     parent: int | None  # the call that it continues; None: it begins a branch
     generation: Generation
@@ -95,7 +98,7 @@ class Answer:
         return {
             "call": self.index,
             "parent": self.parent,
-            "branch": branch,
+            "branch": None if self.index is None else branch,
             "policy_version": self.generation.version,
             "ignored": list(self.ignored),
         }
@@ -110,7 +113,8 @@ class Transcript:
     _alike: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
 
     def add(self, answer: Answer) -> None:
-        """Remember what the program was given."""
+        """Remember what the program was given by a call."""
+        assert answer.index is not None
         self._answers[answer.index] = answer
         self._alike.setdefault(_signature(answer.content, answer.calls), []).append(answer.index)
 
