@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one stops cleanly, the second one at once."""
+"""Ctrl-C: the first one stops cleanly, the second one at once. A closed terminal stops nothing."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop, number)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+            # Heard, not ignored: programs that are started would inherit that.
+            loop.add_signal_handler(signal.SIGHUP, _go_on)
         return await task
 
     try:
@@ -43,3 +46,7 @@ def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
         if stopped:
             raise Stopped from None
         raise
+
+
+def _go_on() -> None:
+    """Its terminal is gone, the work is not."""
