@@ -1,6 +1,6 @@
 """How work ends before its time: by Ctrl-C, or by what can be mended before the work goes on.
 
-The first Ctrl-C stops cleanly, the second one at once.
+The first Ctrl-C stops cleanly, the second one at once. A closed terminal stops nothing.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop, number)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+            # Heard, not ignored: programs that are started would inherit that.
+            loop.add_signal_handler(signal.SIGHUP, _go_on)
         return await task
 
     try:
@@ -59,3 +62,7 @@ def resumable(command: str) -> Iterator[None]:
     except (InfrastructureFault, TooManyFaults, WorkersUnavailable) as error:
         error.add_note(f"Go on with: {command}")
         raise
+
+
+def _go_on() -> None:
+    """Its terminal is gone, the work is not."""

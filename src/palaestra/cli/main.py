@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from palaestra import __version__
+from palaestra.cli.streams import lasting_streams
 from palaestra.core.errors import PalaestraError
 from palaestra.core.visible import visible
 from palaestra.experiment.machine import plan_threads
@@ -47,6 +48,11 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    with lasting_streams():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     plan_threads()
     parser = argparse.ArgumentParser(
         prog="palaestra",
@@ -75,6 +81,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("palaestra: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output (a pager, `head`) has left
-        sys.stderr.close()
-        return 0

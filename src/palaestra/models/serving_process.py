@@ -140,8 +140,9 @@ class ServingProcess:
             if deaths == DEATHS:
                 return _told(
                     f"the process that serves the policy ended {deaths} times in a row as soon as "
-                    f"it was started, the last time {end.how}; if memory runs short, lower "
-                    "model.slots, or leave rl.actor out, and go on with --resume",
+                    f"it was started, the last time {end.how}; if memory runs short, free "
+                    "some and go on with --resume, or start a run with fewer model.slots or "
+                    "without rl.actor",
                     end,
                 )
             await asyncio.sleep(PAUSE * 2 ** (deaths - 1) if deaths else 0.0)
