@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,8 @@ from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.sections import Critic, Reinforcement
 from palaestra.learning.algorithms import Algorithm, Method, algorithm
 from palaestra.learning.component import Need
+from palaestra.learning.credit import compose
+from palaestra.learning.credit.players import JOINT
 
 PARTS = ("credit", "loss", "aggregation", "filter", "correction", "whiten")
 OPTIONS = ("credit_options", "loss_options", "filter_options", "correction_options")
@@ -75,8 +78,10 @@ UNMET = {
 
 def _check_world(recipe: Recipe, method: Method, who: str) -> None:
     world = make(recipe.environment.id)
-    has = world.capabilities
+    has, players = world.capabilities, world.players
     world.close()
+    if len(players) > 1:
+        _check_players(recipe, method, players)
     for need, capability in (
         (Need.ANCHOR, Capability.STATE_KEY),
         (Need.PROGRESS, Capability.PROGRESS),
@@ -91,4 +96,21 @@ def _check_world(recipe: Recipe, method: Method, who: str) -> None:
         raise CapabilityMissing(
             f"rl.progress_reward needs progress, which '{recipe.environment.id}' does not declare; "
             "set it to 0."
+        )
+
+
+def _check_players(recipe: Recipe, method: Method, players: Sequence[str]) -> None:
+    """Each player has a result of its own: what cannot read it is refused."""
+    where = f"'{recipe.environment.id}' has the players {', '.join(players)}, "
+    for rule in compose.names(method.algorithm.credit):
+        if rule in JOINT or Need.GREEDY in compose.needs(rule):
+            raise RecipeError(
+                f"{where}each with a result of its own, which the credit rule '{rule}' does not "
+                "read; choose spiral, or a rule that judges one player's turns at a time, such as "
+                "rloo, grpo, reinforce or return_to_go."
+            )
+    if recipe.rl.world_reward:
+        raise RecipeError(
+            f"{where}whose outcomes are what the environment gives to each already: "
+            "rl.world_reward has no effect there; set it to 0."
         )

@@ -53,7 +53,7 @@ class Shaping:
     def outcomes(self, episode: Episode) -> dict[str, float]:
         """The same for each of several players, the first one first; empty where there is one."""
         punishment = self._punishment(episode)
-        return {player: own + punishment for player, own in results(episode).items()}
+        return {player: own + punishment for player, own in episode.results.items()}
 
     def _punishment(self, episode: Episode) -> float:
         """What too many sampled tokens cost, 0 or less."""
@@ -140,18 +140,6 @@ def _progress_made(episode: Episode, step: Step) -> float:
     before = step.before.progress
     after = episode.progress if ended else episode.steps[later].before.progress
     return 0.0 if before is None or after is None else after - before
-
-
-def results(episode: Episode) -> dict[str, float]:
-    """What the environment gave each of several players, the first one first; else empty."""
-    found: dict[str, float] = {}
-    for step in episode.steps:
-        for player, reward in step.transition.rewards.items():
-            found[player] = found.get(player, 0.0) + reward
-    for step in episode.steps:  # who moved before anybody was given anything
-        if step.before.turn is not None:
-            found.setdefault(step.before.turn, 0.0)
-    return found
 
 
 def _segments(episode: Episode) -> dict[int, int]:
