@@ -27,10 +27,13 @@ from palaestra.learning.losses.tokens import Tokens
 from palaestra.learning.packing import Trained, spread
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.rows import Row
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.trajectory import Trajectory, Turn
 
 PerCall = Mapping[tuple[Key, int], Sequence[float]]
 """One number per sampled token, by rollout and model call."""
+
+PerEnd = Mapping[tuple[Key, int], float]
+"""One number per row, by rollout and the last call that the row trains."""
 
 
 def trajectories(episodes: Sequence[Episode], shaping: Shaping, policy: str) -> list[Trajectory]:
@@ -70,6 +73,21 @@ def with_values(batch: Sequence[Trajectory], values: PerCall) -> list[Trajectory
         replace(t, turns=tuple(replace(n, values=tuple(values[t.key, n.call])) for n in t.turns))
         for t in batch
     ]
+
+
+def with_ends(trajectory: Trajectory, ends: PerEnd) -> Trajectory:
+    """The trajectory with the critic's value of the state in which it, and each player, was left.
+
+    A player's is read at the end of that player's own conversation.
+    """
+
+    def last(turns: Sequence[Turn]) -> float:
+        calls = [turn.call for turn in turns if (trajectory.key, turn.call) in ends]
+        return ends[trajectory.key, calls[-1]] if calls else 0.0
+
+    spoken = {p: [t for t in trajectory.turns if t.role == p] for p in trajectory.outcomes}
+    players = {player: last(turns) for player, turns in spoken.items()}
+    return replace(trajectory, bootstrap=last(trajectory.turns), bootstraps=players)
 
 
 def per_call(

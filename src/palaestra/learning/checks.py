@@ -126,7 +126,8 @@ def _check_tensors(rule: str, name: str, found: object, batch: Sequence[Trajecto
 def _numbers(trajectory: Trajectory) -> Iterator[tuple[str, float]]:
     """Every number of a rollout that a rule may read; per token, a sum stands for all."""
     yield "its outcome", trajectory.outcome
-    yield "the critic's value of its end", trajectory.bootstrap
+    ends = (trajectory.bootstrap, *trajectory.bootstraps.values())
+    yield "the critic's value of its end", sum(ends)
     for player, outcome in trajectory.outcomes.items():
         yield f"the outcome of {player}", outcome
     optional = [

@@ -185,9 +185,10 @@ class Study:
         """The trajectories with the critic's values, also of the state where they were cut off."""
         critic = self.critic or self.learner
         trained = b.imitated_rows(rows, Aggregation.TOKEN_MEAN)
-        ends = dict(zip((row.key for row in rows), critic.end_values(trained), strict=True))
+        ends = critic.end_values(trained)
+        after = {(row.key, row.calls[-1]): end for row, end in zip(rows, ends, strict=True)}
         values = b.gathered(rows, critic.values(trained))
-        return [replace(t, bootstrap=ends[t.key]) for t in b.with_values(batch, values)]
+        return [b.with_ends(t, after) for t in b.with_values(batch, values)]
 
 
 def spread_of_rewards(batch: Sequence[Trajectory], kept: int) -> dict[str, float]:

@@ -61,6 +61,7 @@ class Trajectory:
     outcomes: Mapping[str, float] = field(
         default_factory=dict
     )  # by player, where several play: what each earned, the rewards of `turns` apart
+    bootstraps: Mapping[str, float] = field(default_factory=dict)  # `bootstrap` by player, likewise
     parents: tuple[str, ...] = ()  # ids of its nodes from the root on, in a tree of samples (MALT)
 
     @property

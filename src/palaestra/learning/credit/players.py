@@ -52,6 +52,7 @@ def parts(batch: Sequence[Trajectory]) -> list[Part]:
                 outcome=outcome,
                 success=outcome > 0,
                 outcomes={},
+                bootstrap=trajectory.bootstraps.get(role, trajectory.bootstrap),
                 parents=(),
             )
             found.append(Part(number, tuple(spoken), own))
