@@ -56,6 +56,8 @@ def render(report: Report, console: Console) -> None:
     """Print the report on a terminal, as wide as the console is."""
     console.rule("[bold]report")
     console.print(Text(headline(report)))
+    if report.players:
+        console.print(Text(seats(report)))
     for section in _results(report):
         _print(section, console)
     if report.curve:
@@ -75,6 +77,8 @@ def render(report: Report, console: Console) -> None:
 def markdown(report: Report) -> str:
     """The report as a Markdown page that shows learning_curve.png beside it."""
     parts = ["# Report of a training run", headline(report)]
+    if report.players:
+        parts.append(seats(report))
     if report.curve:
         parts.append("![Learning curve](learning_curve.png)")
     for section in _results(report) + _transfer(report) + _alarms(report) + _costs(report):
@@ -145,6 +149,17 @@ def _missing(report: Report) -> list[str]:
             f" What infrastructure broke is lived again by: palaestra train --resume {report.run}"
         )
     return [text]
+
+
+def seats(report: Report) -> str:
+    """What success means where one policy plays all seats."""
+    first = next(iter(report.players))
+    results = ", ".join(f"{name} {result:+.2f}" for name, result in report.players.items())
+    return (
+        f"Several play here, and the policy plays them all: success is that of {first}, and says "
+        f"how the seats fare against each other, not how well the policy plays. Mean results in "
+        f"the last test: {results}."
+    )
 
 
 # ── tables, the same in the terminal and in Markdown ─────────────────────────

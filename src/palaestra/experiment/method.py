@@ -13,7 +13,8 @@ from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.sections import Critic, Reinforcement
 from palaestra.learning.algorithms import Algorithm, Method, algorithm
 from palaestra.learning.component import Need
-from palaestra.learning.credit.compose import needs
+from palaestra.learning.credit import compose
+from palaestra.learning.credit.players import JOINT
 
 PARTS = ("credit", "loss", "aggregation", "filter", "correction", "whiten")
 OPTIONS = ("credit_options", "loss_options", "filter_options", "correction_options")
@@ -57,6 +58,7 @@ def check_method(recipe: Recipe) -> Method:
         )
     if part.critic is not None and Need.VALUE not in method.needs:
         raise RecipeError(f"rl.critic has no effect: {who} reads no values; leave it out.")
+    _check_players(recipe, method)
     check_declared(method.needs, recipe.environment.id, who)
     if part.progress_reward:
         check_declared([Need.PROGRESS], recipe.environment.id, "rl.progress_reward", "set it to 0")
@@ -76,7 +78,7 @@ UNMET = {
 def _check_groups(part: Reinforcement, method: Method, who: str) -> None:
     """Raises GroupTooSmall where there are too few rollouts to compare."""
     if Need.GROUP in method.needs:
-        credit = needs(method.algorithm.credit, method.algorithm.credit_options)
+        credit = compose.needs(method.algorithm.credit, method.algorithm.credit_options)
         whose = who if Need.GROUP in credit else f"rl.filter = '{method.algorithm.filter}'"
         for key, size in (("group", part.group), ("enough", part.enough)):
             if size is not None and size < 2:
@@ -111,3 +113,25 @@ def check_declared(
                 f"{who} needs {need}, but '{environment}' does not declare '{capability}'; "
                 f"{remedy}."
             )
+
+
+def _check_players(recipe: Recipe, method: Method) -> None:
+    """Where several play, each has a result of its own: what cannot read it is refused."""
+    world = make(recipe.environment.id)
+    players = world.players
+    world.close()
+    if len(players) < 2:
+        return
+    where = f"'{recipe.environment.id}' has the players {', '.join(players)}, "
+    for rule in compose.names(method.algorithm.credit):
+        if rule in JOINT or Need.GREEDY in compose.needs(rule):
+            raise RecipeError(
+                f"{where}each with a result of its own, which the credit rule '{rule}' does not "
+                "read; choose spiral, or a rule that judges one player's turns at a time, such as "
+                "rloo, grpo, reinforce or return_to_go."
+            )
+    if recipe.rl.world_reward:
+        raise RecipeError(
+            f"{where}whose outcomes are what the environment gives to each already: "
+            "rl.world_reward has no effect there; set it to 0."
+        )

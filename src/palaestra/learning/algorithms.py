@@ -208,7 +208,11 @@ class Method:
         )
 
     def credit(self, batch: Sequence[Trajectory], state: Mapping[str, float]) -> Credit:
-        """One advantage per sampled token; `state` is what the rule remembered last time."""
+        """One advantage per sampled token; `state` is what the rule remembered last time.
+
+        Raises:
+            InputError: the batch, or what the rule makes of it, cannot be learned from.
+        """
         memory = {"state": state} if self.remembers else {}
         credit = self.credit_rule(batch, **memory)
         scope = self.algorithm.whiten

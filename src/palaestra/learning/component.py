@@ -207,6 +207,15 @@ def find(kind: Kind, name: str) -> Component:
     return found[name]
 
 
+def name_of(function: Callable[..., Any]) -> str:
+    """The name under which a part's function, configured or not, is found."""
+    while isinstance(function, partial):
+        function = function.func
+    registered = (p.name for p in _registered.values() if p.function is function)
+    own = getattr(function, "__qualname__", type(function).__qualname__)
+    return next(registered, f"{function.__module__}:{own}")
+
+
 @cache
 def _load() -> None:
     """Import whatever registers parts, once."""

@@ -31,6 +31,9 @@ class Shaping:
     for each action that was not understood, plus `progress` times the progress that it made,
     plus `world` times the environment's own reward. The outcome less `overlong`, if any.
     `outcome` is always the true one.
+
+    Where several play, each has an outcome of its own, the sum of what the environment gave it,
+    and `turn_cost` and `world` are not read; the outcome of the rollout is the first player's.
     """
 
     most_turns: int
@@ -42,14 +45,25 @@ class Shaping:
     control: ControlReward | None = None  # stands in for all of this in a sceptic's arm
 
     def outcome(self, episode: Episode) -> float:
-        """Reward for how a scored episode ended."""
+        """Reward for how a scored episode ended; where several play, for the first player."""
+        if players := self.outcomes(episode):
+            return next(iter(players.values()))
         earned = 0.0
         if episode.outcome.solved:
             earned = 1.0 - self.turn_cost * episode.usage.turns / self.most_turns
+        return earned + self._punishment(episode)
+
+    def outcomes(self, episode: Episode) -> dict[str, float]:
+        """The same for each of several players, the first one first; empty where there is one."""
+        punishment = self._punishment(episode)
+        return {player: own + punishment for player, own in episode.results.items()}
+
+    def _punishment(self, episode: Episode) -> float:
+        """What too many sampled tokens cost, 0 or less."""
         if self.overlong is None:
-            return earned
+            return 0.0
         limits = self.overlong
-        return earned + overlong(
+        return overlong(
             episode.usage.sampled_tokens,
             limit=limits.limit,
             buffer=limits.buffer,
@@ -95,7 +109,7 @@ class Shaping:
             task=episode.task.environment,
             success=episode.outcome.solved,
             truncated=episode.outcome.status is Status.TRUNCATED,
-            outcomes=_by_player(episode),
+            outcomes=self.outcomes(episode),
         )
         return true if self.control is None else self.control.trajectory(true)
 
@@ -117,7 +131,8 @@ class Shaping:
 
     def _reward(self, episode: Episode, step: Step) -> float:
         reward = 0.0 if step.transition.valid else -self.invalid_cost
-        reward += self.world * step.transition.reward
+        if self.world and step.before.turn is None:
+            reward += self.world * step.transition.reward
         if self.progress:
             reward += self.progress * _progress_made(episode, step)
         return reward
@@ -130,15 +145,6 @@ def _progress_made(episode: Episode, step: Step) -> float:
     before = step.before.progress
     after = episode.progress if ended else episode.steps[later].before.progress
     return 0.0 if before is None or after is None else after - before
-
-
-def _by_player(episode: Episode) -> dict[str, float]:
-    """The return of each of several players; empty where there is one."""
-    found: dict[str, float] = {}
-    for step in episode.steps:
-        for player, reward in step.transition.rewards.items():
-            found[player] = found.get(player, 0.0) + reward
-    return found
 
 
 def _segments(episode: Episode) -> dict[int, int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from palaestra.core.errors import InputError, PalaestraError
 from palaestra.learning.critics.value import Regression
 from palaestra.learning.losses.kl import k3
 from palaestra.learning.losses.tokens import MAX_LOG_RATIO, Tokens
@@ -63,6 +65,25 @@ class Sums:
         self.gap_max = max(self.gap_max, sums[7])
         self.tokens += len(lp)
         self.processed += processed
+
+    def check(self, loss: str) -> None:
+        """Raise unless all that was added up is a number; `loss` is the name of the loss.
+
+        Raises:
+            InputError: the loss is not finite.
+            PalaestraError: the log-probabilities that it is made of are not.
+        """
+        if math.isfinite(self.loss):
+            return
+        if not math.isfinite(self.kl):
+            raise PalaestraError(
+                "The policy's log-probabilities are not finite: its weights have diverged. Go on "
+                "from an earlier checkpoint with a lower learning rate."
+            )
+        raise InputError(
+            f"The loss '{loss}' adds up to {self.loss} over {self.tokens} tokens; it must give one "
+            "finite number per token."
+        )
 
     def update(self, norm: float, regression: Regression | None) -> Update:
         """All of them; `norm` is the gradient's, `regression` the critic's."""

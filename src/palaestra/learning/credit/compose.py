@@ -17,6 +17,7 @@ from torch import Tensor
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
 from palaestra.learning.component import Component, Kind, Need, find
+from palaestra.learning.credit.applied import Applied
 from palaestra.learning.credit.rule import Credit, CreditRule, groups, normalised
 from palaestra.learning.trajectory import Trajectory
 
@@ -46,7 +47,7 @@ class Sum:
     """The rule that adds up weighted rules; see `parse`."""
 
     terms: tuple[Term, ...]
-    rules: tuple[Callable[..., Credit], ...]  # of each term, with its options
+    rules: tuple[Applied, ...]  # of each term, with its options
 
     def __call__(
         self, batch: Sequence[Trajectory], *, state: Mapping[str, float] | None = None
@@ -58,7 +59,7 @@ class Sum:
             state: `Credit.state` of the batch before.
 
         Raises:
-            InputError: more than one rule has targets for the critic.
+            InputError: more than one rule has targets for the critic, or see `Applied`.
         """
         totals = [torch.zeros(trajectory.tokens, dtype=torch.float64) for trajectory in batch]
         returns: list[Tensor] | None = None
@@ -91,6 +92,8 @@ def parse(expression: str, options: Mapping[str, Any] | None = None) -> CreditRu
     `rule`, or rules joined by + and -, each with an optional weight: `rloo + 0.5*anchor`.
     Advantages add up. The critic's targets are those of the only rule that has some. States
     are merged under `rule.name`; a result whose rules remember takes them back as `state=`.
+    What each rule gives is checked, and where players have results of their own, each player's
+    turns are judged by its own (see `Applied`).
 
     Args:
         expression: what to look up.
@@ -105,8 +108,18 @@ def parse(expression: str, options: Mapping[str, Any] | None = None) -> CreditRu
     if len(teachers) > 1:
         raise RecipeError(_two_teachers(*teachers[:2]))
     own = _options_by_rule(expression, terms, options or {})
-    rules = tuple(term.part.configured(own[term.part.name]) for term in terms)
+    parts = [term.part for term in terms]
+    rules = tuple(Applied(part, part.configured(own[part.name])) for part in parts)
     return rules[0] if len(terms) == 1 and terms[0].weight == 1.0 else Sum(terms, rules)
+
+
+def names(expression: str) -> tuple[str, ...]:
+    """The rules of an expression.
+
+    Raises:
+        RecipeError, UnknownName: as `parse`.
+    """
+    return tuple(term.part.name for term in _terms(expression))
 
 
 def needs(expression: str, options: Mapping[str, Any] | None = None) -> frozenset[Need]:
