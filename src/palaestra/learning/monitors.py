@@ -43,7 +43,7 @@ def variance_cliff(
     history: History,
     *,
     window: int = 10,
-    recent: int = 3,
+    recent: int = 4,
     share: float = 0.5,
     paid: float = 0.25,
 ) -> Alarm | None:
@@ -213,7 +213,7 @@ def echo_trap(
     *,
     window: int = 20,
     before: int = 10,
-    recent: int = 3,
+    recent: int = 4,
     gained: float = 0.25,
 ) -> Alarm | None:
     """The policy repeats itself: variance has fallen, then entropy collapses or gradients leap.
