@@ -240,10 +240,11 @@ def _turns(options: argparse.Namespace, opened: RunFolder, episode: Episode) -> 
 def _document(explained: Explanation, found: tuple[Attribution, ...]) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from palaestra.evaluation.attribution.attribution import verdict
     from palaestra.evaluation.stages import stages
     from palaestra.evaluation.transcript import turns
 
-    episode = explained.episode
+    episode, believed = explained.episode, verdict(found)
     return {
         "episode": str(episode.key),
         "task": episode.task.id,
@@ -253,6 +254,7 @@ def _document(explained: Explanation, found: tuple[Attribution, ...]) -> dict[st
             {"saw": turn.observation, "did": turn.action, "valid": turn.valid}
             for turn in turns(episode)[:-1]
         ],
+        "verdict": believed.as_json() if believed else None,
         "attributions": [one.as_json() for one in found],
         "labels": list(explained.labels),
         "ignored": list(explained.ignored),

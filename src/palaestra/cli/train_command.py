@@ -39,7 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--run", metavar="FOLDER", dest="folder", help="where to keep the run (default: runs/…)"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="print the resolved recipe, memory and time; stop"
+        "--dry-run",
+        action="store_true",
+        help="print time, memory, what is written, and the resolved recipe; stop",
     )
     parser.add_argument("--json", action="store_true", help="print, last, one JSON object")
 
@@ -58,15 +60,15 @@ def run(options: argparse.Namespace) -> int:
 
     name = options.recipe or "default"
     recipe = fitted(load(name, overrides))
-    if options.dry_run:
-        from palaestra.cli.dry_run import describe
-
-        return describe(recipe, as_json=options.json)
     from palaestra.store.run import default_root, new_run_path
 
     folder = (
         Path(options.folder) if options.folder else new_run_path(default_root(), Path(name).stem)
     )
+    if options.dry_run:
+        from palaestra.cli.dry_run import describe
+
+        return describe(recipe, str(folder), as_json=options.json)
     return _train(recipe, folder, options.json)
 
 
@@ -98,6 +100,7 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
     """Start a run (or resume it: `recipe` is None), and print the report."""
     from rich.console import Console
 
+    from palaestra.cli.dry_run import estimate
     from palaestra.experiment.check import check_recipe
     from palaestra.experiment.crowd import note
     from palaestra.experiment.progress import Reporter
@@ -111,8 +114,9 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
         reporter.say(f"resuming [bold]{folder}[/bold]: {recipe.summary}")
     else:
         check_recipe(recipe)
+        about = estimate(recipe).minutes
         opened = RunFolder.create(folder, recipe.model_dump(mode="json"))
-        reporter.say(f"[bold]{folder}[/bold]: {recipe.summary}")
+        reporter.say(f"[bold]{folder}[/bold]: {recipe.summary} ({about})")
     crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
     if crowded is not None:
         reporter.say(crowded)

@@ -61,7 +61,7 @@ class StepCounter:
         figures = {
             "success": percent(values["success"]) if "success" in values else "–",
             "reward": f"{values['reward']:.2f}" if "reward" in values else "–",
-            "entropy": f"{values.get('entropy', 0.0):.2f}",
+            "entropy": f"{values['entropy']:.2f}" if "entropy" in values else "– (no update)",
             "tokens/s": f"{values['tokens_per_second']:.0f}",
         }
         self._shown.show(result.step, figures)
