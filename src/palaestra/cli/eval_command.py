@@ -159,12 +159,15 @@ def _resume(options: argparse.Namespace) -> int:
             )
     folder = Path(options.resume)
     with RunFolder.open(folder) as kept:
-        made = from_json(kept.database.get(DOCUMENT), folder)
+        with kept.telling_versions():
+            made = from_json(kept.database.get(DOCUMENT), folder)
         concurrency, allowance = _concurrency(options, made), _allowance(options, made)
         if options.concurrency:  # said later than what was wished from outside
             control.change(folder, concurrency=None)
         reporter = Reporter()
         reporter.say(f"resuming [bold]{folder}[/bold]: {title_of(made)}")
+        if of_another := kept.note_version():
+            reporter.say(of_another)
         return _work(made, kept, folder, reporter, concurrency, allowance, options)
 
 
