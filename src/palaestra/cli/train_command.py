@@ -112,7 +112,8 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
             reporter.say(of_another)
     else:
         check_recipe(recipe)
-        opened = RunFolder.create(folder, recipe.model_dump(mode="json"))
+        settings = recipe.model_dump(mode="json")
+        opened = RunFolder.create(folder, settings, durability=recipe.durability)
         reporter.say(f"[bold]{folder}[/bold]: {recipe.summary}")
     crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
     if crowded is not None:
