@@ -91,7 +91,6 @@ def _shortcuts(options: argparse.Namespace) -> list[str]:
 def _stored_recipe(run: RunFolder) -> dict[str, Any]:
     stored = run.database.get("recipe")
     if not isinstance(stored, dict) or "rl" not in stored:
-        run.close()
         raise InputError(f"'{run.path}' is not a training run; `palaestra show` shows what it is.")
     return stored
 
@@ -110,12 +109,21 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
     reporter = Reporter()
     if recipe is None:
         opened = RunFolder.open(folder)
-        recipe = check(_stored_recipe(opened))
+        try:
+            stored = _stored_recipe(opened)
+            with opened.telling_versions():
+                recipe = check(stored)
+        except BaseException:
+            opened.close()
+            raise
         reporter.say(f"resuming [bold]{folder}[/bold]: {recipe.summary}")
+        if of_another := opened.note_version():
+            reporter.say(of_another)
     else:
         check_recipe(recipe)
         about = estimate(recipe).minutes
-        opened = RunFolder.create(folder, recipe.model_dump(mode="json"))
+        settings = recipe.model_dump(mode="json")
+        opened = RunFolder.create(folder, settings, durability=recipe.durability)
         reporter.say(f"[bold]{folder}[/bold]: {recipe.summary} ({about})")
     crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
     if crowded is not None:

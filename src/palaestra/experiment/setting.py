@@ -200,6 +200,7 @@ class Setting:
         tensors = learner.state()
         if critic is not None:
             tensors |= {CRITIC + part: held for part, held in critic.state().items()}
+        self.store.sync()  # a checkpoint never knows more than the record, whatever happens
         checkpoint.save(self.run.checkpoints, name, tensors, whole)
         older = sorted(n for n in checkpoint.names(self.run.checkpoints) if n.startswith("rl-"))
         for old in older[:-2]:

@@ -264,6 +264,29 @@ class Database:
             sync(log)
         sync(self.path.parent)
 
+    # ── for what saves a damaged run (see `salvage.py`) ──────────────────────
+
+    def recorded(self) -> list[Key]:
+        """The episodes that have events, finished or not."""
+        rows = self._connection.execute('SELECT phase, "group", member FROM record ORDER BY id')
+        return [Key(*row) for row in rows]
+
+    def write_all(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Do a statement with each of the rows, in one transaction."""
+        with self._transaction():
+            self._connection.executemany(statement, rows)
+
+    def note(self, **values: str) -> None:
+        """Say something else of the database itself; see `about`."""
+        self.write_all("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(values.items()))
+
+    def drop(self, keys: Sequence[Key]) -> None:
+        """Drop episodes, and then all events that belong to none (others may share theirs)."""
+        for table in ("episode", "record"):
+            self.write_all(f"DELETE FROM {table}{OF_KEY}", [parts(key) for key in keys])
+        with self._transaction():
+            self._log.erase_orphans()
+
     # ── details ──────────────────────────────────────────────────────────────
 
     def _prepare(self) -> None:

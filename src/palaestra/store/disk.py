@@ -92,6 +92,12 @@ def replace_durably(file: Path, text: str) -> None:
     sync(file.parent)
 
 
+def sync_all(folder: Path) -> None:
+    """Wait until the disk has a folder, with all that is in it."""
+    for path in (*folder.rglob("*"), folder, folder.parent):
+        sync(path)
+
+
 def sync(path: Path) -> None:
     """Wait until the disk has a file's content, or a folder's list of names."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -132,6 +132,11 @@ class EventLog:
         self._connection.execute(f"DELETE FROM record{OF_KEY}", parts(key))
         self._tails.pop(key, None)
 
+    def erase_orphans(self) -> None:
+        """Delete the events that belong to no episode, within the caller's transaction."""
+        delete = "DELETE FROM event WHERE id NOT IN (SELECT id FROM chain)"
+        self._connection.execute(f"{_CHAIN.format(where='')} {delete}")
+
     def read(self, where: str, values: Sequence[Any]) -> dict[Key, list[Event]]:
         """The written events of the episodes that a condition on `record` chooses, in order.
 

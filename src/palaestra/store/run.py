@@ -15,13 +15,21 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from palaestra.core.errors import DamagedRun, InputError, RunLocked, StorageFull
+from palaestra import __version__
+from palaestra.core.errors import (
+    DamagedRun,
+    InputError,
+    RunLocked,
+    RunVersionMismatch,
+    StorageFull,
+)
 from palaestra.store import checkpoint
 from palaestra.store.codec import JSON
 from palaestra.store.damage import NAME
@@ -138,6 +146,37 @@ class RunFolder:
         record = _record(path)
         check_format(record.path, record.format, record.palaestra)
         return cls(record, Database.open(_database_of(record), readonly=True), None)
+
+    @contextmanager
+    def telling_versions(self) -> Iterator[None]:
+        """Within it, settings of the run that cannot be understood are told with the versions.
+
+        Raises:
+            RunVersionMismatch: instead of InputError, if another version made the run.
+        """
+        try:
+            yield
+        except InputError as error:
+            made = self.record.palaestra
+            if made == __version__:
+                raise
+            raise RunVersionMismatch(
+                f"{self.path} was made by palaestra {made}, and this is palaestra {__version__}, "
+                f"which does not understand all of it: {error} Go on with the version that made it "
+                f"(`pip install palaestra=={made}`), or start a new run."
+            ) from error
+
+    def note_version(self) -> str | None:
+        """Keep in the document "versions" that this palaestra works on the run.
+
+        Returns:
+            what to say of it where another version worked on it before; else None.
+        """
+        known = self.database.get("versions") or [self.record.palaestra]
+        if known[-1] == __version__:
+            return None
+        self.database.put("versions", [*known, __version__])
+        return f"this run is of palaestra {known[-1]}; palaestra {__version__} goes on with it"
 
     def close(self) -> None:
         """Close the database, and let the next process in."""
