@@ -66,6 +66,14 @@ def test_an_index_is_made_bit_by_bit(tmp_path: Path, database: Database) -> None
     assert len(found(tmp_path, database, "same")) == 30
 
 
+def test_how_far_an_index_is_is_told_while_it_is_made(tmp_path: Path, database: Database) -> None:
+    for number in range(450):
+        database.finish(plain(Key("p", number)))
+    told: list[Extent] = []
+    assert TextIndex(tmp_path).extend(database, told=told.append) == Extent(450, 450)
+    assert told == [Extent(0, 450), Extent(200, 450), Extent(400, 450)]
+
+
 def test_the_index_is_no_part_of_the_run(tmp_path: Path, database: Database) -> None:
     database.finish(plain(Key("p", 0)))
     before = {row[0] for row in database._connection.execute("SELECT name FROM sqlite_master")}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from palaestra.cli.browser import opening
 from palaestra.core.episode import Key
 from palaestra.store.notes import Notes, labelled
 from palaestra.store.run import RunFolder
+from palaestra.store.search import TextIndex
 from tests.viewer.browser import Watch, chromium, entered, served
 from tests.viewer.stores import HOSTILE, RECIPE, TOKEN, make_run, make_training, plain
 
@@ -171,6 +174,23 @@ def test_words_are_indexed_and_found_while_one_waits(page: Any, address: str) ->
     page.goto(f"{address}/search?q=run:eval-a+forward")
     page.wait_for_selector(f"[role=status] strong:text-is('{MANY:,}')")
     assert page.locator(".hits li").count() == 30
+
+
+def test_a_search_says_how_far_the_index_is_and_goes_on_by_itself(
+    page: Any, address: str, root: Path
+) -> None:
+    run = make_run(root, "held", [plain(Key("eval/test", i)) for i in range(500)])
+    with RunFolder.read(run) as opened:
+        TextIndex(run).extend(opened.database, seconds=0.0)
+    with closing(sqlite3.connect(run / "search-1.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # holds the index up
+        page.goto(f"{address}/search?q=forward+run:held")
+        page.wait_for_selector("[role=status]:has-text('at least 1 episodes so far')")
+        page.wait_for_selector(".indexing li:has-text('1 of 500 episodes') progress[max='500']")
+        other.execute("ROLLBACK")
+    page.wait_for_selector("[role=status] strong:text-is('500')")
+    page.wait_for_selector(".indexing", state="detached")
+    assert "at least" not in page.text_content("main")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

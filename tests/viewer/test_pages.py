@@ -27,6 +27,7 @@ from palaestra.learning.alarms import Raised, keep
 from palaestra.learning.monitors import Alarm
 from palaestra.store.notes import Notes, labelled
 from palaestra.store.run import RunFolder
+from palaestra.store.search import TextIndex
 from palaestra.viewer.app import application
 from palaestra.viewer.site import Site
 from palaestra.viewer.words import money
@@ -297,6 +298,30 @@ def test_search_finds_words_and_says_where(tmp_path: Path) -> None:
     assert "1 episodes" in words(client.get("/search?q=purp* solved:yes turns>=3").text)
     assert "0 episodes" in words(client.get("/search?q=purp* solved:no").text)
     assert "2 episodes" in words(client.get("/search?q=run:eval-b").text)
+
+
+def test_a_count_of_a_half_built_index_is_said_to_be_one_and_the_index_goes_on(
+    tmp_path: Path,
+) -> None:
+    """The index of one run is held up by a lock, as another program may hold it."""
+    run = make_run(tmp_path, "slow", [plain(Key("eval/test", i)) for i in range(5)])
+    make_run(tmp_path, "done", [plain(Key("eval/test", i)) for i in range(3)])
+    with RunFolder.read(run) as opened:
+        TextIndex(run).extend(opened.database, seconds=0.0)  # one of its episodes
+    client = client_of(tmp_path)
+    with closing(sqlite3.connect(run / "search-1.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        settled(client, "/search?q=forward+run:done")
+        page = client.get("/search?q=forward").text
+        assert "at least 4 episodes in 2 runs so far" in words(page)
+        assert 'data-moves="/search/progress?q=forward"' in page and "data-pending" in page
+        part = client.get("/search/progress?q=forward").text
+        assert "slow" in words(part) and "done" not in words(part) and "<progress" in part
+        other.execute("ROLLBACK")
+    page = settled(client, "/search?q=forward")
+    assert "8 episodes in 2 runs" in words(page) and "at least" not in words(page)
+    assert "data-moves" not in page
+    assert words(client.get("/search/progress?q=forward").text) == ""
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ COMMANDS = {
     "list": "list environments, models, agents, algorithms, recipes or runs",
     "show": "show a run, or an episode turn by turn",
     "view": "look at runs and episodes in a browser",
+    "index": "index the words of runs, so that the first search for some need not wait",
     "replay": "do recorded actions again, and name what the world does otherwise",
     "diff": "what changed between two runs on the same tasks, and how sure that is",
     "aggregate": "runs of several seeds as one figure with an interval",

@@ -40,7 +40,10 @@ def visible(text: str) -> str:
     Line ends (also CR LF, which becomes one) and tabs stay, and so does all that is visible: marks
     as well, so that marking a text twice changes nothing.
     """
-    parts = _EMOJI.split(text.replace("\r\n", "\n"))
+    if text.isascii() and text.isprintable():
+        return text  # nearly all that pages write
+    text = text.replace("\r\n", "\n")
+    parts = _EMOJI.split(text) if "\ufe0f" in text else [text]
     return "\ufe0f".join(part.translate(_MARKS) for part in parts)
 
 

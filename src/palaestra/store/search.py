@@ -1,6 +1,6 @@
-"""Which episodes of a run hold certain words: an index beside the run, made when first asked.
+"""Which episodes of a run hold certain words: an index beside the run, made ahead or when asked.
 
-It is a file of its own, `search.sqlite`, so it never gets in the way of the process that writes
+It is a file of its own, `search-1.sqlite`, so it never gets in the way of the process that writes
 the run, and whoever deletes it loses nothing but the time to make it again. Words of the task, of
 what was seen and done, and of all messages are in it. `extend` adds what has finished since, for as
 long as it is given; `find` answers from what is there.
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +63,19 @@ class TextIndex:
             name = hashlib.sha256(str(folder).encode("utf-8", "surrogateescape")).hexdigest()[:24]
             self._file = cache_folder() / "search" / f"{name}-{FORMAT}.sqlite"
 
-    def extend(self, database: Database, *, seconds: float) -> Extent:
-        """Add finished episodes of `database`, open for reading, for about so long: at least one.
+    def extend(
+        self,
+        database: Database,
+        *,
+        seconds: float = math.inf,
+        told: Callable[[Extent], None] = lambda _: None,
+    ) -> Extent:
+        """Add the finished episodes of a run that are not in it yet.
+
+        Args:
+            database: of the run, open for reading.
+            seconds: for about so long; at least one episode is added.
+            told: learns again and again how far it has come.
 
         Raises:
             InputError: the file cannot be written to.
@@ -81,6 +93,7 @@ class TextIndex:
             lacking = [id for id in finished if id not in known or id in gone]
             done = len(finished) - len(lacking)
             for start in range(0, len(lacking), _BATCH):
+                told(Extent(done, len(finished)))
                 if start and time.monotonic() > end:
                     break
                 batch = lacking[start : start + _BATCH]
@@ -100,7 +113,7 @@ class TextIndex:
                 done += len(texts)
         return Extent(done, len(finished))
 
-    def find(self, words: Sequence[str], *, most: int = 100_000) -> list[int]:
+    def find(self, words: Sequence[str]) -> list[int]:
         """The numbers of the indexed episodes that hold all `words` (or phrases), in order."""
         if not self._file.exists():
             return []
@@ -110,8 +123,8 @@ class TextIndex:
         with self._connected() as connection:
             rows = connection.execute(
                 "SELECT document.episode FROM words JOIN document ON document.id = words.rowid"
-                " WHERE words MATCH ? ORDER BY document.episode LIMIT ?",
-                (query, most),
+                " WHERE words MATCH ? ORDER BY document.episode",
+                (query,),
             )
             return [id for (id,) in rows]
 

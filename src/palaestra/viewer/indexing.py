@@ -10,7 +10,7 @@ from palaestra.store.liveness import Mark, mark
 from palaestra.store.run import RunFolder
 from palaestra.store.search import Extent, TextIndex
 
-STRETCH = 0.5  # seconds for one run before the next one has its turn
+STRETCH = 2.0  # seconds for one run before the next one has its turn
 
 
 class Indexer:
@@ -57,7 +57,7 @@ class Indexer:
                 if run is None:
                     self._thread = None
                     return
-            state, found = mark(run), _extended(run)
+            state, found = mark(run), self._extended(run)
             with self._changed:
                 self._wanted.pop(run, None)
                 self._done[run] = (state, found)
@@ -65,10 +65,14 @@ class Indexer:
                     self._wanted[run] = None  # after the others
                 self._changed.notify_all()
 
+    def _extended(self, run: Path) -> Extent | str:
+        def told(extent: Extent) -> None:
+            if not extent.whole:
+                with self._changed:
+                    self._done[run] = (mark(run), extent)
 
-def _extended(run: Path) -> Extent | str:
-    try:
-        with RunFolder.read(run) as opened:
-            return TextIndex(run).extend(opened.database, seconds=STRETCH)
-    except PalaestraError as error:
-        return str(error)
+        try:
+            with RunFolder.read(run) as opened:
+                return TextIndex(run).extend(opened.database, seconds=STRETCH, told=told)
+        except PalaestraError as error:
+            return str(error)

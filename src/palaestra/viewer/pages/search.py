@@ -1,7 +1,9 @@
 """Search over all episodes of all runs.
 
-An answer is bounded in time: runs that were not looked through, or whose index of words is still
-being made, are named, and the next look finds more.
+An answer is bounded in time. While runs have not been looked through, or their index of words is
+still being made, they are named, what is counted is said to be partial, and the page goes on by
+itself: how far the indexes are is asked often, as that costs nothing, and the search is done again
+when there is more to find.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -21,7 +25,7 @@ from starlette.routing import Route
 from palaestra.core.errors import InputError
 from palaestra.core.visible import visible
 from palaestra.store.notes import labelled
-from palaestra.store.queries import Queries
+from palaestra.store.queries import Filter, Queries
 from palaestra.store.run import RunFolder, RunRecord
 from palaestra.store.search import Extent, TextIndex, passages
 from palaestra.viewer.indexing import Indexer
@@ -47,6 +51,11 @@ class Looked:
     failed: list[str] = field(default_factory=list)  # why runs could not be searched
 
     @property
+    def partial(self) -> bool:
+        """Whether there may be more than was found."""
+        return bool(self.left or self.indexing)
+
+    @property
     def total(self) -> int:
         return sum(len(ids) for _, ids in self.found)
 
@@ -56,7 +65,7 @@ def routes(site: Site) -> list[Route]:
     indexer = Indexer()
 
     def page(request: Request) -> HTMLResponse:
-        text = request.query_params.get("q", "").strip()[:1000]
+        text = _asked(request)
         digits = request.query_params.get("page", "1")
         number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 9 else 1
         question = parse(text)
@@ -73,60 +82,84 @@ def routes(site: Site) -> list[Route]:
             pages=max(1, -(-looked.total // PAGE)),
         )
 
-    return [Route("/search", page)]
+    def progress(request: Request) -> HTMLResponse:
+        """How far the indexes are that a search waits for, as a fragment of its page."""
+        question = parse(_asked(request))
+        indexing = _indexing(indexer, _chosen(site, question), 0.0)[0] if question.words else []
+        return site.page("indexing.html", indexing=indexing)
+
+    return [Route("/search", page), Route("/search/progress", progress)]
+
+
+def _asked(request: Request) -> str:
+    return request.query_params.get("q", "").strip()[:1000]
+
+
+def _chosen(site: Site, question: Question) -> list[RunRecord]:
+    """The runs that are asked of."""
+    return [run for run in site.records() if question.run.lower() in run.name.lower()]
+
+
+def _indexing(
+    indexer: Indexer, records: list[RunRecord], patience: float
+) -> tuple[list[tuple[str, Extent | None]], list[str]]:
+    """Whose index is not whole after `patience` seconds, with how far it is; and what failed."""
+    extents = indexer.extents([record.path for record in records], patience)
+    going, failed = [], []
+    for record in records:
+        extent = extents[record.path]
+        if isinstance(extent, str):
+            failed.append(f"{record.name}: {extent}")
+        elif extent is None or not extent.whole:
+            going.append((record.name, extent))
+    return going, failed
 
 
 def _look(site: Site, indexer: Indexer, question: Question) -> Looked:
     end = time.monotonic() + PATIENCE
     looked = Looked()
-    records = [r for r in site.records() if question.run.lower() in r.name.lower()]
+    records = _chosen(site, question)
     if question.words:
-        extents = indexer.extents([record.path for record in records], INDEXING)
-        for record in records:
-            extent = extents[record.path]
-            if isinstance(extent, str):
-                looked.failed.append(f"{record.name}: {extent}")
-            elif extent is None or not extent.whole:
-                looked.indexing.append((record.name, extent))
+        looked.indexing, looked.failed = _indexing(indexer, records, INDEXING)
     for record in records:
         left = end - time.monotonic()
         if left <= 0:
             looked.left.append(record.name)
             continue
         try:
-            ids, complete = _within(site, record, question, left)
+            ids = _within(site, record, question, left)
         except InputError as error:
             if not any(reason.startswith(f"{record.name}: ") for reason in looked.failed):
                 looked.failed.append(f"{record.name}: {error}")
             continue
-        if len(ids):
-            looked.found.append((record, ids))
-        if not complete:
+        if ids is None:
             looked.left.append(record.name)
+        elif len(ids):
+            looked.found.append((record, ids))
     return looked
 
 
-def _within(
-    site: Site, record: RunRecord, question: Question, seconds: float
-) -> tuple[array[int], bool]:
-    """The episodes of one run, and whether all of them were looked at."""
+def _within(site: Site, record: RunRecord, question: Question, seconds: float) -> array[int] | None:
+    """The episodes of one run; None where it takes longer: then there is an answer later."""
     filter = question.filter
     if question.label:
         name, equals, value = question.label.partition("=")
         given = labelled(record.path)
         keys = [k for k, of in given.items() if name in of and (not equals or of[name] == value)]
         if not keys:
-            return array("q"), True
+            return array("q")
         filter = replace(filter, keys=frozenset(keys))
-    with RunFolder.read(record.path) as opened:
-        queries = Queries(opened.database)
-        found = site.remembered(
-            record.path, ("ids", filter, "finished"), lambda: queries.ids(filter, seconds=seconds)
-        )
-    if not question.words:
-        return found.ids, found.complete
+    found = site.soon(record.path, ("all", filter), partial(_all, record.path, filter), seconds)
+    if found is None or not question.words:
+        return found
     having = set(TextIndex(record.path).find(question.words))
-    return array("q", (id for id in found.ids if id in having)), found.complete
+    return array("q", (id for id in found if id in having))
+
+
+def _all(path: Path, filter: Filter) -> array[int]:
+    """All episodes of a run that a filter chooses, however long that takes."""
+    with RunFolder.read(path) as opened:
+        return Queries(opened.database).ids(filter).ids
 
 
 def _hits(looked: Looked, question: Question, start: int) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 const EVERY = 2000; // milliseconds between two looks at a run that is being worked on
 const LAST = 5; // looks at a run that rests, before it is left in peace
+const SHARE = 10; // a page that lacks something is fetched again for a tenth of the time at most
 
 // Filters apply when they are changed; the address then holds them.
 for (const form of document.querySelectorAll("form[data-filters]")) {
@@ -26,6 +27,7 @@ document.addEventListener("keydown", (event) => {
 const main = document.querySelector("main[data-live]");
 let version = null;
 let quiet = 0; // looks at which nothing was going on
+let next = 0; // when a page that lacks something may be fetched again
 
 const waits = () => main.querySelector("[data-pending]") !== null;
 
@@ -35,8 +37,10 @@ async function look() {
       const state = await (await fetch(main.dataset.live)).json();
       const changed = version === null ? state.live : state.version !== version;
       version = state.version;
-      if (waits()) await refresh();
-      else if ("settles" in main.dataset) return;
+      const done = await move();
+      if (waits()) {
+        if (done || Date.now() >= next) await refresh();
+      } else if ("settles" in main.dataset) return;
       else if (changed) await refresh();
       quiet = state.live || changed || waits() ? 0 : quiet + 1;
       if (quiet === LAST) return;
@@ -47,7 +51,21 @@ async function look() {
   setTimeout(look, waits() ? EVERY / 4 : EVERY);
 }
 
+// Show how far something has come that the page waits for; true once it is there.
+async function move() {
+  const part = main.querySelector("[data-moves]");
+  if (!part) return false;
+  const answer = await fetch(part.dataset.moves);
+  if (!answer.ok) return false;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  part.replaceChildren(...fresh.body.childNodes);
+  if (part.children.length) return false;
+  part.removeAttribute("data-moves");
+  return true;
+}
+
 async function refresh() {
+  const begun = Date.now();
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -56,8 +74,10 @@ async function refresh() {
     const other = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
     if (other && other.innerHTML !== part.innerHTML) replace(part, other);
     if (other) part.toggleAttribute("data-pending", other.hasAttribute("data-pending"));
+    if (other?.dataset.moves) part.dataset.moves = other.dataset.moves;
   }
   window.scrollTo(...place);
+  next = Date.now() + SHARE * (Date.now() - begun);
   main.dispatchEvent(new CustomEvent("refreshed"));
 }
 

@@ -1,0 +1,55 @@
+"""`palaestra index`: the words of runs, looked up ahead of the first search for them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from palaestra.core.errors import PalaestraError
+from palaestra.core.visible import visible
+
+if TYPE_CHECKING:
+    from palaestra.experiment.progress import Reporter
+
+EXAMPLE = "palaestra index runs/default-20260101-120000"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="run folders or names (all of ./runs)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from palaestra.cli.judge_command import run_path
+    from palaestra.experiment.progress import Reporter
+    from palaestra.store.run import default_root, list_runs
+
+    paths = [run_path(name) for name in options.runs]
+    reporter, code = Reporter(), 0
+    for path in paths or [record.path for record in list_runs(default_root())]:
+        try:
+            count = _index(path, reporter)
+            print(visible(f"{path.name}: {count:,} episodes can be searched"), flush=True)
+        except PalaestraError as error:  # the other runs are indexed all the same
+            print(visible(f"palaestra: {error}"), file=sys.stderr)
+            code = error.exit_code
+    return code
+
+
+def _index(path: Path, reporter: Reporter) -> int:
+    """Index what has finished of the run in `path`; how many episodes that is."""
+    from palaestra.store.queries import Queries
+    from palaestra.store.run import RunFolder
+    from palaestra.store.search import TextIndex
+
+    with RunFolder.read(path) as opened:
+        episodes = sum(Queries(opened.database).phases().values())
+        with reporter.stage("indexing", episodes, "episodes") as stage:
+            found = TextIndex(path).extend(
+                opened.database, told=lambda extent: stage.show(extent.indexed, {}, extent.episodes)
+            )
+            stage.show(found.indexed, {}, found.episodes)
+    return found.indexed
