@@ -121,8 +121,9 @@ class Door:
 
     async def _ask(self, question: Question, listen: Listener | None) -> Answer:
         session = self.session
-        prompt = self.transcript.messages(question)
-        sampling = self._sampling(question)
+        grammar = self._grammar(question)
+        prompt = self.transcript.messages(question, None if grammar else question.form)
+        sampling = self._sampling(question, grammar)
         try:
             generation = await session.generate(prompt, sampling=sampling, listen=listen)
         except SessionOver:
@@ -146,7 +147,8 @@ class Door:
             raise over(self._failure or self._outcome)
         self._closings -= 1
         nothing = Generation("", (), (), Finish.STOP, self.model, version=0)
-        return Answer(None, question.number, None, nothing, LAST_WORDS, ())
+        words = LAST_WORDS if question.form is None else "{}"
+        return Answer(None, question.number, None, nothing, words, ())
 
     async def _act(self, action: Action) -> Transition:
         async with self._acting:
@@ -194,13 +196,20 @@ class Door:
             self.ended.set()
             raise over(error) from None
 
-    def _sampling(self, question: Question) -> Sampling:
+    def _grammar(self, question: Question) -> str | None:
+        """What the reply is held to; None: there is no form, or the model has to be told of it."""
+        if question.form is None or not self.session.can_constrain():
+            return None
+        return question.form.grammar(question.tools if question.calls else ())
+
+    def _sampling(self, question: Question, grammar: str | None) -> Sampling:
         ours = self.session.sampling
         asked = question.max_tokens
         temperature = question.temperature if self._temperature else None
         return replace(
             ours,
             max_tokens=ours.max_tokens if asked is None else min(asked, ours.max_tokens),
+            grammar=grammar,
             stop=(*ours.stop, *(stop for stop in question.stop if stop not in ours.stop)),
             temperature=ours.temperature if temperature is None else _sound(temperature),
         )
@@ -234,6 +243,8 @@ class Door:
             yield question.limit
         if question.temperature not in (None, ours.temperature) and not self._temperature:
             yield "temperature"
+        if question.form is not None and not self.session.can_constrain():
+            yield question.form.field
         if question.logprobs is not None and self.renderer is None:
             yield question.logprobs
 
