@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from palaestra.core.model import Finish, Sampling
 from palaestra.models.cache import Past
 from palaestra.models.choices import ChoiceTree
+from palaestra.models.decoding import Said
 
 
 @dataclass(slots=True, eq=False)
@@ -26,6 +27,7 @@ class Request:
     logprobs: list[float] = field(default_factory=list)  # of each token of the completion
     entropies: list[float] = field(default_factory=list)  # in nats, likewise
     versions: list[int] = field(default_factory=list)  # of the weights that sampled it
+    said: Said | None = None  # in words, where a stop string is looked for
     urgent: bool = False  # has waited so long that it goes first
     finish: Finish | None = None
 

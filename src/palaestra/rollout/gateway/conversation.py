@@ -67,12 +67,6 @@ class Question:
         """Whether calls are read from the reply."""
         return bool(self.tools) and self.choice != "none"
 
-    def sure(self, text: str) -> str:
-        """What the reply that begins with `text` will say in words for sure."""
-        cuts = [text.index(stop) for stop in self.stop if stop in text]
-        text = hermes.before_beginning(text[: min(cuts, default=len(text))], *self.stop)
-        return hermes.sure(text) if self.calls else text
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
