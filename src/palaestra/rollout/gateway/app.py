@@ -25,6 +25,7 @@ from palaestra.rollout.gateway.telling import Teller, Telling
 M = TypeVar("M", bound=BaseModel)
 Handler = Callable[[Request, Door], Awaitable[Response]]
 
+SOON = 1  # seconds until whoever asked too much at once may try again
 BEAT = 10.0  # seconds between signs of life in a stream whose reply is not there yet
 
 
@@ -82,7 +83,7 @@ async def _models(request: Request, door: Door) -> Response:
 
 async def _chat(request: Request, door: Door) -> Response:
     asked = await _asked(request, chat.ChatRequest)
-    question = door.numbered(chat.question(asked))
+    question = door.numbered(chat.question(asked), again=_again(request))
     if asked.stream:
         return await _streamed(request, door, question, chat.Chunks(asked, question, door.model))
     return JSONResponse(chat.reply(await door.ask(question), asked))
@@ -90,7 +91,7 @@ async def _chat(request: Request, door: Door) -> Response:
 
 async def _responses(request: Request, door: Door) -> Response:
     asked = await _asked(request, responses.ResponseRequest)
-    question = door.numbered(responses.question(asked, door.said))
+    question = door.numbered(responses.question(asked, door.said), again=_again(request))
 
     def remembered(answer: Answer) -> None:
         name = responses.name_of(question.number)
@@ -106,7 +107,7 @@ async def _responses(request: Request, door: Door) -> Response:
 
 async def _messages(request: Request, door: Door) -> Response:
     asked = await _asked(request, anthropic.MessagesRequest)
-    question = door.numbered(anthropic.question(asked))
+    question = door.numbered(anthropic.question(asked), again=_again(request))
     if asked.stream:
         return await _streamed(request, door, question, anthropic.Blocks(question, door.model))
     return JSONResponse(anthropic.reply(await door.ask(question)))
@@ -198,9 +199,17 @@ def _token(request: Request) -> str:
     return request.headers.get("x-api-key") or request.query_params.get("token", "")
 
 
+def _again(request: Request) -> bool:
+    """Whether the program says, as the SDKs of OpenAI and Anthropic do, that it asks once more."""
+    return request.headers.get("x-stainless-retry-count", "0") != "0"
+
+
 def _refused(refusal: Refusal, path: str, id: str | int | None = None) -> JSONResponse:
     """The answer in the shape of the protocol that is spoken at `path`."""
-    headers = {"x-should-retry": "false"}  # as the SDKs of OpenAI and Anthropic read it
+    # as the SDKs of OpenAI and Anthropic read it; of these nothing was begun
+    headers = {"x-should-retry": "true" if refusal.status == 429 else "false"}
+    if refusal.status == 429:
+        headers["Retry-After"] = str(SOON)
     if refusal.status in (408, 413):  # the rest of the body is not waited for
         headers["Connection"] = "close"
     if refusal.status == 401:

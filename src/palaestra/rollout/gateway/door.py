@@ -7,6 +7,7 @@ was begun is recorded even if the program no longer waits for it.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from dataclasses import replace
 from itertools import count
@@ -42,6 +43,7 @@ class Door:
         self._context: ContextTooLong | None = None
         self._acting = asyncio.Lock()
         self._asking: set[asyncio.Task[Any]] = set()
+        self._recent: deque[tuple[Question, asyncio.Task[Answer]]] = deque(maxlen=AT_ONCE)
 
     @property
     def model(self) -> str:
@@ -55,8 +57,17 @@ class Door:
 
     # ── what programs do ─────────────────────────────────────────────────────
 
-    def numbered(self, question: Question) -> Question:
-        """The question as the next one of this session."""
+    def numbered(self, question: Question, *, again: bool = False) -> Question:
+        """The question as the next one of this session.
+
+        Args:
+            question: what is asked.
+            again: the program says that it has asked this before and had no answer; where that
+                was begun, it is the question of then, whose answer is recorded once.
+        """
+        for asked, _ in reversed(self._recent) if again else ():
+            if replace(asked, number=0) == question:
+                return asked
         return replace(question, number=next(self._numbers))
 
     async def ask(self, question: Question, listen: Listener | None = None) -> Answer:
@@ -65,9 +76,18 @@ class Door:
         Raises:
             Refusal: the episode is over, or the model takes no such conversation.
         """
+        for asked, answering in self._recent:
+            if asked.number == question.number:
+                return await self._waited(answering)
         if len(self._asking) >= AT_ONCE:
             raise Refusal(429, f"There are {AT_ONCE} requests under way; wait for one.")
-        return await self._done(self._ask(question, listen))
+        answering = self._begun(self._ask(question, listen))
+        self._recent.append((question, answering))
+        return await self._waited(answering)
+
+    async def length(self, question: Question) -> int:
+        """How many tokens the question would send; raises like `ask`."""
+        return await self._done(self.session.counted(self.transcript.messages(question)))
 
     async def act(self, action: Action) -> Transition:
         """Act in the world, after whatever is being done there already; raises like `ask`."""
@@ -130,6 +150,10 @@ class Door:
 
     async def _done(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` comes to; it goes on where nobody waits any more."""
+        return await self._waited(self._begun(work))
+
+    def _begun(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin `work`, unless the episode is over."""
         try:
             self._check()
         except Refusal:
@@ -139,6 +163,9 @@ class Door:
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
         task.add_done_callback(_seen)
+        return task
+
+    async def _waited(self, task: asyncio.Task[T]) -> T:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
