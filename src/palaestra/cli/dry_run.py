@@ -103,7 +103,8 @@ def describe(recipe: Recipe, as_json: bool) -> int:
         print(f"# {size.note}")
     parts = ", ".join(f"{name} {value / 1e9:.2f}" for name, value in asdict(needed).items())
     print(f"# memory: about {needed.total / 1e9:.1f} GB ({parts})")
-    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
+    agent = recipe.agent.chosen
+    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=", agent)
     if crowded is not None:
         print(f"# {crowded}")
     spent = ", ".join(f"{name} {value / 60:.1f}" for name, value in stages.items())

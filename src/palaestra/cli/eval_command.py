@@ -100,8 +100,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     how.add_argument(
         "--concurrency", action="append", metavar="[MODEL=]N",
-        help="episodes lived at once, of one model or of each (default: 64, and 8 a core where "
-        "each world is a Java virtual machine) (r)",
+        help="episodes lived at once, of one model or of each (default: 64; 8 a core where each "
+        "world is a Java virtual machine, 4 a core where the agent is a command) (r)",
     )  # fmt: skip
     how.add_argument(
         "--workers", type=int, default=1, metavar="N",
@@ -188,7 +188,7 @@ def _work(
 
     def load(name: str, agent: Agent) -> Model:
         said = concurrency.get(name) or concurrency.get("")
-        most = said or max(usual(cell.environment) for cell in made.cells)
+        most = said or max(usual(cell.environment, cell.agent) for cell in made.cells)
         slots = min(most, made.episodes) + 2
         return load_model(name, agent, slots=slots, context=CONTEXT, progress=reporter.say)
 

@@ -107,7 +107,8 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
         check_recipe(recipe)
         opened = RunFolder.create(folder, recipe.model_dump(mode="json"))
         reporter.say(f"[bold]{folder}[/bold]: {recipe.summary}")
-    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
+    agent = recipe.agent.chosen
+    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=", agent)
     if crowded is not None:
         reporter.say(crowded)
     with opened as run:
