@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
-from palaestra.rollout.gateway import chat
+from palaestra.rollout.gateway import chat, pictures
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.refusal import Refusal
 from palaestra.rollout.gateway.telling import Piece
@@ -28,6 +28,8 @@ class Block(BaseModel):
     input: dict[str, Any] | None = None
     tool_use_id: str | None = None
     content: str | list[chat.Part] | None = None
+    source: Any = None
+    image_url: None = None  # pictures come by their source here
 
 
 class Turn(BaseModel):
@@ -43,6 +45,7 @@ class InputTool(BaseModel):
     name: str = Field(min_length=1)
     description: str | None = None
     input_schema: dict[str, Any]
+    type: Literal["custom"] | None = None
 
 
 class Choice(BaseModel):
@@ -61,11 +64,17 @@ class MessagesRequest(BaseModel):
     max_tokens: int = Field(ge=1)
     messages: list[Turn] = Field(min_length=1)
     system: str | list[chat.Part] | None = None
-    tools: list[InputTool] = []
+    tools: list[InputTool | chat.OtherTool] | None = None
     tool_choice: Choice | None = None
     stop_sequences: list[str] | None = None
     temperature: float | None = Field(None, ge=0)
     stream: bool | None = None
+
+
+class CountRequest(MessagesRequest):
+    """The body of `/anthropic/v1/messages/count_tokens`."""
+
+    max_tokens: int = Field(1, ge=1)
 
 
 def question(request: MessagesRequest) -> Question:
@@ -83,13 +92,18 @@ def question(request: MessagesRequest) -> Question:
             *([Said("system", told)] if told else []),
             *(said for turn in request.messages for said in _said(turn)),
         ),
-        tools=tuple(Tool(t.name, t.description or "", t.input_schema) for t in request.tools),
+        tools=tuple(
+            Tool(t.name, t.description or "", t.input_schema)
+            for t in request.tools or ()
+            if isinstance(t, InputTool)
+        ),
         choice=CHOICES.get(choice.type) or choice.name or "auto",
         max_tokens=request.max_tokens,
         stop=chat.stops(request.stop_sequences),
         temperature=request.temperature,
         ignored=(
             *chat.ignored(request),
+            *chat.left_out(request.tools or ()),
             *(name for name in ("top_k", "thinking") if (request.model_extra or {}).get(name)),
         ),
     )
@@ -99,7 +113,7 @@ def reply(answer: Answer) -> dict[str, Any]:
     """The whole answer."""
     spent = chat.usage(answer)
     return {
-        **_head(answer.number, answer.generation.policy),
+        **_head(answer.number, answer.model),
         "content": _blocks(answer),
         "stop_reason": _reason(answer),
         "stop_sequence": None if answer.calls else answer.stopped,
@@ -159,6 +173,7 @@ def _said(turn: Turn) -> Iterator[Said]:
         return
     words: list[str] = []
     calls: list[Called] = []
+    images: list[str] = []
     for block in turn.content:
         match block.type:
             case "text" if block.text is not None:
@@ -166,13 +181,16 @@ def _said(turn: Turn) -> Iterator[Said]:
             case "tool_use" if block.name and block.id and turn.role == "assistant":
                 calls.append(Called(block.id, block.name, block.input or {}))
             case "tool_result" if block.tool_use_id and turn.role == "user":
-                yield Said("tool", chat.text_of(block.content))
+                seen = chat.images_of(block.content)
+                yield Said("tool", chat.words_of(block.content), images=seen)
+            case "image" if turn.role == "user":
+                images.append(pictures.picture(block))
             case "thinking" | "redacted_thinking":
                 continue  # none is ever made here
             case _:
                 raise Refusal(400, f"A block of the type '{block.type}' is not understood here.")
-    if words or calls or not turn.content:
-        yield Said(turn.role, "\n".join(words), tuple(calls))
+    if words or calls or images or not turn.content:
+        yield Said(turn.role, "\n".join(words), tuple(calls), tuple(images))
 
 
 def _blocks(answer: Answer) -> list[dict[str, Any]]:

@@ -47,6 +47,7 @@ class Said:
     role: Speaker
     content: str
     calls: tuple[Called, ...] = ()
+    images: tuple[str, ...] = ()  # in base64
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,11 @@ class Answer:
     stopped: str | None = None  # the program's stop string that ended it
     known: tuple[tuple[str, float], ...] = ()  # its tokens as texts, and their log-probabilities
     ignored: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> str:
+        """The name of the model that programs are told."""
+        return public(self.generation.policy)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -122,9 +128,9 @@ class Transcript:
             if said.role == "assistant":
                 found.append(assistant(self._reply(said, found)))
             elif said.role == "tool":
-                found.append(Message("tool", hermes.response(said.content)))
+                found.append(Message("tool", hermes.response(said.content), said.images))
             else:
-                found.append(Message(said.role, said.content))
+                found.append(Message(said.role, said.content, said.images))
         return found
 
     def _system(self, question: Question) -> Message:
@@ -148,6 +154,11 @@ class Transcript:
         ids = [call.id for call in answer.calls] == [call.id for call in said.calls]
         here = len(conversation) == len(before) + 1 and conversation[:-1] == list(before)
         return (ids and bool(said.calls), here, answer.content == said.content)
+
+
+def public(model: str) -> str:
+    """The name of a model without the address at which it is served."""
+    return model.partition("@")[0]
 
 
 def _signature(content: str, calls: Sequence[Called]) -> tuple[str, ...]:

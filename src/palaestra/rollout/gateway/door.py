@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
@@ -20,8 +20,9 @@ from palaestra.core.message import ToolCall
 from palaestra.core.model import Generation, Listener, Renderer, Sampling
 from palaestra.core.session import Session
 from palaestra.rollout.gateway import hermes
-from palaestra.rollout.gateway.conversation import Answer, Called, Question, Transcript
+from palaestra.rollout.gateway.conversation import Answer, Called, Question, Transcript, public
 from palaestra.rollout.gateway.refusal import Refusal, over
+from palaestra.rollout.gateway.responses import Issued
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class Door:
         self.id, self.token, self.session = id, token, session
         self.ended = asyncio.Event()  # nothing more will happen here
         self.transcript = Transcript(session.graph)
-        self.said: dict[str, tuple[Any, ...]] = {}  # conversations, by the id of a reply
+        self.issued = Issued()
         self._numbers = count()
         self._temperature = temperature
         self._failure: PalaestraError | None = None
@@ -48,7 +49,7 @@ class Door:
     @property
     def model(self) -> str:
         """The name of the model that programs ask."""
-        return self.session.models["agent"].name
+        return public(self.session.models["agent"].name)
 
     @property
     def renderer(self) -> Renderer | None:
@@ -57,16 +58,19 @@ class Door:
 
     # ── what programs do ─────────────────────────────────────────────────────
 
-    def numbered(self, question: Question, *, again: bool = False) -> Question:
+    def numbered(
+        self, question: Question, *, again: bool = False, but: Sequence[Question] = ()
+    ) -> Question:
         """The question as the next one of this session.
 
         Args:
             question: what is asked.
             again: the program says that it has asked this before and had no answer; where that
                 was begun, it is the question of then, whose answer is recorded once.
+            but: not one of these, where several answers to the same are wanted.
         """
         for asked, _ in reversed(self._recent) if again else ():
-            if replace(asked, number=0) == question:
+            if replace(asked, number=0) == question and asked not in but:
                 return asked
         return replace(question, number=next(self._numbers))
 
@@ -126,6 +130,8 @@ class Door:
     async def _ask(self, question: Question, listen: Listener | None) -> Answer:
         session = self.session
         prompt = self.transcript.messages(question)
+        if self.renderer is not None and any(message.images for message in prompt):
+            raise Refusal(400, "This model reads words only: leave out the pictures.", "invalid")
         sampling = self._sampling(question)
         generation = await session.generate(prompt, sampling=sampling, listen=listen)
         self._context = None
