@@ -117,5 +117,9 @@ class InfrastructureFault(PalaestraError):
         super().__init__(f"infrastructure {kind}: {detail}")
 
 
+class RequestRefused(InfrastructureFault):
+    """A server that answers other requests refuses this one: the request is to blame, not it."""
+
+
 class ContextTooLong(PalaestraError):
     """A prompt leaves no room in the model's context; ends the episode as truncated(context)."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError
+from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError, RequestRefused
 from palaestra.models.pace import Ticket, Verdict
 
 _TOO_LONG = re.compile(
@@ -72,6 +72,7 @@ class Endpoint:
         self._patience, self._socket = patience, socket
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._answered = False  # any request yet
 
     async def close(self) -> None:
         """Close the connections."""
@@ -91,6 +92,7 @@ class Endpoint:
 
         Raises:
             ContextTooLong: the server says that the prompt is.
+            RequestRefused: it takes other requests, and not this one.
             InfrastructureFault: there is none.
         """
         patience = self._patience
@@ -105,6 +107,7 @@ class Endpoint:
                 kind, problem = "connection", f"could not be reached ({_reason(error)})"
             else:
                 if response.is_success:
+                    self._answered = True
                     return response
                 if not _worth_another(response):
                     raise self._refusal(response)
@@ -202,7 +205,10 @@ class Endpoint:
             404: "check the model's name and that the URL is the base of the API",
             429: "check the account's credit",
         }.get(response.status_code, "check that the server accepts such requests")
-        return self.fault("refused", f"answered {_status(response)}; {remedy}")
+        fault = self.fault("refused", f"answered {_status(response)}; {remedy}")
+        if self._answered and response.status_code in (400, 413, 422):
+            return RequestRefused(fault.kind, fault.detail)
+        return fault
 
     def fault(self, kind: str, problem: str) -> InfrastructureFault:
         """What to raise for a problem, told of this server."""

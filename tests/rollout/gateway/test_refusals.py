@@ -158,11 +158,6 @@ def test_malformed_requests_are_refused_in_each_protocols_words() -> None:
             assert not visited.session.graph.calls and not visited.session.steps
             unknown = (await visited.rpc("resources/list")).json()
             assert unknown["error"]["code"] == -32601
-            lone = await visited.client.post(
-                "/v1/chat/completions",
-                content=b'{"model": "m", "messages": [{"role": "user", "content": "\\ud800"}]}',
-            )
-            assert lone.status_code == 200  # no text, and yet no reason to break
 
     asyncio.run(run())
 

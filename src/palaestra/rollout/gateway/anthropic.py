@@ -67,7 +67,7 @@ class MessagesRequest(BaseModel):
     tools: list[InputTool | chat.OtherTool] | None = None
     tool_choice: Choice | None = None
     stop_sequences: list[str] | None = None
-    temperature: float | None = Field(None, ge=0)
+    temperature: float | None = Field(None, ge=0, le=2)
     stream: bool | None = None
 
 
@@ -182,7 +182,8 @@ def _said(turn: Turn) -> Iterator[Said]:
                 calls.append(Called(block.id, block.name, block.input or {}))
             case "tool_result" if block.tool_use_id and turn.role == "user":
                 seen = chat.images_of(block.content)
-                yield Said("tool", chat.words_of(block.content), images=seen)
+                words_seen = chat.words_of(block.content)
+                yield Said("tool", words_seen, images=seen, call_id=block.tool_use_id)
             case "image" if turn.role == "user":
                 images.append(pictures.picture(block))
             case "thinking" | "redacted_thinking":

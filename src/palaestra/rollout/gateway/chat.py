@@ -14,6 +14,7 @@ from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import pictures
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.refusal import Refusal
+from palaestra.rollout.gateway.strict import parsed
 from palaestra.rollout.gateway.telling import Known, Piece
 
 IGNORED = ("seed", "top_p", "frequency_penalty", "presence_penalty", "logit_bias")
@@ -79,6 +80,7 @@ class ChatMessage(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
     tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
 
 
 class Named(BaseModel):
@@ -112,7 +114,7 @@ class ChatRequest(BaseModel):
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     stop: str | list[str] | None = None
-    temperature: float | None = Field(None, ge=0)
+    temperature: float | None = Field(None, ge=0, le=2)
     n: int | None = Field(None, ge=1, le=CHOICES)
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
@@ -252,8 +254,8 @@ def about(answers: Sequence[Answer]) -> dict[str, Any]:
 def arguments_of(text: str) -> dict[str, Any] | str:
     """The arguments of a call as a program sends them back."""
     try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        found = parsed(text or "{}")
+    except ValueError:
         return text
     return found if isinstance(found, dict) else text
 
@@ -305,7 +307,8 @@ def _said(message: ChatMessage) -> Said:
         for call in message.tool_calls or ()
     )
     if role in ("user", "tool"):
-        return Said(role, words_of(message.content), calls, images_of(message.content))
+        seen = images_of(message.content)
+        return Said(role, words_of(message.content), calls, seen, message.tool_call_id)
     return Said(role, text_of(message.content), calls)
 
 

@@ -48,6 +48,7 @@ class Said:
     content: str
     calls: tuple[Called, ...] = ()
     images: tuple[str, ...] = ()  # in base64
+    call_id: str | None = None  # the call that a tool's result is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Question:
 class Answer:
     """What it is answered, and where that lies in the message graph."""
 
-    index: int  # of the call
+    index: int | None  # of the call; None: the episode is over, and there was none
     number: int  # of the question
     parent: int | None  # the call that it continues; None: it begins a branch
     generation: Generation
@@ -95,7 +96,7 @@ class Answer:
         return {
             "call": self.index,
             "parent": self.parent,
-            "branch": branch,
+            "branch": None if self.index is None else branch,
             "policy_version": self.generation.version,
             "ignored": list(self.ignored),
         }
@@ -110,7 +111,8 @@ class Transcript:
     _alike: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
 
     def add(self, answer: Answer) -> None:
-        """Remember what the program was given."""
+        """Remember what the program was given by a call."""
+        assert answer.index is not None
         self._answers[answer.index] = answer
         self._alike.setdefault(_signature(answer.content, answer.calls), []).append(answer.index)
 

@@ -14,18 +14,22 @@ from itertools import count
 from typing import Any, TypeVar
 
 from palaestra.core.environment import Action, Transition
-from palaestra.core.errors import ContextTooLong, InputError, PalaestraError
+from palaestra.core.errors import ContextTooLong, InputError, PalaestraError, RequestRefused
 from palaestra.core.journal import SessionOver
 from palaestra.core.message import ToolCall
-from palaestra.core.model import Generation, Listener, Renderer, Sampling
+from palaestra.core.model import Finish, Generation, Listener, Renderer, Sampling
 from palaestra.core.session import Session
 from palaestra.rollout.gateway import hermes
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Transcript, public
 from palaestra.rollout.gateway.refusal import Refusal, over
 from palaestra.rollout.gateway.responses import Issued
+from palaestra.rollout.gateway.results import matched
 
 T = TypeVar("T")
 
+COLDEST = 1e-4  # a temperature below it is greedy
+CLOSING = 32  # answers after the end of an episode
+LAST_WORDS = "The episode is over."  # of these answers: some frameworks take no reply without words
 AT_ONCE = 64  # requests to the model that one session may have under way
 
 
@@ -40,6 +44,7 @@ class Door:
         self.issued = Issued()
         self._numbers = count()
         self._temperature = temperature
+        self._closings = CLOSING
         self._failure: PalaestraError | None = None
         self._context: ContextTooLong | None = None
         self._acting = asyncio.Lock()
@@ -61,7 +66,7 @@ class Door:
     def numbered(
         self, question: Question, *, again: bool = False, but: Sequence[Question] = ()
     ) -> Question:
-        """The question as the next one of this session.
+        """The question as the next one of this session, its results in order; see `matched`.
 
         Args:
             question: what is asked.
@@ -69,6 +74,7 @@ class Door:
                 was begun, it is the question of then, whose answer is recorded once.
             but: not one of these, where several answers to the same are wanted.
         """
+        question = replace(question, messages=tuple(matched(question.messages)))
         for asked, _ in reversed(self._recent) if again else ():
             if replace(asked, number=0) == question and asked not in but:
                 return asked
@@ -77,12 +83,18 @@ class Door:
     async def ask(self, question: Question, listen: Listener | None = None) -> Answer:
         """Ask the model; `listen` is told its reply as it is sampled, where the model tells.
 
+        Once the episode is over nothing is asked or recorded: the answer has no tokens, no calls,
+        and `LAST_WORDS`. Tool loops ask once more after the call that ended it, and would crash.
+
         Raises:
-            Refusal: the episode is over, or the model takes no such conversation.
+            Refusal: the model takes no such conversation; or the episode is over and has had
+                `CLOSING` such answers, or was ended by a fault.
         """
         for asked, answering in self._recent:
             if asked.number == question.number:
                 return await self._waited(answering)
+        if self.session.over or self.ended.is_set():
+            return self._closing(question)
         if len(self._asking) >= AT_ONCE:
             raise Refusal(429, f"There are {AT_ONCE} requests under way; wait for one.")
         answering = self._begun(self._ask(question, listen))
@@ -91,6 +103,7 @@ class Door:
 
     async def length(self, question: Question) -> int:
         """How many tokens the question would send; raises like `ask`."""
+        question = replace(question, messages=tuple(matched(question.messages)))
         return await self._done(self.session.counted(self.transcript.messages(question)))
 
     async def act(self, action: Action) -> Transition:
@@ -125,7 +138,11 @@ class Door:
 
     def _check(self) -> None:
         if self.session.over or self.ended.is_set():
-            raise over(self.session.outcome or "it was given up")
+            raise over(self._outcome)
+
+    @property
+    def _outcome(self) -> object:
+        return self.session.outcome or "it was given up"
 
     async def _ask(self, question: Question, listen: Listener | None) -> Answer:
         session = self.session
@@ -133,7 +150,11 @@ class Door:
         if self.renderer is not None and any(message.images for message in prompt):
             raise Refusal(400, "This model reads words only: leave out the pictures.", "invalid")
         sampling = self._sampling(question)
-        generation = await session.generate(prompt, sampling=sampling, listen=listen)
+        try:
+            generation = await session.generate(prompt, sampling=sampling, listen=listen)
+        except SessionOver:
+            self.ended.set()
+            return self._closing(question)
         self._context = None
         index = next(
             call.index
@@ -145,6 +166,14 @@ class Door:
         answer = self._answer(question, generation, index)
         self.transcript.add(answer)
         return answer
+
+    def _closing(self, question: Question) -> Answer:
+        """The answer after the end; see `ask`."""
+        if self._failure is not None or not self._closings:
+            raise over(self._failure or self._outcome)
+        self._closings -= 1
+        nothing = Generation("", (), (), Finish.STOP, self.model, version=0)
+        return Answer(None, question.number, None, nothing, LAST_WORDS, ())
 
     async def _act(self, action: Action) -> Transition:
         async with self._acting:
@@ -176,7 +205,7 @@ class Door:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled() and self.ended.is_set():
-                raise over(self.session.outcome or "it was given up") from None
+                raise over(self._outcome) from None
             raise
 
     async def _told(self, work: Coroutine[Any, Any, T]) -> T:
@@ -189,7 +218,10 @@ class Door:
         except ContextTooLong as error:
             self._context = error
             raise Refusal(400, str(error), "context_length_exceeded") from None
-        except InputError as error:  # such as roles in an order that a template does not take
+        except (
+            RequestRefused,
+            InputError,
+        ) as error:  # such as roles in an order that a template does not take
             raise Refusal(400, str(error), "invalid") from None
         except PalaestraError as error:
             self._failure = self._failure or error
@@ -204,7 +236,7 @@ class Door:
             ours,
             max_tokens=ours.max_tokens if asked is None else min(asked, ours.max_tokens),
             stop=(*ours.stop, *(stop for stop in question.stop if stop not in ours.stop)),
-            temperature=ours.temperature if temperature is None else temperature,
+            temperature=ours.temperature if temperature is None else _sound(temperature),
         )
 
     def _answer(self, question: Question, generation: Generation, index: int) -> Answer:
@@ -237,6 +269,11 @@ class Door:
             return ()
         pieces = self.renderer.pieces(generation.tokens)
         return tuple(zip(pieces, generation.logprobs, strict=False))
+
+
+def _sound(temperature: float) -> float:
+    """The temperature, or 0 (greedy) for one so low that logits divided by it overflow."""
+    return temperature if temperature >= COLDEST else 0.0
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

@@ -64,7 +64,7 @@ class ResponseRequest(BaseModel):
     tools: list[AnyTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     max_output_tokens: int | None = Field(None, ge=1)
-    temperature: float | None = Field(None, ge=0)
+    temperature: float | None = Field(None, ge=0, le=2)
     stream: bool | None = None
     include: list[str] | None = None
     text: TextPart | None = None
@@ -221,7 +221,7 @@ def _said(items: list[Item]) -> list[Said]:
                 name = full_name(item.namespace, item.name)
                 part = Said("assistant", "", (Called(item.call_id, name, _arguments(item)),))
             case "function_call_output" | "custom_tool_call_output" if item.call_id:
-                part = Said("tool", *_content(item.output, "tool"))
+                part = Said("tool", *_content(item.output, "tool"), item.call_id)
             case "reasoning":
                 continue  # none is ever made here
             case _:
