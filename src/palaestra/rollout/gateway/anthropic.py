@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import chat, pictures
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
+from palaestra.rollout.gateway.fields import Shape, ignored
 from palaestra.rollout.gateway.refusal import Refusal
 from palaestra.rollout.gateway.telling import Piece
 
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "messages.content.caller": (),  # of replies, as they come back
+    "messages.content.citations": (),
+    "service_tier": ("auto", "standard_only"),
+    "thinking": ({"type": "disabled"},),
+    "tools.type": ("custom",),
+}
+LOST = {"mcp_servers": "give the tools of servers as tools"}
+THOUGHTS = ("thinking", "redacted_thinking")  # blocks that are never made here
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
-class Block(BaseModel):
+class Block(Shape):
     """A block of a message: words, a call, or what it was answered."""
 
     type: str
@@ -28,18 +38,17 @@ class Block(BaseModel):
     input: dict[str, Any] | None = None
     tool_use_id: str | None = None
     content: str | list[chat.Part] | None = None
-    source: Any = None
-    image_url: None = None  # pictures come by their source here
+    source: chat.Source | None = None
 
 
-class Turn(BaseModel):
+class Turn(Shape):
     """One message."""
 
     role: Literal["user", "assistant"]
     content: str | list[Block]
 
 
-class InputTool(BaseModel):
+class InputTool(Shape):
     """A tool."""
 
     name: str = Field(min_length=1)
@@ -48,17 +57,15 @@ class InputTool(BaseModel):
     type: Literal["custom"] | None = None
 
 
-class Choice(BaseModel):
+class Choice(Shape):
     """Which tool to call."""
 
     type: Literal["auto", "any", "none", "tool"]
     name: str | None = None
 
 
-class MessagesRequest(BaseModel):
+class MessagesRequest(Shape):
     """The body of `/anthropic/v1/messages`, as far as it is honoured."""
-
-    model_config = ConfigDict(extra="allow")
 
     model: str
     max_tokens: int = Field(ge=1)
@@ -86,6 +93,7 @@ def question(request: MessagesRequest) -> Question:
     choice = request.tool_choice or Choice(type="auto")
     if choice.type == "tool" and not choice.name:
         raise Refusal(400, "tool_choice: name the tool to call.", "invalid")
+    wanted = CHOICES.get(choice.type) or choice.name or "auto"
     told = chat.text_of(request.system)
     return Question(
         messages=(
@@ -97,14 +105,16 @@ def question(request: MessagesRequest) -> Question:
             for t in request.tools or ()
             if isinstance(t, InputTool)
         ),
-        choice=CHOICES.get(choice.type) or choice.name or "auto",
+        choice=wanted,
         max_tokens=request.max_tokens,
         stop=chat.stops(request.stop_sequences),
         temperature=request.temperature,
         ignored=(
-            *chat.ignored(request),
+            *ignored(request, NEUTRAL, LOST),
             *chat.left_out(request.tools or ()),
-            *(name for name in ("top_k", "thinking") if (request.model_extra or {}).get(name)),
+            *chat.forced(wanted),
+            *(["prefill"] if request.messages[-1].role == "assistant" else []),
+            *(["messages.thinking"] if _thought(request) else []),
         ),
     )
 
@@ -184,14 +194,19 @@ def _said(turn: Turn) -> Iterator[Said]:
                 seen = chat.images_of(block.content)
                 words_seen = chat.words_of(block.content)
                 yield Said("tool", words_seen, images=seen, call_id=block.tool_use_id)
-            case "image" if turn.role == "user":
-                images.append(pictures.picture(block))
-            case "thinking" | "redacted_thinking":
-                continue  # none is ever made here
+            case "image" if turn.role == "user" and block.source is not None:
+                images.append(pictures.picture(block.source.address))
+            case thought if thought in THOUGHTS:
+                continue
             case _:
                 raise Refusal(400, f"A block of the type '{block.type}' is not understood here.")
     if words or calls or images or not turn.content:
         yield Said(turn.role, "\n".join(words), tuple(calls), tuple(images))
+
+
+def _thought(request: MessagesRequest) -> bool:
+    blocks = (turn.content for turn in request.messages if not isinstance(turn.content, str))
+    return any(block.type in THOUGHTS for content in blocks for block in content)
 
 
 def _blocks(answer: Answer) -> list[dict[str, Any]]:

@@ -4,34 +4,73 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import pictures
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
+from palaestra.rollout.gateway.fields import Shape, ignored
 from palaestra.rollout.gateway.refusal import Refusal
 from palaestra.rollout.gateway.strict import parsed
 from palaestra.rollout.gateway.telling import Known, Piece
 
-IGNORED = ("seed", "top_p", "frequency_penalty", "presence_penalty", "logit_bias")
 CHOICES = 16  # replies to one request, at most
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "messages.annotations": (),  # of replies, as they come back
+    "messages.content.image_url.detail": ("auto",),
+    "messages.tool_calls.index": (),
+    "modalities": (["text"],),
+    "stream_options.include_obfuscation": (False, True),
+}
+LOST = {
+    "functions": "give them as tools",
+    "messages.audio": "send what was said as text",
+    "messages.function_call": "give calls as tool_calls",
+}
 NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
-class Part(BaseModel):
+class Linked(Shape):
+    """Where a picture is: its data, in the address itself."""
+
+    url: str
+
+
+class Source(Shape):
+    """A picture's data."""
+
+    type: str
+    media_type: str | None = None
+    data: str | None = None
+
+    @property
+    def address(self) -> str:
+        """The same as an address; empty where it is not here."""
+        return f"data:;base64,{self.data or ''}" if self.type == "base64" else ""
+
+
+class Part(Shape):
     """A part of a message's content."""
 
     type: str
     text: str | None = None
-    image_url: Any = None  # of a picture, as OpenAI's protocols send it
-    source: Any = None  # of a picture, as Anthropic's does
+    image_url: Linked | str | None = None  # of a picture, as OpenAI's protocols send it
+    source: Source | None = None  # of a picture, as Anthropic's does
+
+    @property
+    def address(self) -> str:
+        """Where its picture is; empty where it says nothing of the kind."""
+        if self.source is not None:
+            return self.source.address
+        linked = self.image_url
+        return linked.url if isinstance(linked, Linked) else linked or ""
 
 
-class Function(BaseModel):
+class Function(Shape):
     """What a tool is."""
 
     name: str = Field(min_length=1)
@@ -39,7 +78,7 @@ class Function(BaseModel):
     parameters: dict[str, Any] | None = None
 
 
-class FunctionTool(BaseModel):
+class FunctionTool(Shape):
     """A tool."""
 
     type: Literal["function"]
@@ -59,14 +98,14 @@ class OtherTool(BaseModel):
         return type
 
 
-class CalledFunction(BaseModel):
+class CalledFunction(Shape):
     """What a call calls."""
 
     name: str = Field(min_length=1)
     arguments: str = "{}"
 
 
-class ToolCall(BaseModel):
+class ToolCall(Shape):
     """A call in an assistant's message."""
 
     id: str
@@ -74,7 +113,7 @@ class ToolCall(BaseModel):
     function: CalledFunction
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(Shape):
     """One message."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -83,29 +122,33 @@ class ChatMessage(BaseModel):
     tool_call_id: str | None = None
 
 
-class Named(BaseModel):
+class Named(Shape):
     """The name in a choice of a tool."""
 
     name: str
 
 
-class NamedFunction(BaseModel):
+class NamedFunction(Shape):
     """A choice of one tool."""
 
     type: Literal["function"]
     function: Named
 
 
-class Format(BaseModel):
+class Format(Shape):
     """The form of a reply."""
 
     type: str
 
 
-class ChatRequest(BaseModel):
-    """The body of `/v1/chat/completions`, as far as it is honoured."""
+class StreamOptions(Shape):
+    """What a stream tells besides."""
 
-    model_config = ConfigDict(extra="allow")  # what is not honoured is told, not refused
+    include_usage: bool | None = None
+
+
+class ChatRequest(Shape):
+    """The body of `/v1/chat/completions`, as far as it is honoured."""
 
     model: str
     messages: list[ChatMessage] = Field(min_length=1)
@@ -117,7 +160,7 @@ class ChatRequest(BaseModel):
     temperature: float | None = Field(None, ge=0, le=2)
     n: int | None = Field(None, ge=1, le=CHOICES)
     stream: bool | None = None
-    stream_options: dict[str, Any] | None = None
+    stream_options: StreamOptions | None = None
     logprobs: bool | None = None
     top_logprobs: Literal[0] | None = None
     response_format: Format | None = None
@@ -135,16 +178,20 @@ def question(request: ChatRequest) -> Question:
         )
     if request.stream and (request.n or 1) > 1:
         raise several_in_a_stream()
-    choice = request.tool_choice or "auto"
+    chosen = request.tool_choice or "auto"
+    choice = chosen if isinstance(chosen, str) else chosen.function.name
+    newer = request.max_completion_tokens is not None
     tools = request.tools or []
     return Question(
         messages=tuple(_said(message) for message in request.messages),
         tools=tuple(_tool(tool.function) for tool in tools if isinstance(tool, FunctionTool)),
-        choice=choice if isinstance(choice, str) else choice.function.name,
-        max_tokens=request.max_completion_tokens or request.max_tokens,
+        choice=choice,
+        max_tokens=request.max_completion_tokens if newer else request.max_tokens,
+        limit="max_completion_tokens" if newer else "max_tokens",
         stop=stops(request.stop),
         temperature=request.temperature,
-        ignored=(*ignored(request), *left_out(tools)),
+        logprobs="logprobs" if request.logprobs else None,
+        ignored=(*ignored(request, NEUTRAL, LOST), *left_out(tools), *forced(choice)),
     )
 
 
@@ -191,7 +238,8 @@ class Chunks:
             yield self._chunk({"tool_calls": [{"index": number, **_call(call)}]})
         last = self._choice({}, tokens) | {"finish_reason": finish(answer)}
         yield _event({**self._head, "choices": [last], "palaestra": answer.about})
-        if (self._request.stream_options or {}).get("include_usage"):
+        options = self._request.stream_options
+        if options is not None and options.include_usage:
             yield _event({**self._head, "choices": [], "usage": usage(answer)})
         yield "data: [DONE]\n\n"
 
@@ -219,7 +267,7 @@ def text_of(content: str | list[Part] | None, kinds: tuple[str, ...] = ("text",)
 def images_of(content: str | list[Part] | None) -> tuple[str, ...]:
     """The pictures of a content; raises Refusal for what is none that models take."""
     parts = content if isinstance(content, list) else []
-    return tuple(pictures.picture(part) for part in parts if part.type in pictures.KINDS)
+    return tuple(pictures.picture(part.address) for part in parts if part.type in pictures.KINDS)
 
 
 def words_of(content: str | list[Part] | None, kinds: tuple[str, ...] = ("text",)) -> str:
@@ -266,10 +314,9 @@ def stops(given: str | list[str] | None) -> tuple[str, ...]:
     return tuple(stop for stop in listed if stop)
 
 
-def ignored(request: BaseModel) -> tuple[str, ...]:
-    """Which settings of the sampling a request asks for in vain."""
-    extra = request.model_extra or {}
-    return tuple(name for name in IGNORED if extra.get(name) is not None)
+def forced(choice: str) -> tuple[str, ...]:
+    """The field that asks for calls: the model is told so, and may say something else."""
+    return () if choice in ("auto", "none") else ("tool_choice",)
 
 
 def logprobs(tokens: Sequence[Known]) -> dict[str, Any]:

@@ -12,17 +12,16 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from palaestra.rollout.gateway import chat
 from palaestra.rollout.gateway.conversation import Answer, Question, Said
+from palaestra.rollout.gateway.fields import Shape, ignored
 from palaestra.rollout.gateway.telling import Known, Piece
 
 
-class CompletionRequest(BaseModel):
+class CompletionRequest(Shape):
     """The body of `/v1/completions`, as far as it is honoured."""
-
-    model_config = ConfigDict(extra="allow")
 
     model: str
     prompt: str | list[str] = Field(min_length=1)
@@ -32,7 +31,7 @@ class CompletionRequest(BaseModel):
     stop: str | list[str] | None = None
     temperature: float | None = Field(None, ge=0)
     stream: bool | None = None
-    stream_options: dict[str, Any] | None = None
+    stream_options: chat.StreamOptions | None = None
     logprobs: Literal[0] | None = None
     echo: Literal[False] | None = None
     suffix: Literal[""] | None = None
@@ -61,7 +60,8 @@ def questions(request: CompletionRequest) -> list[Question]:
             max_tokens=request.max_tokens,
             stop=chat.stops(request.stop),
             temperature=request.temperature,
-            ignored=chat.ignored(request),
+            logprobs=None if request.logprobs is None else "logprobs",
+            ignored=ignored(request, chat.NEUTRAL),
         )
         for prompt in prompts
     ]
@@ -95,7 +95,7 @@ class Parts:
     def end(self, rest: Piece, answer: Answer) -> Iterator[str]:
         last = _choice(rest.words, rest.tokens, self._request, chat.finish(answer))
         yield self._event([last], palaestra=answer.about)
-        if (self._request.stream_options or {}).get("include_usage"):
+        if self._request.stream_options and self._request.stream_options.include_usage:
             yield self._event([], usage=chat.usage(answer))
         yield "data: [DONE]\n\n"
 

@@ -59,8 +59,10 @@ class Question:
     tools: tuple[Tool, ...] = ()
     choice: str = "auto"  # or "none", "required", a tool's name
     max_tokens: int | None = None
+    limit: str = "max_tokens"  # the field that sets it
     stop: tuple[str, ...] = ()
     temperature: float | None = None
+    logprobs: str | None = None  # the field that asks for those of the sampled tokens
     ignored: tuple[str, ...] = ()  # what was asked for and is not honoured
     number: int = 0  # among the questions of its session; replies and calls are named after it
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
@@ -246,9 +246,6 @@ class Door:
         calls: list[ToolCall] = []
         if question.calls:
             words, calls = hermes.parsed(words)
-        ignored = list(question.ignored)
-        if question.temperature is not None and not self._temperature:
-            ignored.append("temperature")
         return Answer(
             index=index,
             number=question.number,
@@ -261,8 +258,18 @@ class Door:
             ),
             stopped=cuts[min(cuts)] if cuts else None,
             known=self._known(generation),
-            ignored=tuple(ignored),
+            ignored=(*question.ignored, *self._unmet(question)),
         )
+
+    def _unmet(self, question: Question) -> Iterator[str]:
+        """The fields of a question that this session does not honour, or not in full."""
+        ours = self.session.sampling
+        if (question.max_tokens or 0) > ours.max_tokens:
+            yield question.limit
+        if question.temperature not in (None, ours.temperature) and not self._temperature:
+            yield "temperature"
+        if question.logprobs is not None and self.renderer is None:
+            yield question.logprobs
 
     def _known(self, generation: Generation) -> tuple[tuple[str, float], ...]:
         if self.renderer is None:

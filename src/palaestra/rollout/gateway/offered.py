@@ -11,16 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import chat
 from palaestra.rollout.gateway.conversation import Called
+from palaestra.rollout.gateway.fields import Shape
 
 TEXT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
-class FlatTool(BaseModel):
+class FlatTool(Shape):
     """A function."""
 
     type: Literal["function"]
@@ -29,7 +30,7 @@ class FlatTool(BaseModel):
     parameters: dict[str, Any] | None = None
 
 
-class CustomTool(BaseModel):
+class CustomTool(Shape):
     """A tool whose argument is a text; what its grammar asks for is said in its description."""
 
     type: Literal["custom"]
@@ -37,13 +38,13 @@ class CustomTool(BaseModel):
     description: str | None = None
 
 
-class Namespace(BaseModel):
+class Namespace(Shape):
     """Tools under one name."""
 
     type: Literal["namespace"]
     name: str = Field(min_length=1)
     description: str | None = None
-    tools: list[FlatTool | CustomTool | chat.OtherTool] = []
+    tools: list[FlatTool | CustomTool | chat.OtherTool] | None = None
 
 
 AnyTool = FlatTool | CustomTool | Namespace | chat.OtherTool
@@ -78,7 +79,7 @@ def offered(tools: Sequence[AnyTool]) -> dict[str, Offered]:
 
 def left_out(tools: Sequence[AnyTool]) -> tuple[str, ...]:
     """Those that cannot, as `ignored` names them."""
-    inner = [one for tool in tools if isinstance(tool, Namespace) for one in tool.tools]
+    inner = [one for tool in tools if isinstance(tool, Namespace) for one in tool.tools or ()]
     return chat.left_out([*tools, *inner])
 
 
@@ -95,7 +96,7 @@ def unknown(call: Called) -> Offered:
 def _offered(tools: Sequence[Any], namespace: str | None = None) -> Iterator[Offered]:
     for tool in tools:
         if isinstance(tool, Namespace):
-            yield from _offered(tool.tools, tool.name)
+            yield from _offered(tool.tools or (), tool.name)
         elif isinstance(tool, FlatTool | CustomTool):
             custom = isinstance(tool, CustomTool)
             parameters = TEXT if custom else getattr(tool, "parameters", None)

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from palaestra.core.message import Speaker
 from palaestra.core.model import Finish
 from palaestra.rollout.gateway import chat
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
+from palaestra.rollout.gateway.fields import Shape, ignored
 from palaestra.rollout.gateway.offered import AnyTool, full_name, left_out, offered, unknown
 from palaestra.rollout.gateway.refusal import Refusal
 from palaestra.rollout.gateway.telling import Piece
 
 WORDS = ("input_text", "output_text", "text")
 CALLS = "arguments", "function_call_arguments"
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "input.content.annotations": (),  # of replies, as they come back
+    "input.content.detail": ("auto",),
+    "input.content.logprobs": (),
+    "input.status": (),
+    "store": (True,),
+    "stream_options.include_obfuscation": (False, True),
+    "text.verbosity": ("medium",),
+}
+LOST = {
+    "conversation": "go on by previous_response_id or by items",
+    "prompt": "send the prompt itself",
+}
 LOGPROBS = "message.output_text.logprobs"
 
 
-class Item(BaseModel):
+class Item(Shape):
     """One item of a conversation: a message, a call, what it was answered, or its id."""
 
     type: str = "message"
@@ -39,23 +53,21 @@ class Item(BaseModel):
     output: str | list[chat.Part] | None = None
 
 
-class NamedTool(BaseModel):
+class NamedTool(Shape):
     """A choice of one tool."""
 
     type: Literal["function", "custom"]
     name: str
 
 
-class TextPart(BaseModel):
+class TextPart(Shape):
     """The form of a reply."""
 
     format: chat.Format | None = None
 
 
-class ResponseRequest(BaseModel):
+class ResponseRequest(Shape):
     """The body of `/v1/responses`, as far as it is honoured."""
-
-    model_config = ConfigDict(extra="allow")
 
     model: str
     input: str | list[Item]
@@ -108,15 +120,24 @@ def question(request: ResponseRequest, earlier: Issued) -> Question:
         messages.insert(0, Said("system", request.instructions))
     if not messages:
         raise Refusal(400, "input: there is no message to reply to.", "invalid")
-    choice = request.tool_choice or "auto"
+    chosen = request.tool_choice or "auto"
+    choice = chosen if isinstance(chosen, str) else chosen.name
     tools = request.tools or []
     return Question(
         messages=tuple(messages),
         tools=tuple(one.tool for one in offered(tools).values()),
-        choice=choice if isinstance(choice, str) else choice.name,
+        choice=choice,
         max_tokens=request.max_output_tokens,
+        limit="max_output_tokens",
         temperature=request.temperature,
-        ignored=(*chat.ignored(request), *left_out(tools)),
+        logprobs="include" if LOGPROBS in _included(request) else None,
+        ignored=(
+            *ignored(request, NEUTRAL, LOST),
+            *left_out(tools),
+            *chat.forced(choice),
+            *(["include"] if set(_included(request)) - {LOGPROBS} else []),
+            *(["input.reasoning"] if any(item.type == "reasoning" for item in items) else []),
+        ),
     )
 
 
