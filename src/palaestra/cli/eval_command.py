@@ -29,6 +29,7 @@ TASKS = 64  # where the user gives none
 OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
 OF_NEW_RUNS = (
     *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
+    "agent_hide_rewards",
     "model", "role", "seed", "temperature", "shard", "price", "folder",
 )  # fmt: skip
 """Options that say what is evaluated, which a run that is gone on with has settled."""
@@ -53,6 +54,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--agent-limit", action="append", metavar="NAME=VALUE",
         help="what they may use there, such as memory=1000000000 (r)",
+    )  # fmt: skip
+    new.add_argument(
+        "--agent-hide-rewards", action="store_const", const=True,
+        help="programs are not told what their actions earned",
     )  # fmt: skip
     new.add_argument(
         "--model", action="append", metavar="NAME",
@@ -277,9 +282,12 @@ def asked_by(options: argparse.Namespace) -> Asked:
                 )
         entries = list(suite.entries)
     walls = (options.agent_sandbox, options.agent_mount or (), options.agent_limit or ())
-    commands = [name_of(command, *walls) for command in options.agent_command or ()]
-    if any(walls) and not commands:
-        raise InputError("--agent-sandbox, -mount and -limit are for programs: --agent-command.")
+    rewards = not options.agent_hide_rewards
+    commands = [name_of(c, *walls, rewards=rewards) for c in options.agent_command or ()]
+    if (any(walls) or not rewards) and not commands:
+        raise InputError(
+            "--agent-sandbox, -mount, -limit and -hide-rewards are for programs: --agent-command."
+        )
     return Asked(
         entries=entries,
         agents=[*(options.agent or ()), *commands] or ["direct"],

@@ -9,7 +9,7 @@ and one that was edited begins a new branch. What the program made up itself is 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,6 +163,15 @@ class Transcript:
 def public(model: str) -> str:
     """The name of a model without the address at which it is served."""
     return model.partition("@")[0]
+
+
+def without_address(text: str, models: Iterable[str]) -> str:
+    """A text in which models have their `public` names, and no address is told."""
+    for model in models:
+        name, at, address = model.partition("@")
+        if at and address:
+            text = text.replace(model, name).replace(address, "the model's address")
+    return text
 
 
 def _signature(content: str, calls: Sequence[Called]) -> tuple[str, ...]:

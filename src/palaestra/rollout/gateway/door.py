@@ -20,7 +20,14 @@ from palaestra.core.message import ToolCall
 from palaestra.core.model import Finish, Generation, Listener, Renderer, Sampling
 from palaestra.core.session import Session
 from palaestra.rollout.gateway import hermes
-from palaestra.rollout.gateway.conversation import Answer, Called, Question, Transcript, public
+from palaestra.rollout.gateway.conversation import (
+    Answer,
+    Called,
+    Question,
+    Transcript,
+    public,
+    without_address,
+)
 from palaestra.rollout.gateway.refusal import Refusal, over
 from palaestra.rollout.gateway.responses import Issued
 from palaestra.rollout.gateway.results import matched
@@ -36,9 +43,25 @@ AT_ONCE = 64  # requests to the model that one session may have under way
 class Door:
     """What is answered to one program."""
 
-    def __init__(self, id: str, token: str, session: Session, *, temperature: bool = False) -> None:
-        """With `temperature`, the one that the program asks for is taken; else the session's."""
-        self.id, self.token, self.session = id, token, session
+    def __init__(
+        self,
+        id: str,
+        token: str,
+        session: Session,
+        *,
+        temperature: bool = False,
+        rewards: bool = True,
+    ) -> None:
+        """A door to that session.
+
+        Args:
+            id: in its address.
+            token: what opens it.
+            session: the episode.
+            temperature: whether the one that the program asks for is taken; else the session's.
+            rewards: whether the program is told what its actions earned, and how it ended.
+        """
+        self.id, self.token, self.session, self.rewards = id, token, session, rewards
         self.ended = asyncio.Event()  # nothing more will happen here
         self.transcript = Transcript(session.graph)
         self.issued = Issued()
@@ -144,6 +167,10 @@ class Door:
     def _outcome(self) -> object:
         return self.session.outcome or "it was given up"
 
+    def _shown(self, reason: object) -> str:
+        """A reason as the program is told it: where the model is served is none of its business."""
+        return without_address(str(reason), (model.name for model in self.session.models.values()))
+
     async def _ask(self, question: Question, listen: Listener | None) -> Answer:
         session = self.session
         prompt = self.transcript.messages(question)
@@ -170,7 +197,7 @@ class Door:
     def _closing(self, question: Question) -> Answer:
         """The answer after the end; see `ask`."""
         if self._failure is not None or not self._closings:
-            raise over(self._failure or self._outcome)
+            raise over(self._shown(self._failure or self._outcome))
         self._closings -= 1
         nothing = Generation("", (), (), Finish.STOP, self.model, version=0)
         return Answer(None, question.number, None, nothing, LAST_WORDS, ())
@@ -217,16 +244,16 @@ class Door:
             raise over(self.session.outcome) from None
         except ContextTooLong as error:
             self._context = error
-            raise Refusal(400, str(error), "context_length_exceeded") from None
+            raise Refusal(400, self._shown(error), "context_length_exceeded") from None
         except (
             RequestRefused,
             InputError,
         ) as error:  # such as roles in an order that a template does not take
-            raise Refusal(400, str(error), "invalid") from None
+            raise Refusal(400, self._shown(error), "invalid") from None
         except PalaestraError as error:
             self._failure = self._failure or error
             self.ended.set()
-            raise over(error) from None
+            raise over(self._shown(error)) from None
 
     def _sampling(self, question: Question) -> Sampling:
         ours = self.session.sampling
