@@ -1,15 +1,17 @@
-"""Worlds that are Java virtual machines: fewer at once, unless more are asked for."""
+"""Worlds that are Java virtual machines, agents that are commands: fewer at once by default."""
 
 from __future__ import annotations
 
 import asyncio
 import io
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from palaestra.cli.main import main
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Observation
 from palaestra.core.model import Generation, Model, Prompt
@@ -23,6 +25,7 @@ from palaestra.experiment.matrix import Asked, plan
 from palaestra.experiment.progress import Reporter
 from palaestra.experiment.recipe import check
 from palaestra.models.scripted import ScriptedModel
+from palaestra.rollout.gateway.agent import name_of
 from palaestra.store.run import RunFolder
 
 LIGHT = "probe/umbrella-4"
@@ -119,3 +122,28 @@ def test_a_recipe_that_does_not_say_how_many_is_fitted_and_one_that_does_is_kept
     assert crowd.fitted(silent).concurrency == 8
     assert crowd.fitted(check(silent.model_dump(mode="json"))).concurrency == 64
     assert crowd.fitted(check({"environment": {"id": LIGHT}})).concurrency == 64
+
+
+def test_commands_are_a_few_a_core_and_who_asks_for_more_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command = name_of("true")
+    assert crowd.usual(LIGHT, command) == 4 and crowd.usual(LIGHT, "direct") == 64
+    monkeypatch.setattr(crowd, "cores", lambda: 2)
+    assert crowd.usual(LIGHT, command) == crowd.usual(HEAVY, command) == 8
+    assert crowd.note(LIGHT, 8, "", command) is None
+    said = crowd.note(LIGHT, 64, "--concurrency ", command)
+    assert said is not None and "command" in said and "--concurrency 8 " in said
+    told = check({"environment": {"id": LIGHT}, "agent": {"command": "true"}})
+    assert crowd.fitted(told).concurrency == 8
+
+
+def test_as_many_commands_run_at_once_as_are_said_and_no_more_by_default(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    script = "touch $0/$$; ls $0 | wc -l >> $0.log; sleep .3; rm $0/$$"
+    line = f"sh -c {shlex.quote(script)} {marks}"
+    words = ["eval", "--env", LIGHT, "-n", "9", "--workers", "0", "--model", "random"]
+    assert main([*words, "--agent-command", line, "--run", str(tmp_path / "a")]) in (0, 1)
+    peak = max(map(int, (tmp_path / "marks.log").read_text().split()))
+    assert peak <= 4

@@ -146,7 +146,9 @@ def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
     print("# A rough guide, from speeds measured on two cores with native bf16.")
     size = found.size
     print(f"# {size.parameters / 1e6:.1f} million parameters, {size.trained / 1e6:.1f} trained")
-    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
+    crowded = note(
+        recipe.environment.id, recipe.concurrency, "--set concurrency=", recipe.agent.chosen
+    )
     for line in (size.note, crowded):
         if line:
             print(f"# {line}")

@@ -29,6 +29,7 @@ TASKS = 64  # where the user gives none
 OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
 OF_NEW_RUNS = (
     *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
+    "agent_hide_rewards",
     "model", "role", "seed", "temperature", "shard", "price", "folder", "durability",
 )  # fmt: skip
 """Options that say what is evaluated, which a run that is gone on with has settled."""
@@ -53,6 +54,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--agent-limit", action="append", metavar="NAME=VALUE",
         help="what they may use there, such as memory=1000000000 (r)",
+    )  # fmt: skip
+    new.add_argument(
+        "--agent-hide-rewards", action="store_const", const=True,
+        help="programs are not told what their actions earned",
     )  # fmt: skip
     new.add_argument(
         "--model", action="append", metavar="NAME",
@@ -100,8 +105,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     how.add_argument(
         "--concurrency", action="append", metavar="[MODEL=]N",
-        help="episodes lived at once, of one model or of each (default: 64, and 8 a core where "
-        "each world is a Java virtual machine) (r)",
+        help="episodes lived at once, of one model or of each (default: 64; 8 a core where each "
+        "world is a Java virtual machine, 4 a core where the agent is a command) (r)",
     )  # fmt: skip
     how.add_argument(
         "--workers", type=int, default=1, metavar="N",
@@ -198,7 +203,7 @@ def _work(
 
     def load(name: str, agent: Agent) -> Model:
         said = concurrency.get(name) or concurrency.get("")
-        most = said or max(usual(cell.environment) for cell in made.cells)
+        most = said or max(usual(cell.environment, cell.agent) for cell in made.cells)
         slots = min(most, made.episodes) + 2
         return load_model(name, agent, slots=slots, context=CONTEXT, progress=reporter.say)
 
@@ -293,9 +298,12 @@ def asked_by(options: argparse.Namespace) -> Asked:
                 )
         entries = list(suite.entries)
     walls = (options.agent_sandbox, options.agent_mount or (), options.agent_limit or ())
-    commands = [name_of(command, *walls) for command in options.agent_command or ()]
-    if any(walls) and not commands:
-        raise InputError("--agent-sandbox, -mount and -limit are for programs: --agent-command.")
+    rewards = not options.agent_hide_rewards
+    commands = [name_of(c, *walls, rewards=rewards) for c in options.agent_command or ()]
+    if (any(walls) or not rewards) and not commands:
+        raise InputError(
+            "--agent-sandbox, -mount, -limit and -hide-rewards are for programs: --agent-command."
+        )
     return Asked(
         entries=entries,
         agents=[*(options.agent or ()), *commands] or ["direct"],

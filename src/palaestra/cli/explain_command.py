@@ -353,7 +353,7 @@ class _Rolling:
 
         options = self._options
         agent = make_agent(options.agent or "direct")
-        at_once = min(AT_ONCE, usual(self._environment))
+        at_once = min(AT_ONCE, usual(self._environment, options.agent or ""))
         self._model = load_model(
             options.model, agent, slots=at_once + 2, context=CONTEXT, progress=Reporter().say
         )

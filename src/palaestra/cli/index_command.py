@@ -23,9 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.cli.judge_command import run_path
     from palaestra.experiment.progress import Reporter
-    from palaestra.store.run import default_root, list_runs
+    from palaestra.store.run import default_root, list_runs, run_path
 
     paths = [run_path(name) for name in options.runs]
     reporter, code = Reporter(), 0

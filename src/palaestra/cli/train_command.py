@@ -125,7 +125,8 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
         settings = recipe.model_dump(mode="json")
         opened = RunFolder.create(folder, settings, durability=recipe.durability)
         reporter.say(f"[bold]{folder}[/bold]: {recipe.summary} ({about})")
-    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
+    agent = recipe.agent.chosen
+    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=", agent)
     if crowded is not None:
         reporter.say(crowded)
     with opened as run:

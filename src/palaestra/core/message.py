@@ -28,7 +28,7 @@ class Message:
 
     role: Speaker
     content: str
-    images: tuple[str, ...] = ()  # PNGs in base64, for models that see
+    images: tuple[str, ...] = ()  # in base64, each of a `picture_type`; for models that see
 
 
 def system(content: str) -> Message:
@@ -41,3 +41,16 @@ def user(content: str, *images: str) -> Message:
 
 def assistant(content: str) -> Message:
     return Message("assistant", content)
+
+
+_BEGINNINGS = {  # of files in base64
+    "iVBORw0KGgo": "image/png",
+    "/9j/": "image/jpeg",
+    "R0lGOD": "image/gif",
+    "UklGR": "image/webp",
+}
+
+
+def picture_type(image: str) -> str | None:
+    """The media type of a picture in base64, as it begins; None: no picture that models take."""
+    return next((kind for start, kind in _BEGINNINGS.items() if image.startswith(start)), None)

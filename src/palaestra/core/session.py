@@ -32,6 +32,8 @@ from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.core.trial import Trial
 
+LONG = 20_000  # characters that take some hundredths of a second to tokenise
+
 
 class Session:
     """One episode being lived. Agents use `generate`, `act`, `observation`, `over`."""
@@ -158,7 +160,7 @@ class Session:
         policy = sampling.policy(model.name)
         parent, known, asked = self.graph.place(messages, policy, role)
         new = tuple(messages[known:])
-        delta, tokens = self._tokens(model, parent, new)
+        delta, tokens = await self._rendered(model, parent, new)
 
         asks = (parent, role, new, delta)
         try:
@@ -197,9 +199,14 @@ class Session:
         model = self._model(role)
         parent, known, _ = self.graph.place(messages, model.name, role)
         _, tokens = self._tokens(model, parent, tuple(messages[known:]))
-        if tokens is None:
-            return sum(len(message.content) for message in messages) // 4
-        return len(tokens)
+        return _length(tokens, messages)
+
+    async def counted(self, messages: Sequence[Message]) -> int:
+        """The `prompt_length` for the agent's model; others are served while a long one is read."""
+        model = self._model("agent")
+        parent, known, _ = self.graph.place(messages, model.name, "agent")
+        _, tokens = await self._rendered(model, parent, tuple(messages[known:]))
+        return _length(tokens, messages)
 
     async def act(self, action: str | Action) -> Transition:
         """Act in the world, and record the step.
@@ -354,6 +361,16 @@ class Session:
         """The new tokens of a prompt, and the whole prompt; see `prompt_tokens`."""
         return prompt_tokens(self.graph, model, parent, new, self.task.environment)
 
+    async def _rendered(
+        self, model: Model, parent: int | None, new: tuple[Message, ...]
+    ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """The same; a long text is tokenised in a thread, while other sessions go on."""
+        if sum(len(message.content) for message in new) < LONG:
+            return self._tokens(model, parent, new)
+        found = await asyncio.to_thread(self._tokens, model, parent, new)
+        self._check_open()
+        return found
+
     def _prompt(
         self,
         asked: Chain[Message],
@@ -369,3 +386,10 @@ class Session:
     def _add_call(self, call: Call, prompt: Chain[Message]) -> None:
         self.graph.add(call, prompt)
         self._spending.call(len(call.prompt) or call.computed_tokens, call.sampled)
+
+
+def _length(tokens: tuple[int, ...] | None, messages: Sequence[Message]) -> int:
+    """Of a prompt; a quarter of the characters where its tokens are not shown."""
+    if tokens is None:
+        return sum(len(message.content) for message in messages) // 4
+    return len(tokens)

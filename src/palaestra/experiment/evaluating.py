@@ -280,8 +280,8 @@ class _Evaluation:
     def _at_once(self, cell: Cell, jobs: int) -> int:
         """Episodes at once; where that is too many, it is said once."""
         said = self.concurrency.get(cell.model) or self.concurrency.get("")
-        found = self.wish.concurrency or said or crowd.usual(cell.environment)
-        note = crowd.note(cell.environment, min(found, jobs), "--concurrency ")
+        found = self.wish.concurrency or said or crowd.usual(cell.environment, cell.agent)
+        note = crowd.note(cell.environment, min(found, jobs), "--concurrency ", cell.agent)
         if note is not None and not self.crowded:
             self.crowded = True
             self.reporter.say(note)

@@ -49,6 +49,7 @@ class AgentPart(Section):
     )
     mounts: tuple[str, ...] = Field((), description="files and folders that it sees there")
     limits: tuple[str, ...] = Field((), description="of what it may use there: memory=1000000000")
+    rewards: bool = Field(True, description="whether `command` is told what its actions earned")
     temperature: float = Field(1.0, gt=0, description="sampling temperature, also in evaluation")
     max_tokens: int = Field(8, ge=1, description="sampled tokens per reply")
     stop: tuple[str, ...] = Field((), description="a reply ends when it contains one of them")
@@ -59,6 +60,8 @@ class AgentPart(Section):
             raise ValueError("agent.name has no effect with agent.command: unset one")
         if self.command is None and (self.sandbox or self.mounts or self.limits):
             raise ValueError("agent.sandbox, mounts and limits are for agent.command: set it")
+        if self.command is None and not self.rewards:
+            raise ValueError("agent.rewards has no effect without agent.command: unset one")
         return self
 
     @property
@@ -66,7 +69,8 @@ class AgentPart(Section):
         """The agent's name; that of the command, where there is one."""
         if self.command is None:
             return self.name
-        return name_of(self.command, self.sandbox, self.mounts, self.limits)
+        walls = (self.sandbox, self.mounts, self.limits)
+        return name_of(self.command, *walls, rewards=self.rewards)
 
 
 class Tiny(Section):

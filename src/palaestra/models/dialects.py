@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palaestra.core.message import Message
+from palaestra.core.message import Message, picture_type
 from palaestra.core.model import Finish, Prompt
 from palaestra.models.endpoint import bearer
 
@@ -73,7 +73,7 @@ def _openai_content(message: Message) -> str | list[dict[str, Any]]:
     """Words as they are; with pictures, both as parts."""
     if not message.images:
         return message.content
-    urls = (f"data:image/png;base64,{image}" for image in message.images)
+    urls = (f"data:{_media(image)};base64,{image}" for image in message.images)
     pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     return [{"type": "text", "text": message.content}, *pictures]
 
@@ -137,7 +137,7 @@ def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _anthropic_picture(image: str) -> dict[str, Any]:
-    source = {"type": "base64", "media_type": "image/png", "data": image}
+    source = {"type": "base64", "media_type": _media(image), "data": image}
     return {"type": "image", "source": source}
 
 
@@ -161,6 +161,10 @@ def _anthropic_reply(answer: Any) -> Reply:
 def _speaker(message: Message) -> str:
     # A tool message of the protocols must name the call that it answers; ours are plain words.
     return "user" if message.role == "tool" else message.role
+
+
+def _media(image: str) -> str:
+    return picture_type(image) or "image/png"
 
 
 def _text(value: Any) -> str:

@@ -28,6 +28,7 @@ from palaestra.core.model import Finish, Sampling
 from palaestra.models.attention import StepAttention, rank
 from palaestra.models.cache import BLOCK, KeyValueCache
 from palaestra.models.choices import ChoiceTree, only
+from palaestra.models.decoding import Said
 from palaestra.models.graphed import GraphedStep, graphed_step
 from palaestra.models.native_attention import native_attention
 from palaestra.models.native_layers import NativeLayers, native_layers
@@ -366,5 +367,6 @@ class Engine:
         if not request.sampling.stop:
             return False
         assert self._text is not None
-        said = self._text(request.completion)
-        return any(stop in said for stop in request.sampling.stop)
+        if request.said is None:
+            request.said = Said(self._text, request.sampling.stop)
+        return request.said.stops(request.completion[-1])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from palaestra.core.model import Finish, Sampling
 from palaestra.models.cache import Past
+from palaestra.models.decoding import Said
 
 
 class Held(Protocol):
@@ -35,6 +36,7 @@ class Request:
     logprobs: list[float] = field(default_factory=list)  # of each token of the completion
     entropies: list[float] = field(default_factory=list)  # in nats, likewise
     versions: list[int] = field(default_factory=list)  # of the weights that sampled it
+    said: Said | None = None  # in words, where a stop string is looked for
     urgent: bool = False  # has waited so long that it goes first
     finish: Finish | None = None
 

@@ -20,12 +20,13 @@ from palaestra.agents.registry import make_agent
 from palaestra.cli.main import main
 from palaestra.core.environment import Action
 from palaestra.core.episode import Episode
-from palaestra.core.errors import ContextTooLong, InputError, RecipeError
+from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError, RecipeError
 from palaestra.core.message import ToolCall, system, user
-from palaestra.core.model import Model
+from palaestra.core.model import Generation, Model, Prompt
 from palaestra.core.outcome import Owner
 from palaestra.core.session import Session
 from palaestra.core.tool import Tool
+from palaestra.evaluation.plan import DOCUMENT, from_json
 from palaestra.experiment.check import check_recipe
 from palaestra.experiment.recipe import load
 from palaestra.models.scripted import ScriptedModel
@@ -34,7 +35,8 @@ from palaestra.rollout.gateway.agent import CommandAgent, name_of
 from palaestra.store.run import RunFolder
 from tests.core.small import KEY, TASK, Stairs
 from tests.experiment.runs import command, environment
-from tests.rollout.gateway.test_refusals import Broken
+from tests.rollout.gateway.test_refusals import START, Broken
+from tests.rollout.gateway.visits import visit
 
 RECIPES = Path(__file__).parents[3] / "recipes" / "agents"
 PLAIN = f"{sys.executable} {RECIPES / 'with_standard_library.py'}"
@@ -107,6 +109,87 @@ def test_a_program_without_an_end_is_ended_with_all_that_it_started(tmp_path: Pa
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+def test_programs_end_with_a_palaestra_that_is_killed(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    script = f"echo $$ >> {note}; setsid sh -c 'echo $$ >> {note}; exec sleep 300' & sleep 300"
+    line = f"sh -c {shlex.quote(script)}"
+    words = command("eval", "--env", WORLD, "--model", "random", "-n", "2", "--workers", "0")
+    run = ["--run", str(tmp_path / "a"), "--agent-command", line]
+    with subprocess.Popen([*words, *run], env=environment()) as evaluation:
+        pids: list[int] = []
+        until = time.monotonic() + 60
+        while len(pids) < 4 and time.monotonic() < until:
+            time.sleep(0.05)
+            pids = list(map(int, note.read_text().split())) if note.exists() else []
+        assert len(pids) == 4 and all(map(alive, pids))
+        evaluation.kill()
+    until = time.monotonic() + 30
+    while any(map(alive, pids)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_program_is_told_what_it_earned_unless_that_is_hidden(tmp_path: Path) -> None:
+    script = tmp_path / "curious.py"
+    script.write_text(CURIOUS)
+    for options in ({}, {"rewards": False}):
+        agent = make_agent(name_of(f"{sys.executable} {script} {tmp_path}/told", **options))
+        session = Session(KEY, TASK, Stairs(1), agent, {"agent": ScriptedModel(["up"])})
+        episode = asyncio.run(session.live())
+        assert episode.outcome.solved and episode.steps[0].transition.reward == 1.0
+        told = json.loads((tmp_path / "told").read_text())
+        assert told["over"] is True
+        assert ("reward" in told, "outcome" in told) == ((not options,) * 2)
+    recipe = load("quick", ["agent.command=sh a.sh", "agent.rewards=false"])
+    assert recipe.agent.chosen == "command?line=sh a.sh&rewards=false"
+    with pytest.raises(RecipeError, match=r"agent\.rewards"):
+        load("quick", ["agent.rewards=false"])
+
+
+CURIOUS = """
+import os, sys
+from urllib.request import Request, urlopen
+
+auth = {"Authorization": "Bearer " + os.environ["PALAESTRA_TOKEN"]}
+url = os.environ["PALAESTRA_WORLD_URL"] + "/step"
+open(sys.argv[1], "wb").write(urlopen(Request(url, b'{"action": "up"}', auth)).read())
+"""
+
+
+def test_a_program_is_not_told_where_the_model_is_served() -> None:
+    address = "http://127.0.0.1:9/v1"
+    name = f"openai:secret-host@{address}"
+
+    class Served(ScriptedModel):
+        async def generate(self, prompt: Prompt) -> Generation:
+            if len(prompt.messages) == 1:
+                return await super().generate(prompt)
+            if len(prompt.messages) == 2:
+                raise ContextTooLong(f"does not fit the context of {name}: {address} says so")
+            raise InfrastructureFault("model", f"{name}: cannot be reached")
+
+    async def run() -> None:
+        async with visit(Served(lambda _: "up", name=name)) as visited:
+            said = [(await visited.client.get("/v1/models")).text]
+            for path in ("/v1/chat/completions", "/v1/responses", "/anthropic/v1/messages"):
+                body = {"model": "m", "max_tokens": 9, "messages": START, "input": START}
+                said.append((await visited.post(path, body)).text)
+                said.append((await visited.post(path, {**body, "stream": True})).text)
+            said += [(await visited.chat(START * 2)).text, (await visited.chat(START * 3)).text]
+            assert "context" in said[-2] and "reached" in said[-1]
+            for text in said:
+                assert "127.0.0.1" not in text and "openai:secret-host" in text
+
+    asyncio.run(run())
+
+
 def test_a_command_that_cannot_be_is_refused_before_anything_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -164,6 +247,39 @@ def test_serve_prints_where_its_sessions_are_and_ends_cleanly(tmp_path: Path) ->
     with RunFolder.read(run) as opened:
         (episode,) = opened.database.episodes("eval/test")
         assert len(episode.steps) == 4
+
+
+def test_serve_goes_on_with_a_run_and_tells_the_address_that_it_is_given(tmp_path: Path) -> None:
+    run = tmp_path / "a"
+    public = "https://example.org:8443/x"
+    options = ["--seed", "7", "--concurrency", "1", "--public-url", public, "--hide-rewards"]
+    words = command("serve", WORLD, "--model", "random", "-n", "2", "--run", run, *options)
+    own = {"stdout": subprocess.PIPE, "text": True, "env": environment()}
+    with subprocess.Popen(words, **own) as server:
+        first = json.loads(server.stdout.readline())
+        assert first["openai_base_url"].startswith(f"{public}/sessions/{first['session']}/")
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 130
+    for wrong in (["--seed", "3"], ["--port", "9"]):
+        assert main(["serve", "--resume", str(run), *wrong]) == 2
+    with subprocess.Popen(command("serve", "--resume", run), **own) as server:
+        again = [json.loads(server.stdout.readline()) for _ in range(2)]  # 64 at once by default
+        assert {one["episode"] for one in again} >= {first["episode"]}
+        server.send_signal(signal.SIGINT)
+        server.wait(30)
+    with RunFolder.read(run) as opened:
+        (cell,) = from_json(opened.database.get(DOCUMENT), run).cells
+        assert cell.seed == 7 and "rewards=false" in cell.agent
+
+
+def test_serve_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in (
+        ["--model", "random"],
+        [WORLD],
+        [WORLD, "--model", "random", "--public-url", "x"],
+    ):
+        assert main(["serve", *wrong]) == 2
+        assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.slow

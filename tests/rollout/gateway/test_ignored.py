@@ -148,7 +148,11 @@ def test_what_would_lose_history_or_tools_is_refused(protocol: str, more: Any, f
 SHAPES: Any = [
     (chat.ChatRequest, chat.question, CHAT),
     (anthropic.MessagesRequest, anthropic.question, MESSAGES),
-    (responses.ResponseRequest, lambda asked: responses.question(asked, {}), RESPONSES),
+    (
+        responses.ResponseRequest,
+        lambda asked: responses.question(asked, responses.Issued()),
+        RESPONSES,
+    ),
 ]
 names = st.text("abcdefghij_", min_size=3).filter(lambda name: not name.startswith("_"))
 values = st.one_of(

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from palaestra.core.model import Generation, Prompt
 from palaestra.core.tool import Tool
+from palaestra.models.chatml import ChatMLRenderer
 from palaestra.models.resident import ResidentModel
 from palaestra.models.scripted import ScriptedModel
 from palaestra.models.tiny import tiny_network
 from palaestra.rollout.gateway import hermes
 from palaestra.rollout.gateway.conversation import Question
+from palaestra.rollout.gateway.telling import Sure, Telling
 from tests.core.small import renderer
 from tests.rollout.gateway.visits import Visit, visit
 
@@ -194,16 +196,42 @@ def test_what_is_told_before_the_end_is_how_the_whole_reply_begins(
     words = text[: min(cuts, default=len(text))]
     if tools:
         words, _ = hermes.parsed(words)
-    last = ""
-    for end in range(len(text) + 1):
-        sure = question.sure(text[:end])
-        assert words.startswith(sure) and sure.startswith(last[: len(sure)])
-        last = max(last, sure, key=len)
+    sure, said = Sure(question), ""
+    for place, character in enumerate(text, 1):
+        said += sure.more(character)
+        assert words.startswith(said)
+        assert said.startswith(Sure(question).more(text[:place]))
+
+
+def told(text: str, question: Question) -> str:
+    return Sure(question).more(text)
 
 
 def test_words_are_held_back_no_longer_than_they_may_be_a_call() -> None:
     question = Question((), (ACT,))
-    assert question.sure("a < b and c <t") == "a < b and c"
-    assert question.sure("a < b and c <to be") == "a < b and c <to be"
-    assert question.sure(f"One. {UP} two") == "One.  two"
-    assert Question((), (ACT,), choice="none").sure("a <tool_call>") == "a <tool_call>"
+    assert told("a < b and c <t", question) == "a < b and c"
+    assert told("a < b and c <to be", question) == "a < b and c <to be"
+    assert told(f"One. {UP} two", question) == "One.  two"
+    assert told("a <tool_call>", Question((), (ACT,), choice="none")) == "a <tool_call>"
+
+
+def test_a_long_reply_is_told_in_time_that_grows_with_its_length() -> None:
+    """Of each token, as many others are decoded again in a long reply as in a short one."""
+    decoded = 0
+
+    class Counting(ChatMLRenderer):
+        def text(self, tokens: Sequence[int]) -> str:
+            nonlocal decoded
+            decoded += len(tokens)
+            return super().text(tokens)
+
+    own = Counting(renderer().tokenizer)
+    each = []
+    for count in (100, 1600):
+        tokens = own.reply("up and 𝄞 down " * count)
+        telling, decoded = Telling(Question((), (ACT,), stop=("STOP",)), own), 0
+        for token in tokens:
+            telling.listen([token], [0.0])
+            telling.part()
+        each.append(decoded / len(tokens))
+    assert each[1] < 1.5 * each[0]

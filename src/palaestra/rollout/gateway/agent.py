@@ -11,8 +11,8 @@ import json
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
-from urllib.parse import quote, unquote
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import Field
 
@@ -86,15 +86,17 @@ class CommandAgent(GatewayAgent):
         sandbox: str | None = None,
         mounts: str = "",
         limits: str = "",
+        rewards: bool = True,
     ) -> None:
         """With `line`, the command; it is ended after so many `seconds`, as its own fault.
 
         Without a `sandbox` it is a plain process with the rights of whoever starts it. In one, it
         reaches the gateway only, and sees its own files and the `mounts`, which have `:` between
         them; of its `limits`, the given ones are changed, such as `memory=1000000000,processes=9`.
-        `&` and `%` are written `%26` and `%25` in the name of an agent, as `name_of` does.
+        Without `rewards` it is not told what its actions earned. `&` and `%` are written `%26` and
+        `%25` in the name of an agent, as `name_of` does.
         """
-        super().__init__(_gateway())
+        super().__init__(_gateway(rewards=rewards))
         self._words, self._seconds = parsed(unquote(line)), seconds
         self._walls: Walls | None = None
         if sandbox is not None:
@@ -141,12 +143,19 @@ class OutsideAgent(GatewayAgent):
         *,
         host: str = "127.0.0.1",
         port: Annotated[int, Field(ge=0, le=65535)] = 0,
+        public: str = "",
+        rewards: bool = True,
     ) -> None:
         """Reached at that address; port 0 is any free one.
 
-        The temperature that a program asks for is taken.
+        `public` is printed instead, where something stands before it that leads to it. The
+        temperature that a program asks for is taken. Without `rewards` it is not told what its
+        actions earned.
         """
-        super().__init__(_gateway(host, port, temperature=True))
+        address = unquote(public) or None
+        if address is not None and not urlsplit(address).netloc:
+            raise InputError(f"'{address}' is no address; write https://HOST or http://HOST:PORT.")
+        super().__init__(_gateway(host, port, temperature=True, rewards=rewards, public=address))
 
     async def serve(self, door: Door, address: str) -> None:
         session = door.session
@@ -178,6 +187,8 @@ def name_of(
     sandbox: str | None = None,
     mounts: Sequence[str] = (),
     limits: Sequence[str] = (),
+    *,
+    rewards: bool = True,
 ) -> str:
     """The agent's name that stands for a command, in a sandbox where one is named."""
     options = {
@@ -185,6 +196,7 @@ def name_of(
         "sandbox": sandbox or "",
         "mounts": os.pathsep.join(mounts),
         "limits": ",".join(limits),
+        "rewards": "" if rewards else "false",
     }
     told = [f"{name}={quote(value, safe=_PLAIN)}" for name, value in options.items() if value]
     return f"{CommandAgent.name}?{'&'.join(told)}"
@@ -204,8 +216,8 @@ def _named(name: str, tools: dict[str, Tool]) -> str | None:
     return next((full for full in tools if full.endswith(f"_{name}")), None)
 
 
-def _gateway(host: str = "127.0.0.1", port: int = 0, *, temperature: bool = False) -> Gateway:
-    """A gateway there; raises MissingPackage without what it is made of."""
+def _gateway(host: str = "127.0.0.1", port: int = 0, **options: Any) -> Gateway:
+    """A gateway there, with those options; raises MissingPackage without what it is made of."""
     try:
         from palaestra.rollout.gateway.gateway import Gateway
     except ImportError as error:
@@ -213,4 +225,4 @@ def _gateway(host: str = "127.0.0.1", port: int = 0, *, temperature: bool = Fals
             f"The gateway needs the Python package '{error.name}', which is not installed; "
             "install it with: pip install 'palaestra[serving]'."
         ) from error
-    return Gateway(host, port, temperature=temperature)
+    return Gateway(host, port, **options)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
-from palaestra.rollout.gateway import chat
+from palaestra.rollout.gateway import chat, pictures
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.fields import Shape, ignored
 from palaestra.rollout.gateway.forms import Form, Format, form_of
@@ -39,6 +39,7 @@ class Block(Shape):
     input: dict[str, Any] | None = None
     tool_use_id: str | None = None
     content: str | list[chat.Part] | None = None
+    source: chat.Source | None = None
 
 
 class Turn(Shape):
@@ -54,6 +55,7 @@ class InputTool(Shape):
     name: str = Field(min_length=1)
     description: str | None = None
     input_schema: dict[str, Any]
+    type: Literal["custom"] | None = None
 
 
 class Choice(Shape):
@@ -76,13 +78,19 @@ class MessagesRequest(Shape):
     max_tokens: int = Field(ge=1)
     messages: list[Turn] = Field(min_length=1)
     system: str | list[chat.Part] | None = None
-    tools: list[InputTool] | None = None
+    tools: list[InputTool | chat.OtherTool] | None = None
     tool_choice: Choice | None = None
     stop_sequences: list[str] | None = None
     temperature: float | None = Field(None, ge=0, le=2)
     stream: bool | None = None
     output_format: Format | None = None
     output_config: OutputConfig | None = None  # the newer place of the format
+
+
+class CountRequest(MessagesRequest):
+    """The body of `/anthropic/v1/messages/count_tokens`."""
+
+    max_tokens: int = Field(1, ge=1)
 
 
 def question(request: MessagesRequest) -> Question:
@@ -101,7 +109,11 @@ def question(request: MessagesRequest) -> Question:
             *([Said("system", told)] if told else []),
             *(said for turn in request.messages for said in _said(turn)),
         ),
-        tools=tuple(Tool(t.name, t.description or "", t.input_schema) for t in request.tools or ()),
+        tools=tuple(
+            Tool(t.name, t.description or "", t.input_schema)
+            for t in request.tools or ()
+            if isinstance(t, InputTool)
+        ),
         choice=wanted,
         max_tokens=request.max_tokens,
         stop=chat.stops(request.stop_sequences),
@@ -109,6 +121,7 @@ def question(request: MessagesRequest) -> Question:
         form=_form(request),
         ignored=(
             *ignored(request, NEUTRAL, LOST),
+            *chat.left_out(request.tools or ()),
             *chat.forced(wanted),
             *(["prefill"] if request.messages[-1].role == "assistant" else []),
             *(["messages.thinking"] if _thought(request) else []),
@@ -120,7 +133,7 @@ def reply(answer: Answer) -> dict[str, Any]:
     """The whole answer."""
     spent = chat.usage(answer)
     return {
-        **_head(answer.number, answer.generation.policy),
+        **_head(answer.number, answer.model),
         "content": _blocks(answer),
         "stop_reason": _reason(answer),
         "stop_sequence": None if answer.calls else answer.stopped,
@@ -180,6 +193,7 @@ def _said(turn: Turn) -> Iterator[Said]:
         return
     words: list[str] = []
     calls: list[Called] = []
+    images: list[str] = []
     for block in turn.content:
         match block.type:
             case "text" if block.text is not None:
@@ -187,13 +201,17 @@ def _said(turn: Turn) -> Iterator[Said]:
             case "tool_use" if block.name and block.id and turn.role == "assistant":
                 calls.append(Called(block.id, block.name, block.input or {}))
             case "tool_result" if block.tool_use_id and turn.role == "user":
-                yield Said("tool", chat.text_of(block.content), call_id=block.tool_use_id)
+                seen = chat.images_of(block.content)
+                words_seen = chat.words_of(block.content)
+                yield Said("tool", words_seen, images=seen, call_id=block.tool_use_id)
+            case "image" if turn.role == "user" and block.source is not None:
+                images.append(pictures.picture(block.source.address))
             case thought if thought in THOUGHTS:
                 continue
             case _:
                 raise Refusal(400, f"A block of the type '{block.type}' is not understood here.")
-    if words or calls or not turn.content:
-        yield Said(turn.role, "\n".join(words), tuple(calls))
+    if words or calls or images or not turn.content:
+        yield Said(turn.role, "\n".join(words), tuple(calls), tuple(images))
 
 
 def _form(request: MessagesRequest) -> Form | None:

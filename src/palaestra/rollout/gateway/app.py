@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
@@ -14,7 +14,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from palaestra.rollout.gateway import anthropic, chat, mcp_tools, responses, world
+from palaestra.rollout.gateway import (
+    anthropic,
+    chat,
+    completions,
+    mcp_tools,
+    responses,
+    world,
+)
 from palaestra.rollout.gateway.body import LIMITS, Limits, read
 from palaestra.rollout.gateway.conversation import Answer, Question
 from palaestra.rollout.gateway.door import Door
@@ -25,6 +32,7 @@ from palaestra.rollout.gateway.telling import Teller, Telling
 M = TypeVar("M", bound=BaseModel)
 Handler = Callable[[Request, Door], Awaitable[Response]]
 
+SOON = 1  # seconds until whoever asked too much at once may try again
 BEAT = 10.0  # seconds between signs of life in a stream whose reply is not there yet
 
 
@@ -63,9 +71,12 @@ def application(doors: Doors, limits: Limits = LIMITS, beat: float = BEAT) -> St
         routes=[
             Route("/openapi.json", lambda request: JSONResponse(document()), methods=["GET"]),
             route("/v1/models", "GET", _models),
+            route("/v1/models/{model:path}", "GET", _model),
             route("/v1/chat/completions", "POST", _chat),
+            route("/v1/completions", "POST", _completions),
             route("/v1/responses", "POST", _responses),
             route("/anthropic/v1/messages", "POST", _messages),
+            route("/anthropic/v1/messages/count_tokens", "POST", _count_tokens),
             route("/mcp", "POST", _mcp),
             route("/world", "GET", _world),
             route("/world/step", "POST", _step),
@@ -76,25 +87,59 @@ def application(doors: Doors, limits: Limits = LIMITS, beat: float = BEAT) -> St
 
 
 async def _models(request: Request, door: Door) -> Response:
-    about = {"id": door.model, "object": "model", "created": 0, "owned_by": "palaestra"}
-    return JSONResponse({"object": "list", "data": [about]})
+    return JSONResponse({"object": "list", "data": [_about(door.model)]})
+
+
+async def _model(request: Request, door: Door) -> Response:
+    return JSONResponse(_about(request.path_params["model"]))  # any name is the model's
+
+
+def _about(model: str) -> dict[str, Any]:
+    return {"id": model, "object": "model", "created": 0, "owned_by": "palaestra"}
 
 
 async def _chat(request: Request, door: Door) -> Response:
     asked = await _asked(request, chat.ChatRequest)
-    question = door.numbered(chat.question(asked))
+    questions = _numbered(request, door, [chat.question(asked)] * (asked.n or 1))
     if asked.stream:
-        return await _streamed(request, door, question, chat.Chunks(asked, question, door.model))
-    return JSONResponse(chat.reply(await door.ask(question), asked))
+        teller = chat.Chunks(asked, questions[0], door.model)
+        return await _streamed(request, door, questions[0], teller)
+    return JSONResponse(chat.reply(await _answers(door, questions), asked))
+
+
+async def _completions(request: Request, door: Door) -> Response:
+    asked = await _asked(request, completions.CompletionRequest)
+    questions = _numbered(request, door, completions.questions(asked))
+    if asked.stream:
+        teller = completions.Parts(asked, questions[0], door.model)
+        return await _streamed(request, door, questions[0], teller)
+    return JSONResponse(completions.reply(await _answers(door, questions), asked))
+
+
+def _numbered(request: Request, door: Door, questions: Sequence[Question]) -> list[Question]:
+    """The questions as the next ones; those of a request that is sent again, as they were."""
+    found: list[Question] = []
+    for question in questions:
+        found.append(door.numbered(question, again=_again(request), but=found))
+    return found
+
+
+async def _answers(door: Door, questions: Sequence[Question]) -> list[Answer]:
+    """The replies, asked for at once; each is a call of its own."""
+    asking = (door.ask(question) for question in questions)
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in found if isinstance(one, Answer)]
 
 
 async def _responses(request: Request, door: Door) -> Response:
     asked = await _asked(request, responses.ResponseRequest)
-    question = door.numbered(responses.question(asked, door.said))
+    (question,) = _numbered(request, door, [responses.question(asked, door.issued)])
 
     def remembered(answer: Answer) -> None:
-        name = responses.name_of(question.number)
-        door.said[name] = responses.conversation(question, answer, asked)
+        door.issued.add(question, answer, asked)
 
     if asked.stream:
         teller = responses.Events(asked, question, door.model)
@@ -106,10 +151,15 @@ async def _responses(request: Request, door: Door) -> Response:
 
 async def _messages(request: Request, door: Door) -> Response:
     asked = await _asked(request, anthropic.MessagesRequest)
-    question = door.numbered(anthropic.question(asked))
+    (question,) = _numbered(request, door, [anthropic.question(asked)])
     if asked.stream:
         return await _streamed(request, door, question, anthropic.Blocks(question, door.model))
     return JSONResponse(anthropic.reply(await door.ask(question)))
+
+
+async def _count_tokens(request: Request, door: Door) -> Response:
+    asked = await _asked(request, anthropic.CountRequest)
+    return JSONResponse({"input_tokens": await door.length(anthropic.question(asked))})
 
 
 async def _mcp(request: Request, door: Door) -> Response:
@@ -198,9 +248,17 @@ def _token(request: Request) -> str:
     return request.headers.get("x-api-key") or request.query_params.get("token", "")
 
 
+def _again(request: Request) -> bool:
+    """Whether the program says, as the SDKs of OpenAI and Anthropic do, that it asks once more."""
+    return request.headers.get("x-stainless-retry-count", "0") != "0"
+
+
 def _refused(refusal: Refusal, path: str, id: str | int | None = None) -> JSONResponse:
     """The answer in the shape of the protocol that is spoken at `path`."""
-    headers = {"x-should-retry": "false"}  # as the SDKs of OpenAI and Anthropic read it
+    # as the SDKs of OpenAI and Anthropic read it; of these nothing was begun
+    headers = {"x-should-retry": "true" if refusal.status == 429 else "false"}
+    if refusal.status == 429:
+        headers["Retry-After"] = str(SOON)
     if refusal.status in (408, 413):  # the rest of the body is not waited for
         headers["Connection"] = "close"
     if refusal.status == 401:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field, field_validator
 
 from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
+from palaestra.rollout.gateway import pictures
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.fields import Shape, ignored
 from palaestra.rollout.gateway.forms import Format, form_of
@@ -18,8 +19,10 @@ from palaestra.rollout.gateway.refusal import Refusal
 from palaestra.rollout.gateway.strict import parsed
 from palaestra.rollout.gateway.telling import Known, Piece
 
+CHOICES = 16  # replies to one request, at most
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "messages.annotations": (),  # of replies, as they come back
+    "messages.content.image_url.detail": ("auto",),
     "messages.tool_calls.index": (),
     "modalities": (["text"],),
     "stream_options.include_obfuscation": (False, True),
@@ -32,11 +35,40 @@ LOST = {
 NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
+class Linked(Shape):
+    """Where a picture is: its data, in the address itself."""
+
+    url: str
+
+
+class Source(Shape):
+    """A picture's data."""
+
+    type: str
+    media_type: str | None = None
+    data: str | None = None
+
+    @property
+    def address(self) -> str:
+        """The same as an address; empty where it is not here."""
+        return f"data:;base64,{self.data or ''}" if self.type == "base64" else ""
+
+
 class Part(Shape):
     """A part of a message's content."""
 
     type: str
     text: str | None = None
+    image_url: Linked | str | None = None  # of a picture, as OpenAI's protocols send it
+    source: Source | None = None  # of a picture, as Anthropic's does
+
+    @property
+    def address(self) -> str:
+        """Where its picture is; empty where it says nothing of the kind."""
+        if self.source is not None:
+            return self.source.address
+        linked = self.image_url
+        return linked.url if isinstance(linked, Linked) else linked or ""
 
 
 class Function(Shape):
@@ -52,6 +84,19 @@ class FunctionTool(Shape):
 
     type: Literal["function"]
     function: Function
+
+
+class OtherTool(BaseModel):
+    """A tool that is no function, such as one that a provider hosts; it is left out, and named."""
+
+    type: str
+
+    @field_validator("type")
+    @classmethod
+    def _no_function(cls, type: str) -> str:
+        if type == "function":
+            raise ValueError("this is no function's definition")
+        return type
 
 
 class CalledFunction(Shape):
@@ -102,13 +147,13 @@ class ChatRequest(Shape):
 
     model: str
     messages: list[ChatMessage] = Field(min_length=1)
-    tools: list[FunctionTool] | None = None
+    tools: list[FunctionTool | OtherTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedFunction | None = None
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     stop: str | list[str] | None = None
     temperature: float | None = Field(None, ge=0, le=2)
-    n: Literal[1] | None = None
+    n: int | None = Field(None, ge=1, le=CHOICES)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     logprobs: bool | None = None
@@ -120,14 +165,17 @@ def question(request: ChatRequest) -> Question:
     """What a request asks.
 
     Raises:
-        Refusal: it asks for what there is not, such as pictures.
+        Refusal: it asks for what there is not, such as several choices in a stream.
     """
+    if request.stream and (request.n or 1) > 1:
+        raise several_in_a_stream()
     chosen = request.tool_choice or "auto"
     choice = chosen if isinstance(chosen, str) else chosen.function.name
     newer = request.max_completion_tokens is not None
+    tools = request.tools or []
     return Question(
         messages=tuple(_said(message) for message in request.messages),
-        tools=tuple(_tool(tool.function) for tool in request.tools or ()),
+        tools=tuple(_tool(tool.function) for tool in tools if isinstance(tool, FunctionTool)),
         choice=choice,
         max_tokens=request.max_completion_tokens if newer else request.max_tokens,
         limit="max_completion_tokens" if newer else "max_tokens",
@@ -135,24 +183,28 @@ def question(request: ChatRequest) -> Question:
         temperature=request.temperature,
         form=form_of(request.response_format, "response_format"),
         logprobs="logprobs" if request.logprobs else None,
-        ignored=(*ignored(request, NEUTRAL, LOST), *forced(choice)),
+        ignored=(*ignored(request, NEUTRAL, LOST), *left_out(tools), *forced(choice)),
     )
 
 
-def reply(answer: Answer, request: ChatRequest) -> dict[str, Any]:
-    """The whole answer."""
+def reply(answers: Sequence[Answer], request: ChatRequest) -> dict[str, Any]:
+    """The whole answer: one choice for each reply."""
+    first = answers[0]
+    choices = [_whole(answer, request) | {"index": n} for n, answer in enumerate(answers)]
+    head = _head(first.number, "chat.completion", first.model)
+    return {**head, "choices": choices, "usage": usage(*answers), "palaestra": about(answers)}
+
+
+def _whole(answer: Answer, request: ChatRequest) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
     if answer.calls:
         message["content"] = answer.content or None
         message["tool_calls"] = [_call(call) for call in answer.calls]
-    choice = {
-        "index": 0,
+    return {
         "message": message,
         "logprobs": logprobs(answer.known) if request.logprobs else None,
         "finish_reason": finish(answer),
     }
-    head = _head(answer.number, "chat.completion", answer.generation.policy)
-    return {**head, "choices": [choice], "usage": usage(answer), "palaestra": answer.about}
 
 
 class Chunks:
@@ -204,6 +256,41 @@ def text_of(content: str | list[Part] | None, kinds: tuple[str, ...] = ("text",)
     return "\n".join(part.text or "" for part in content)
 
 
+def images_of(content: str | list[Part] | None) -> tuple[str, ...]:
+    """The pictures of a content; raises Refusal for what is none that models take."""
+    parts = content if isinstance(content, list) else []
+    return tuple(pictures.picture(part.address) for part in parts if part.type in pictures.KINDS)
+
+
+def words_of(content: str | list[Part] | None, kinds: tuple[str, ...] = ("text",)) -> str:
+    """The words of a content that may show pictures as well; raises Refusal like `text_of`."""
+    if not isinstance(content, list):
+        return content or ""
+    return text_of([part for part in content if part.type not in pictures.KINDS], kinds)
+
+
+def left_out(tools: Sequence[BaseModel]) -> tuple[str, ...]:
+    """The tools that are none to be called here, as `ignored` names them."""
+    others = (tool.type for tool in tools if isinstance(tool, OtherTool))
+    return tuple(f"tools.{kind}" for kind in dict.fromkeys(others))
+
+
+def several_in_a_stream() -> Refusal:
+    """What is answered to whoever wants several replies told at once."""
+    return Refusal(400, "n: a stream tells one reply; ask for several without stream.", "invalid")
+
+
+def too_many(asked: int) -> Refusal:
+    """What is answered to whoever wants more replies than one request may bring."""
+    return Refusal(400, f"{asked} replies are asked for, and {CHOICES} is the most.", "invalid")
+
+
+def about(answers: Sequence[Answer]) -> dict[str, Any]:
+    """What is said of the record; of several replies, that of each under `choices`."""
+    first = answers[0].about
+    return first if len(answers) == 1 else {**first, "choices": [one.about for one in answers]}
+
+
 def arguments_of(text: str) -> dict[str, Any] | str:
     """The arguments of a call as a program sends them back."""
     try:
@@ -237,10 +324,11 @@ def token_logprobs(tokens: Sequence[Known]) -> list[dict[str, Any]]:
     ]
 
 
-def usage(answer: Answer) -> dict[str, int]:
-    """Tokens read and sampled; 0 where a model does not tell."""
-    read = answer.generation.prompt_tokens
-    sampled = len(answer.generation.tokens) or answer.generation.sampled_tokens
+def usage(*answers: Answer) -> dict[str, int]:
+    """Tokens read (once for replies to the same) and sampled; 0 where a model does not tell."""
+    made = [answer.generation for answer in answers]
+    read = max(one.prompt_tokens for one in made)
+    sampled = sum(len(one.tokens) or one.sampled_tokens for one in made)
     return {"prompt_tokens": read, "completion_tokens": sampled, "total_tokens": read + sampled}
 
 
@@ -257,7 +345,10 @@ def _said(message: ChatMessage) -> Said:
         Called(call.id, call.function.name, arguments_of(call.function.arguments))
         for call in message.tool_calls or ()
     )
-    return Said(role, text_of(message.content), calls, message.tool_call_id)
+    if role in ("user", "tool"):
+        seen = images_of(message.content)
+        return Said(role, words_of(message.content), calls, seen, message.tool_call_id)
+    return Said(role, text_of(message.content), calls)
 
 
 def _tool(function: Function) -> Tool:

@@ -9,7 +9,7 @@ and one that was edited begins a new branch. What the program made up itself is 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +48,7 @@ class Said:
     role: Speaker
     content: str
     calls: tuple[Called, ...] = ()
+    images: tuple[str, ...] = ()  # in base64
     call_id: str | None = None  # the call that a tool's result is of
 
 
@@ -72,12 +73,6 @@ class Question:
         """Whether calls are read from the reply."""
         return bool(self.tools) and self.choice != "none"
 
-    def sure(self, text: str) -> str:
-        """What the reply that begins with `text` will say in words for sure."""
-        cuts = [text.index(stop) for stop in self.stop if stop in text]
-        text = hermes.before_beginning(text[: min(cuts, default=len(text))], *self.stop)
-        return hermes.sure(text) if self.calls else text
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -92,6 +87,11 @@ class Answer:
     stopped: str | None = None  # the program's stop string that ended it
     known: tuple[tuple[str, float], ...] = ()  # its tokens as texts, and their log-probabilities
     ignored: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> str:
+        """The name of the model that programs are told."""
+        return public(self.generation.policy)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -136,9 +136,9 @@ class Transcript:
             if said.role == "assistant":
                 found.append(assistant(self._reply(said, found)))
             elif said.role == "tool":
-                found.append(Message("tool", hermes.response(said.content)))
+                found.append(Message("tool", hermes.response(said.content), said.images))
             else:
-                found.append(Message(said.role, said.content))
+                found.append(Message(said.role, said.content, said.images))
         return found
 
     def _system(self, question: Question, told: Sequence[str]) -> Message:
@@ -162,6 +162,20 @@ class Transcript:
         ids = [call.id for call in answer.calls] == [call.id for call in said.calls]
         here = len(conversation) == len(before) + 1 and conversation[:-1] == list(before)
         return (ids and bool(said.calls), here, answer.content == said.content)
+
+
+def public(model: str) -> str:
+    """The name of a model without the address at which it is served."""
+    return model.partition("@")[0]
+
+
+def without_address(text: str, models: Iterable[str]) -> str:
+    """A text in which models have their `public` names, and no address is told."""
+    for model in models:
+        name, at, address = model.partition("@")
+        if at and address:
+            text = text.replace(model, name).replace(address, "the model's address")
+    return text
 
 
 def _signature(content: str, calls: Sequence[Called]) -> tuple[str, ...]:

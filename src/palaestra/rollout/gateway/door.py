@@ -7,7 +7,8 @@ was begun is recorded even if the program no longer waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections import deque
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
@@ -19,8 +20,16 @@ from palaestra.core.message import ToolCall
 from palaestra.core.model import Finish, Generation, Listener, Renderer, Sampling
 from palaestra.core.session import Session
 from palaestra.rollout.gateway import hermes
-from palaestra.rollout.gateway.conversation import Answer, Called, Question, Transcript
+from palaestra.rollout.gateway.conversation import (
+    Answer,
+    Called,
+    Question,
+    Transcript,
+    public,
+    without_address,
+)
 from palaestra.rollout.gateway.refusal import Refusal, over
+from palaestra.rollout.gateway.responses import Issued
 from palaestra.rollout.gateway.results import matched
 
 T = TypeVar("T")
@@ -34,12 +43,28 @@ AT_ONCE = 64  # requests to the model that one session may have under way
 class Door:
     """What is answered to one program."""
 
-    def __init__(self, id: str, token: str, session: Session, *, temperature: bool = False) -> None:
-        """With `temperature`, the one that the program asks for is taken; else the session's."""
-        self.id, self.token, self.session = id, token, session
+    def __init__(
+        self,
+        id: str,
+        token: str,
+        session: Session,
+        *,
+        temperature: bool = False,
+        rewards: bool = True,
+    ) -> None:
+        """A door to that session.
+
+        Args:
+            id: in its address.
+            token: what opens it.
+            session: the episode.
+            temperature: whether the one that the program asks for is taken; else the session's.
+            rewards: whether the program is told what its actions earned, and how it ended.
+        """
+        self.id, self.token, self.session, self.rewards = id, token, session, rewards
         self.ended = asyncio.Event()  # nothing more will happen here
         self.transcript = Transcript(session.graph)
-        self.said: dict[str, tuple[Any, ...]] = {}  # conversations, by the id of a reply
+        self.issued = Issued()
         self._numbers = count()
         self._temperature = temperature
         self._closings = CLOSING
@@ -47,11 +72,12 @@ class Door:
         self._context: ContextTooLong | None = None
         self._acting = asyncio.Lock()
         self._asking: set[asyncio.Task[Any]] = set()
+        self._recent: deque[tuple[Question, asyncio.Task[Answer]]] = deque(maxlen=AT_ONCE)
 
     @property
     def model(self) -> str:
         """The name of the model that programs ask."""
-        return self.session.models["agent"].name
+        return public(self.session.models["agent"].name)
 
     @property
     def renderer(self) -> Renderer | None:
@@ -60,10 +86,22 @@ class Door:
 
     # ── what programs do ─────────────────────────────────────────────────────
 
-    def numbered(self, question: Question) -> Question:
-        """The question as the next one of this session, its results in order; see `matched`."""
-        messages = tuple(matched(question.messages))
-        return replace(question, messages=messages, number=next(self._numbers))
+    def numbered(
+        self, question: Question, *, again: bool = False, but: Sequence[Question] = ()
+    ) -> Question:
+        """The question as the next one of this session, its results in order; see `matched`.
+
+        Args:
+            question: what is asked.
+            again: the program says that it has asked this before and had no answer; where that
+                was begun, it is the question of then, whose answer is recorded once.
+            but: not one of these, where several answers to the same are wanted.
+        """
+        question = replace(question, messages=tuple(matched(question.messages)))
+        for asked, _ in reversed(self._recent) if again else ():
+            if replace(asked, number=0) == question and asked not in but:
+                return asked
+        return replace(question, number=next(self._numbers))
 
     async def ask(self, question: Question, listen: Listener | None = None) -> Answer:
         """Ask the model; `listen` is told its reply as it is sampled, where the model tells.
@@ -75,11 +113,21 @@ class Door:
             Refusal: the model takes no such conversation; or the episode is over and has had
                 `CLOSING` such answers, or was ended by a fault.
         """
+        for asked, answering in self._recent:
+            if asked.number == question.number:
+                return await self._waited(answering)
         if self.session.over or self.ended.is_set():
             return self._closing(question)
         if len(self._asking) >= AT_ONCE:
             raise Refusal(429, f"There are {AT_ONCE} requests under way; wait for one.")
-        return await self._done(self._ask(question, listen))
+        answering = self._begun(self._ask(question, listen))
+        self._recent.append((question, answering))
+        return await self._waited(answering)
+
+    async def length(self, question: Question) -> int:
+        """How many tokens the question would send; raises like `ask`."""
+        question = replace(question, messages=tuple(matched(question.messages)))
+        return await self._done(self.session.counted(self.transcript.messages(question)))
 
     async def act(self, action: Action) -> Transition:
         """Act in the world, after whatever is being done there already; raises like `ask`."""
@@ -119,10 +167,16 @@ class Door:
     def _outcome(self) -> object:
         return self.session.outcome or "it was given up"
 
+    def _shown(self, reason: object) -> str:
+        """A reason as the program is told it: where the model is served is none of its business."""
+        return without_address(str(reason), (model.name for model in self.session.models.values()))
+
     async def _ask(self, question: Question, listen: Listener | None) -> Answer:
         session = self.session
         grammar = self._grammar(question)
         prompt = self.transcript.messages(question, None if grammar else question.form)
+        if self.renderer is not None and any(message.images for message in prompt):
+            raise Refusal(400, "This model reads words only: leave out the pictures.", "invalid")
         sampling = self._sampling(question, grammar)
         try:
             generation = await session.generate(prompt, sampling=sampling, listen=listen)
@@ -144,7 +198,7 @@ class Door:
     def _closing(self, question: Question) -> Answer:
         """The answer after the end; see `ask`."""
         if self._failure is not None or not self._closings:
-            raise over(self._failure or self._outcome)
+            raise over(self._shown(self._failure or self._outcome))
         self._closings -= 1
         nothing = Generation("", (), (), Finish.STOP, self.model, version=0)
         words = LAST_WORDS if question.form is None else "{}"
@@ -160,6 +214,10 @@ class Door:
 
     async def _done(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` comes to; it goes on where nobody waits any more."""
+        return await self._waited(self._begun(work))
+
+    def _begun(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin `work`, unless the episode is over."""
         try:
             self._check()
         except Refusal:
@@ -169,6 +227,9 @@ class Door:
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
         task.add_done_callback(_seen)
+        return task
+
+    async def _waited(self, task: asyncio.Task[T]) -> T:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -185,16 +246,16 @@ class Door:
             raise over(self.session.outcome) from None
         except ContextTooLong as error:
             self._context = error
-            raise Refusal(400, str(error), "context_length_exceeded") from None
+            raise Refusal(400, self._shown(error), "context_length_exceeded") from None
         except (
             RequestRefused,
             InputError,
         ) as error:  # such as roles in an order that a template does not take
-            raise Refusal(400, str(error), "invalid") from None
+            raise Refusal(400, self._shown(error), "invalid") from None
         except PalaestraError as error:
             self._failure = self._failure or error
             self.ended.set()
-            raise over(error) from None
+            raise over(self._shown(error)) from None
 
     def _grammar(self, question: Question) -> str | None:
         """What the reply is held to; None: there is no form, or the model has to be told of it."""

@@ -31,6 +31,8 @@ class Gateway:
         port: int = 0,
         *,
         temperature: bool = False,
+        rewards: bool = True,
+        public: str | None = None,
         limits: Limits = LIMITS,
         beat: float = BEAT,
     ) -> None:
@@ -40,11 +42,15 @@ class Gateway:
             host: a name or address of this machine.
             port: where to listen.
             temperature: whether that which a program asks for is taken.
+            rewards: whether programs are told what their actions earned.
+            public: what programs are told to be its address, where something stands before it.
             limits: what a request may take.
             beat: seconds between signs of life in a stream.
         """
         self.app = application(self, limits, beat)
-        self._host, self._port, self._temperature = host, port, temperature
+        self._host, self._port = host, port
+        self._temperature, self._rewards = temperature, rewards
+        self._public = None if public is None else public.rstrip("/")
         self._doors: dict[str, Door] = {}
         self._ended: dict[str, _Ended] = {}
         self._listener: Listener | None = None
@@ -55,13 +61,17 @@ class Gateway:
     async def opened(self, session: Session) -> AsyncIterator[tuple[Door, str]]:
         """A door to a session, and the address at which it is found; closed afterwards."""
         door = Door(
-            secrets.token_hex(8), secrets.token_urlsafe(24), session, temperature=self._temperature
+            secrets.token_hex(8),
+            secrets.token_urlsafe(24),
+            session,
+            temperature=self._temperature,
+            rewards=self._rewards,
         )
         self._guests += 1
         try:
             address = await self._address()
             self._doors[door.id] = door
-            yield door, f"{address}/sessions/{door.id}"
+            yield door, f"{self._public or address}/sessions/{door.id}"
         finally:
             self._guests -= 1
             await door.close()

@@ -73,25 +73,54 @@ def parsed(text: str) -> tuple[str, list[ToolCall]]:
     return (words + rest).rstrip() if calls else text, calls
 
 
-def sure(text: str) -> str:
-    """The words of a reply that begins with `text`, as far as `parsed` will find them for sure."""
-    words, rest = "", text
-    while OPEN in rest:
-        before, _, after = rest.partition(OPEN)
-        words += before
-        call, left = _first_call(after)
-        if call is None:
-            return words.rstrip()
-        rest = left
-    return (words + before_beginning(rest, OPEN)).rstrip()
-
-
 def before_beginning(text: str, *tags: str) -> str:
     """`text` up to where it ends with the beginning of a tag."""
     for start in range(max(0, len(text) - max(map(len, tags), default=0) + 1), len(text)):
         if any(tag.startswith(text[start:]) for tag in tags):
             return text[:start]
     return text
+
+
+class Words:
+    """The words of a reply that grows, as far as `parsed` will find them for sure."""
+
+    def __init__(self) -> None:
+        """Nothing is said yet."""
+        self._held = ""  # what may turn out to be no words; in a call, all of it
+        self._blanks = ""  # before what comes next; a reply that has calls does not end in them
+        self._calling = False
+        self._looked = 0  # characters of a call in which its end was looked for
+
+    def more(self, text: str) -> str:
+        """What is sure by the next characters and was not before."""
+        self._held += text
+        said = ""
+        while self._calling or OPEN in self._held:
+            if self._calling and not self._call():
+                break
+            before, tag, after = self._held.partition(OPEN)
+            if not tag:
+                break
+            said, self._held = said + before, after
+            self._calling, self._looked = True, 0
+        if not self._calling:
+            words = before_beginning(self._held, OPEN)
+            said, self._held = said + words, self._held[len(words) :]
+        said = self._blanks + said
+        sure = said.rstrip()
+        self._blanks = said[len(sure) :]
+        return sure
+
+    def _call(self) -> bool:
+        """Whether the call has ended; only behind its closing tag can that be known."""
+        while (place := self._held.find(CLOSE, self._looked)) >= 0:
+            self._looked = place + len(CLOSE)
+            call, left = _first_call(self._held)
+            if call is not None:
+                self._held, self._calling = left, False
+                return True
+        self._looked = max(self._looked, len(self._held) - len(CLOSE) + 1)
+        return False
 
 
 def response(content: str) -> str:

@@ -9,8 +9,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from palaestra import __version__
-from palaestra.rollout.gateway.anthropic import MessagesRequest
+from palaestra.rollout.gateway.anthropic import CountRequest, MessagesRequest
 from palaestra.rollout.gateway.chat import ChatRequest
+from palaestra.rollout.gateway.completions import CompletionRequest
 from palaestra.rollout.gateway.responses import ResponseRequest
 from palaestra.rollout.gateway.world import StepRequest
 
@@ -29,11 +30,18 @@ OF_BODIES = {
 }
 BODIES: dict[str, tuple[str, type[BaseModel]]] = {
     "/v1/chat/completions": ("OpenAI's chat completions", ChatRequest),
+    "/v1/completions": ("OpenAI's text completions", CompletionRequest),
     "/v1/responses": ("OpenAI's responses", ResponseRequest),
     "/anthropic/v1/messages": ("Anthropic's messages", MessagesRequest),
+    "/anthropic/v1/messages/count_tokens": ("how long a prompt would be", CountRequest),
     "/world/step": ("act in the world", StepRequest),
 }
-READS = {"/v1/models": "the model's name", "/world": "what the world is, and what is seen"}
+MODEL = "/v1/models/{model}"
+READS = {
+    "/v1/models": "the model's name",
+    MODEL: "the model by that name",
+    "/world": "what the world is, and what is seen",
+}
 EVENTS: dict[str, Any] = {"text/event-stream": {"schema": {}}}  # an event is no JSON value
 RPC = {
     "type": "object",
@@ -63,14 +71,17 @@ def document() -> dict[str, Any]:
     paths["/mcp"] = {"post": _operation("the world's tools (MCP)", RPC, accepted)}
     ended = {"204": {"description": "the episode has been given up"}}
     paths[""] = {"delete": _operation("give the episode up", more=ended)}
-    id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    paths[MODEL]["parameters"] = [_place("model")]
     token = {"type": "http", "scheme": "bearer"}
     return {
         "openapi": "3.1.0",
         "info": {"title": "palaestra's gateway", "version": __version__},
         "security": [{"token": []}],
         "paths": {
-            f"/sessions/{{id}}{path}": {"parameters": [id], **methods}
+            f"/sessions/{{id}}{path}": {
+                **methods,
+                "parameters": [_place("id"), *methods.get("parameters", ())],
+            }
             for path, methods in paths.items()
         },
         "components": {
@@ -78,6 +89,10 @@ def document() -> dict[str, Any]:
             "securitySchemes": {"token": token},
         },
     }
+
+
+def _place(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 def _operation(

@@ -8,6 +8,8 @@ import os
 import shlex
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self
@@ -15,6 +17,7 @@ from typing import Self
 import psutil
 
 from palaestra.core.errors import InputError
+from palaestra.rollout.gateway import guard_program
 
 KEPT = 4096  # bytes of what it said last
 PATIENCE = 2.0  # seconds between asking it to end and ending it
@@ -36,6 +39,36 @@ def parsed(line: str) -> list[str]:
     if shutil.which(words[0]) is None:
         raise InputError(f"There is no program '{words[0]}' to run the agent with; install it.")
     return words
+
+
+class Guard:
+    """Ends programs if this process is killed before it could; see `guard_program`."""
+
+    def __init__(self) -> None:
+        """Nothing is started until there is something to guard."""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def began(self, pid: int) -> None:
+        """A program has begun, in a process group of its own."""
+        self._tell("+", pid)
+
+    def ended(self, pid: int) -> None:
+        """It was ended, with all that it started."""
+        self._tell("-", pid)
+
+    def _tell(self, sign: str, pid: int) -> None:
+        if self._process is None or self._process.poll() is not None:
+            words = [sys.executable, guard_program.__file__]
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+            )
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{sign}{pid}\n".encode())
+            self._process.stdin.flush()
+
+
+GUARD = Guard()
 
 
 class Program:
@@ -67,6 +100,7 @@ class Program:
             )
         except OSError as error:
             raise InputError(f"'{self._words[0]}' does not start: {error}.") from None
+        GUARD.began(self._process.pid)
         self._reading = asyncio.ensure_future(self._read())
         return self
 
@@ -96,6 +130,7 @@ class Program:
         _tell([*family, *self._family()], signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)  # those whose parents have died
+        GUARD.ended(self._process.pid)
         with contextlib.suppress(TimeoutError, asyncio.CancelledError):
             async with asyncio.timeout(PATIENCE):
                 await self._process.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal
 
@@ -12,19 +13,20 @@ from pydantic import Field
 
 from palaestra.core.message import Speaker
 from palaestra.core.model import Finish
-from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import chat
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.fields import Shape, ignored
 from palaestra.rollout.gateway.forms import Format, form_of
+from palaestra.rollout.gateway.offered import AnyTool, full_name, left_out, offered, unknown
 from palaestra.rollout.gateway.refusal import Refusal
 from palaestra.rollout.gateway.telling import Piece
 
 WORDS = ("input_text", "output_text", "text")
+CALLS = "arguments", "function_call_arguments"
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "input.content.annotations": (),  # of replies, as they come back
+    "input.content.detail": ("auto",),
     "input.content.logprobs": (),
-    "input.id": (),
     "input.status": (),
     "store": (True,),
     "stream_options.include_obfuscation": (False, True),
@@ -38,30 +40,24 @@ LOGPROBS = "message.output_text.logprobs"
 
 
 class Item(Shape):
-    """One item of a conversation: a message, a call, or what it was answered."""
+    """One item of a conversation: a message, a call, what it was answered, or its id."""
 
     type: str = "message"
+    id: str | None = None
     role: Literal["system", "developer", "user", "assistant"] | None = None
     content: str | list[chat.Part] | None = None
     call_id: str | None = None
     name: str | None = None
+    namespace: str | None = None
     arguments: str | None = None
+    input: str | None = None
     output: str | list[chat.Part] | None = None
-
-
-class FlatTool(Shape):
-    """A tool."""
-
-    type: Literal["function"]
-    name: str = Field(min_length=1)
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
 
 
 class NamedTool(Shape):
     """A choice of one tool."""
 
-    type: Literal["function"]
+    type: Literal["function", "custom"]
     name: str
 
 
@@ -78,7 +74,7 @@ class ResponseRequest(Shape):
     input: str | list[Item]
     instructions: str | None = None
     previous_response_id: str | None = None
-    tools: list[FlatTool] | None = None
+    tools: list[AnyTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     max_output_tokens: int | None = Field(None, ge=1)
     temperature: float | None = Field(None, ge=0, le=2)
@@ -88,32 +84,46 @@ class ResponseRequest(Shape):
     background: Literal[False] | None = None
 
 
-def question(request: ResponseRequest, earlier: Mapping[str, tuple[Said, ...]]) -> Question:
-    """What a request asks; `earlier` has the conversations of this session's responses.
+@dataclass(slots=True)
+class Issued:
+    """What this session's responses were."""
+
+    conversations: dict[str, tuple[Said, ...]] = field(default_factory=dict)  # by their ids
+    items: dict[str, Item] = field(default_factory=dict)  # by theirs
+
+    def add(self, asked: Question, answer: Answer, request: ResponseRequest) -> None:
+        """Remember a response; all but its instructions is gone on with."""
+        messages = asked.messages[1:] if request.instructions else asked.messages
+        whole = (*messages, Said("assistant", answer.content, answer.calls))
+        self.conversations[name_of(answer.number)] = whole
+        for item in _output(answer, request):
+            self.items[item["id"]] = Item.model_validate(item)
+
+
+def question(request: ResponseRequest, earlier: Issued) -> Question:
+    """What a request asks.
 
     Raises:
-        Refusal: like `chat.question`; or the previous response is none of this session's.
+        Refusal: like `chat.question`; or it names a response or an item that is none of `earlier`.
     """
     before: tuple[Said, ...] = ()
     if request.previous_response_id is not None:
-        if request.previous_response_id not in earlier:
+        if request.previous_response_id not in earlier.conversations:
             raise Refusal(404, f"There is no response '{request.previous_response_id}' here.")
-        before = earlier[request.previous_response_id]
+        before = earlier.conversations[request.previous_response_id]
     given = request.input
     items = [Item(role="user", content=given)] if isinstance(given, str) else given
-    messages = [*before, *_said(items)]
+    messages = [*before, *_said([_resolved(item, earlier) for item in items])]
     if request.instructions:
         messages.insert(0, Said("system", request.instructions))
     if not messages:
         raise Refusal(400, "input: there is no message to reply to.", "invalid")
     chosen = request.tool_choice or "auto"
     choice = chosen if isinstance(chosen, str) else chosen.name
+    tools = request.tools or []
     return Question(
         messages=tuple(messages),
-        tools=tuple(
-            Tool(t.name, t.description or "", t.parameters or chat.NO_PARAMETERS)
-            for t in request.tools or ()
-        ),
+        tools=tuple(one.tool for one in offered(tools).values()),
         choice=choice,
         max_tokens=request.max_output_tokens,
         limit="max_output_tokens",
@@ -122,17 +132,12 @@ def question(request: ResponseRequest, earlier: Mapping[str, tuple[Said, ...]]) 
         logprobs="include" if LOGPROBS in _included(request) else None,
         ignored=(
             *ignored(request, NEUTRAL, LOST),
+            *left_out(tools),
             *chat.forced(choice),
             *(["include"] if set(_included(request)) - {LOGPROBS} else []),
             *(["input.reasoning"] if any(item.type == "reasoning" for item in items) else []),
         ),
     )
-
-
-def conversation(asked: Question, answer: Answer, request: ResponseRequest) -> tuple[Said, ...]:
-    """What a response that goes on from this one begins with: all but the instructions."""
-    messages = asked.messages[1:] if request.instructions else asked.messages
-    return (*messages, Said("assistant", answer.content, answer.calls))
 
 
 def name_of(number: int) -> str:
@@ -145,7 +150,7 @@ def reply(answer: Answer, request: ResponseRequest) -> dict[str, Any]:
     cut = answer.generation.finish is Finish.LENGTH and not answer.calls
     spent = chat.usage(answer)
     return {
-        **_head(request, answer.number, answer.generation.policy),
+        **_head(request, answer.number, answer.model),
         "status": "incomplete" if cut else "completed",
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "output": _output(answer, request),
@@ -207,13 +212,14 @@ class Events:
         yield self._event(last, response=whole)
 
     def _call(self, place: int, item: dict[str, Any]) -> Iterator[str]:
-        started = {**item, "arguments": "", "status": "in_progress"}
+        custom = item["type"] == "custom_tool_call"
+        told, kind = ("input", "custom_tool_call_input") if custom else CALLS
+        started = {**item, told: "", "status": "in_progress"}
         yield self._event("output_item.added", output_index=place, item=started)
         where = {"output_index": place, "item_id": item["id"]}
-        arguments, name = item["arguments"], item["name"]
-        yield self._event("function_call_arguments.delta", **where, delta=arguments)
-        done = {"name": name, "arguments": arguments}
-        yield self._event("function_call_arguments.done", **where, **done)
+        yield self._event(f"{kind}.delta", **where, delta=item[told])
+        done = {told: item[told]} | ({} if custom else {"name": item["name"]})
+        yield self._event(f"{kind}.done", **where, **done)
 
     def _event(self, kind: str, **data: Any) -> str:
         told = {"type": f"response.{kind}", "sequence_number": next(self._events), **data}
@@ -230,12 +236,12 @@ def _said(items: list[Item]) -> list[Said]:
                 part = Said("assistant", chat.text_of(item.content, WORDS))
             case "message" if item.role is not None:
                 role: Speaker = "user" if item.role == "user" else "system"
-                part = Said(role, chat.text_of(item.content, WORDS))
-            case "function_call" if item.name and item.call_id:
-                called = Called(item.call_id, item.name, chat.arguments_of(item.arguments or ""))
-                part = Said("assistant", "", (called,))
-            case "function_call_output" if item.call_id:
-                part = Said("tool", chat.text_of(item.output, WORDS), call_id=item.call_id)
+                part = Said(role, *_content(item.content, role))
+            case "function_call" | "custom_tool_call" if item.name and item.call_id:
+                name = full_name(item.namespace, item.name)
+                part = Said("assistant", "", (Called(item.call_id, name, _arguments(item)),))
+            case "function_call_output" | "custom_tool_call_output" if item.call_id:
+                part = Said("tool", *_content(item.output, "tool"), item.call_id)
             case "reasoning":
                 continue  # none is ever made here
             case _:
@@ -247,6 +253,29 @@ def _said(items: list[Item]) -> list[Said]:
         found.append(part)
         own = part.role == "assistant"
     return found
+
+
+def _resolved(item: Item, earlier: Issued) -> Item:
+    """The item itself, where only its id is given."""
+    if item.type != "item_reference":
+        return item
+    if item.id not in earlier.items:
+        raise Refusal(400, f"input: no item '{item.id}' was given in this session.", "invalid")
+    return earlier.items[item.id]
+
+
+def _content(
+    content: str | list[chat.Part] | None, role: Speaker
+) -> tuple[str, tuple[Called, ...], tuple[str, ...]]:
+    if role == "system":
+        return chat.text_of(content, WORDS), (), ()
+    return chat.words_of(content, WORDS), (), chat.images_of(content)
+
+
+def _arguments(item: Item) -> dict[str, Any] | str:
+    if item.type == "custom_tool_call":
+        return {"input": item.input or ""}
+    return chat.arguments_of(item.arguments or "")
 
 
 def _included(request: ResponseRequest) -> list[str]:
@@ -267,11 +296,10 @@ def _output(answer: Answer, request: ResponseRequest) -> list[dict[str, Any]]:
     if answer.content or not answer.calls:
         message = _message(answer.number, "completed")
         items.append({**message, "content": [_text(answer.content, known)]})
+    tools = offered(request.tools or [])
     for call in answer.calls:
-        about = {"call_id": call.id, "name": call.name, "arguments": call.as_json}
-        items.append(
-            {"type": "function_call", "id": f"fc_{call.id}", "status": "completed"} | about
-        )
+        item = tools.get(call.name, unknown(call)).item(call)
+        items.append({**item, "status": "completed"})
     return items
 
 

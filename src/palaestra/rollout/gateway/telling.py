@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from palaestra.core.model import Renderer
+from palaestra.models.decoding import Decoding
+from palaestra.rollout.gateway import hermes
 from palaestra.rollout.gateway.conversation import Answer, Question
-
-UNFINISHED = "\ufffd"  # what the bytes of half a character are decoded to
 
 Known = tuple[str, float]
 """A token as text, and the log-probability by which it was sampled."""
@@ -42,16 +42,39 @@ class Teller(Protocol):
         """The last part, then the calls of the answer, and why it ended."""
 
 
+class Sure:
+    """What a reply that grows will say in words for sure; each character is looked at once."""
+
+    def __init__(self, question: Question) -> None:
+        """Nothing is sampled yet."""
+        self._stops = question.stop
+        self._held = ""  # what may be the beginning of a stop string
+        self._stopped = False
+        self._words = hermes.Words() if question.calls else None
+
+    def more(self, text: str) -> str:
+        """What is sure by the next characters and was not before."""
+        if self._stopped:
+            return ""
+        held = self._held + text
+        cuts = [held.index(stop) for stop in self._stops if stop in held]
+        self._stopped = bool(cuts)
+        sure = hermes.before_beginning(held[: min(cuts, default=len(held))], *self._stops)
+        self._held = held[len(sure) :]
+        return sure if self._words is None else self._words.more(sure)
+
+
 class Telling:
     """One reply, from its first token to its last."""
 
     def __init__(self, question: Question, renderer: Renderer | None) -> None:
         """Nothing is sampled yet."""
-        self._question, self._renderer = question, renderer
+        self._renderer = renderer
+        self._decoding = None if renderer is None else Decoding(renderer.text)
+        self._sure = Sure(question)
         self._tokens: list[int] = []
         self._logprobs: list[float] = []
-        self._ends: list[int] = []  # the length of the text up to each token that was looked at
-        self._text = ""  # of those
+        self._ends: list[int] = []  # characters up to each token that was decoded
         self._words = 0  # characters that were told
         self._known = 0  # tokens that were told
         self._news = asyncio.Event()
@@ -74,15 +97,17 @@ class Telling:
     def part(self) -> Piece | None:
         """What is sure by now and was not told; None: no words are."""
         self._news.clear()
-        if self._renderer is None:
+        if self._decoding is None:
             return None
-        while len(self._ends) < len(self._tokens):
-            self._text = self._renderer.text(self._tokens[: len(self._ends) + 1])
-            self._ends.append(len(self._text.rstrip(UNFINISHED)))
-        sure = self._question.sure(self._text.rstrip(UNFINISHED))
-        if len(sure) <= self._words:
+        said = ""
+        for token in self._tokens[len(self._ends) :]:
+            new = self._decoding.add(token)
+            self._ends.append((self._ends[-1] if self._ends else 0) + len(new))
+            said += new
+        words = self._sure.more(said)
+        if not words:
             return None
-        words, self._words = sure[self._words :], len(sure)
+        self._words += len(words)
         first = self._known
         while self._known < len(self._ends) and self._ends[self._known] <= self._words:
             self._known += 1

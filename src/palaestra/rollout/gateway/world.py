@@ -62,11 +62,13 @@ async def step(door: Door, request: StepRequest) -> dict[str, Any]:
         call = ToolCall(called.name, called.arguments)
         action = Action(str(call), call)
     transition = await door.act(action)
-    outcome = door.session.outcome
-    return {
+    seen = {
         "observation": transition.observation.text,
-        "reward": transition.reward,
         "valid": transition.valid,
         "over": door.session.over,
-        "outcome": None if outcome is None else str(outcome),
     }
+    if not door.rewards:
+        return seen
+    outcome = door.session.outcome
+    ended = None if outcome is None else str(outcome)
+    return {**seen, "reward": transition.reward, "outcome": ended}

@@ -1,0 +1,139 @@
+"""What one program asks keeps no other waiting, and what is asked again is recorded once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import openai
+import pytest
+
+from palaestra.core.message import Message
+from palaestra.models.chatml import ChatMLRenderer
+from palaestra.models.scripted import ScriptedModel
+from palaestra.rollout.gateway.door import AT_ONCE
+from palaestra.rollout.gateway.gateway import Gateway
+from tests.core.small import renderer
+from tests.rollout.gateway.test_refusals import CHAT, ENDPOINTS, START, Slow, reason
+from tests.rollout.gateway.visits import Visited, visit
+
+TOOL: Any = {"type": "function", "function": {"name": "t", "parameters": {}}}
+
+
+def scripted() -> ScriptedModel:
+    return ScriptedModel(lambda _: "up", renderer=renderer())
+
+
+TOO_MUCH: dict[str, Any] = {
+    "tools": {**CHAT, "tools": [TOOL] * 1_001},
+    "values": {**CHAT, "metadata": {"x": [0] * 100_000}},
+    "brackets": {**CHAT, "metadata": [[]] * 400_000},
+    "characters": {**CHAT, "messages": [{"role": "user", "content": "up " * 700_000}]},
+}
+
+
+@pytest.mark.parametrize("what", TOO_MUCH)
+def test_a_request_that_holds_too_much_is_refused_in_one_sentence(what: str) -> None:
+    async def run() -> None:
+        async with visit(scripted()) as visited:
+            for path in ENDPOINTS:
+                answer = await visited.post(path, TOO_MUCH[what])
+                assert answer.status_code == 413
+                assert what in reason(path, answer)
+            assert (await visited.chat(START)).status_code == 200
+            assert len(visited.session.graph.calls) == 1
+
+    asyncio.run(run())
+
+
+class Reading(ChatMLRenderer):
+    """Reads long texts as slowly as it is let."""
+
+    def __init__(self) -> None:
+        super().__init__(renderer().tokenizer)
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def start(self, messages: Sequence[Message]) -> list[int]:
+        if any(len(message.content) > 100_000 for message in messages):
+            self.begun.set()
+            assert self.go.wait(20), "nobody was served while a long text was read"
+        return super().start(messages)
+
+
+def test_others_are_served_while_a_long_text_is_read() -> None:
+    async def run() -> None:
+        own, agent = Reading(), Visited(Gateway())
+        model = ScriptedModel(lambda _: "up", renderer=own)
+        async with visit(model, agent=agent) as one, visit(scripted(), agent=agent) as other:
+            text = "up and down " * 10_000
+            asking = asyncio.ensure_future(one.chat([{"role": "user", "content": text}]))
+            await asyncio.to_thread(own.begun.wait, 20)
+            assert (await other.chat(START)).status_code == 200
+            assert (await one.chat(START)).status_code == 200
+            own.go.set()
+            assert (await asking).status_code == 200
+            first, second = one.session.graph.calls
+            assert list(second.prompt) == ChatMLRenderer.start(own, second.messages)
+            assert len(second.prompt) > len(first.prompt)
+
+    asyncio.run(run())
+
+
+def test_a_long_text_has_the_tokens_that_it_has_in_one_piece() -> None:
+    words = "up and down, é €. <|im_end|>\n" * 2_000
+    whole = renderer().tokenizer.encode(words, add_special_tokens=False).ids
+    assert renderer().reply(words)[:-1] == whole
+
+
+def test_whoever_asks_too_much_at_once_may_ask_again_and_is_recorded_once() -> None:
+    async def run() -> None:
+        model = Slow()
+        async with visit(model) as visited:
+            asking = [asyncio.ensure_future(visited.chat(START)) for _ in range(AT_ONCE)]
+            while len(visited.door._asking) < AT_ONCE:
+                await asyncio.sleep(0.01)
+            refused = await visited.chat([*START, *START])
+            assert refused.status_code == 429
+            assert refused.headers["x-should-retry"] == "true"
+            assert int(refused.headers["retry-after"]) >= 1
+            sdk = openai.AsyncOpenAI(
+                base_url=f"{visited.address}/v1", api_key=visited.door.token, max_retries=5
+            )
+            again: Any = [*START, *START, *START]
+            patient = asyncio.ensure_future(sdk.chat.completions.create(model="m", messages=again))
+            await asyncio.sleep(0.3)  # it is refused meanwhile
+            model.go.set()
+            assert (await patient).choices[0].message.content == "up"
+            await asyncio.gather(*asking)
+            lengths = [len(call.messages) for call in visited.session.graph.calls]
+            assert sorted(lengths) == [1] * AT_ONCE + [3]
+
+    asyncio.run(run())
+
+
+def test_a_request_that_is_sent_again_without_an_answer_is_recorded_once() -> None:
+    again = {"x-stainless-retry-count": "1"}  # as the SDKs of OpenAI and Anthropic say it
+
+    async def run() -> None:
+        model = Slow()
+        async with visit(model) as visited:
+            first = asyncio.ensure_future(visited.chat(START))
+            await model.begun.wait()
+            second = asyncio.ensure_future(
+                visited.post("/v1/chat/completions", CHAT, headers=again)
+            )
+            await asyncio.sleep(0.2)
+            model.go.set()
+            one, two = (await first).json(), (await second).json()
+            assert {**one, "created": 0} == {**two, "created": 0}
+            late = (await visited.post("/v1/chat/completions", CHAT, headers=again)).json()
+            assert late["palaestra"]["call"] == 0  # its first answer was lost on the way
+            assert len(visited.session.graph.calls) == 1
+            other = {**CHAT, "max_tokens": 7}
+            await visited.post("/v1/chat/completions", other, headers=again)
+            await visited.chat(START)  # another choice is wanted, which nobody says to be the same
+            assert len(visited.session.graph.calls) == 3
+
+    asyncio.run(run())
