@@ -281,11 +281,39 @@ def test_a_dry_run_prints_a_recipe_that_reads_back_as_itself(
     assert main(["train", name, "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert check(tomllib.loads(shown)) == load(name)
-    assert "# memory: about" in shown
+    time, memory, written = shown.splitlines()[:3]  # before a hundred lines of recipe
+    assert time.startswith("# time: about ")
+    assert memory.startswith("# memory: about ")
+    assert written.startswith("# writes: about ") and f"/{name}-" in written
     assert main(["train", name, "--dry-run", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["memory_bytes"]["total"] > 0
     assert document["seconds"]["total"] > 0
+    assert document["disk_bytes"]["total"] > 0
+
+
+def test_the_time_of_a_recipe_is_computed_from_its_keys(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["list", "recipes", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert not [row for row in rows.values() if "minute" in row["summary"]]
+    assert main(["train", "quick", "--dry-run"]) == 0
+    assert rows["quick"]["time"] in capsys.readouterr().out.splitlines()[0]
+    assert main(["train", "quick", "--dry-run", "--set", "rl.steps=5000"]) == 0
+    assert rows["quick"]["time"] not in capsys.readouterr().out.splitlines()[0]
+
+
+def test_a_dry_run_counts_what_a_run_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    def bytes_of(*keys: str) -> dict[str, float]:
+        assert main(["train", "quick", "--dry-run", "--json", "--set", *keys]) == 0
+        found: dict[str, float] = json.loads(capsys.readouterr().out)["disk_bytes"]
+        return found
+
+    whole, none = bytes_of("rl.steps=50"), bytes_of("rl.steps=0")
+    assert whole["checkpoints"] == 3 * none["checkpoints"] > 0  # two of RL besides imitation's
+    assert whole["episodes"] > none["episodes"] > 0
+    assert whole["trained model"] == none["trained model"] > 0
 
 
 def test_the_doctor_says_whether_training_can_run(palaestra: Palaestra) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from palaestra.cli.compare_command import choose_rules
+from palaestra.cli.comparison_text import render
 from palaestra.cli.main import main
 from palaestra.core.errors import InputError, RecipeError, UnknownName
 from palaestra.evaluation.transcript import plain
 from palaestra.experiment.trace import choose_phase
+from palaestra.learning.comparison import as_json
+from palaestra.learning.comparison import compare as compared
+from palaestra.learning.credit.outcome import drgrpo, rloo
+from palaestra.learning.trajectory import Trajectory
 from palaestra.store.run import RunFolder
 from tests.experiment.runs import RECIPE, palaestra, write_recipe
 from tests.learning.credit import made
@@ -261,3 +268,32 @@ def test_rules_are_named_sums_or_all() -> None:
         choose_rules("rloo grpo", batch)
     with pytest.raises(UnknownName):
         choose_rules("everything", batch)
+
+
+# ── silent groups ────────────────────────────────────────────────────────────
+
+
+def rendered(batch: list[Trajectory]) -> str:
+    """What the terminal shows of a batch under two rules."""
+    said = {"trace": "a", "phase": "rl/1", "environment": "b", "left_out": 0, "skipped": []}
+    said |= as_json(compared(batch, {"rloo": rloo, "drgrpo": drgrpo}))
+    for trajectory in said["trajectories"]:
+        for turn in trajectory["turns"]:
+            turn |= {"seen": "", "said": ""}
+    file = io.StringIO()
+    render(said, Console(file=file, width=200))
+    return file.getvalue()
+
+
+def test_groups_that_are_all_silent_are_said_in_one_line() -> None:
+    shown = rendered(made.batch([1.0, 1.0]) + made.batch([0.0, 0.0], group=1))
+    head, line = shown.splitlines()
+    assert "4 rollouts in 2 groups" in head
+    assert line.startswith("All 2 groups are silent: every advantage is 0 under rloo, drgrpo")
+
+
+def test_some_silent_groups_are_counted_above_the_tables() -> None:
+    shown = rendered(made.batch([1.0, 0.0]) + made.batch([0.5, 0.5], group=1))
+    assert "In 1 of 2 groups all rollouts have the same return" in shown
+    assert "what each rule does" in shown
+    assert "same return" not in rendered(made.batch([1.0, 0.0]))

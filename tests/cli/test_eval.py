@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,20 @@ def test_one_cell_is_reported_flat_and_lies_in_its_usual_phase(
         assert run.database.phases() == ["eval/test"]
         assert run.database.get("evaluation") == result
         assert run.database.get("recipe")["environment"] == WORLD
+
+
+def test_episodes_without_a_result_are_counted_beside_the_success(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as shut:  # bound, and nobody listens
+        shut.bind(("127.0.0.1", 0))
+        model = f"openai:m@http://127.0.0.1:{shut.getsockname()[1]}/v1?attempts=1"
+        asked = ["eval", "--env", WORLD, "-n", "2", "--workers", "0", "--model", model]
+        main(asked)
+        shown = capsys.readouterr().out
+        assert "2 of 2 episodes excluded: 2 error(connection, infrastructure)" in shown
+        main([*asked, "--model", "expert"])
+        assert "2 infrastructure" in capsys.readouterr().out
 
 
 def test_options_that_are_repeated_make_a_matrix(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,10 +46,34 @@ def test_one_episode_is_told_turn_by_turn_and_kept(
 ) -> None:
     key = failed(run, tmp_path)
     shown = said(capsys, run, key, "--save")
-    assert "by oracle (exact): lost at turn 1 (agent)" in shown
+    (verdict,) = [line for line in shown.splitlines() if line.startswith("verdict: ")]
+    assert verdict.startswith("verdict: lost at turn 1 (agent)")
+    assert verdict.endswith("(by oracle, exact)")
     with RunFolder.read(tmp_path / run) as opened:
         stored = opened.database.get(f"explain/{key}")
     assert [one["method"] for one in stored] == ["oracle", "words"]
+
+
+def test_the_exact_method_is_believed_and_the_others_stand_beside_it(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = failed(run, tmp_path)
+    result = found(capsys, run, key)
+    assert result["verdict"]["method"] == "oracle"
+    words = next(one for one in result["attributions"] if one["method"] == "words")
+    shown = said(capsys, run, key)
+    (besides,) = [line for line in shown.splitlines() if line.startswith("besides: ")]
+    assert "words" in besides
+    assert ("agrees" in besides) == (words["turn"] == result["verdict"]["turn"])
+    assert shown.count("lost at turn") == 1
+
+
+def test_where_no_method_can_say_the_verdict_says_so(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (run, failed(run, tmp_path), "--by", "judge", "--judge", "null")
+    assert found(capsys, *asked)["verdict"] is None
+    assert "verdict: no method can say which turn lost it" in said(capsys, *asked)
 
 
 def test_the_recorded_policy_and_chance_can_go_on_from_each_turn(

@@ -108,8 +108,9 @@ def test_what_happened_is_the_package_s_game(name: str) -> None:
                 assert sum(rewards) == pytest.approx(total[seat])
             assert told[-1].terminated == (len(ended) == len(game.seats) or game.match)
             assert told[-1].truncated == (len(cut) == len(game.seats) and not game.match)
-            if not game.together and not own:
-                assert told[-1].success == (total[mine] > 0)
+            if not game.together:
+                judged = game.seats[0] if own else mine
+                assert told[-1].success == (told[-1].terminated and total[judged] > 0)
         else:
             assert not told[-1].terminated and not told[-1].truncated
 

@@ -114,7 +114,8 @@ def test_what_was_said_is_the_package_s_game(name: str) -> None:
         assert list(steps[-1].rewards.values()) == (list(rewards.values()) if own else [])
         assert (info[actor].get("reason") or "") in text
         whole = world._base in ALONE
-        assert steps[-1].success == (rewards[actor] >= 1 if whole else rewards[actor] > 0)
+        judged = 0 if own else actor
+        assert steps[-1].success == (rewards[judged] >= 1 if whole else rewards[judged] > 0)
     assert all(step.reward == 0 and not step.success for step in steps[:-1])
 
 

@@ -17,6 +17,7 @@ from palaestra.core.task import Split, TaskSet
 SUCCESS, FAILURE = Outcome.success(), Outcome.failure()
 OUT_OF_TURNS = Outcome.truncated(Limit.TURNS)
 CRASH = Outcome.error("crash", Owner.ENVIRONMENT, "the world went away")
+LOST = Outcome.error("workers", Owner.INFRASTRUCTURE, "killed by SIGKILL from outside")
 UNPARSED = Outcome.error("unparsed", Owner.AGENT, "2 actions in a row were not understood")
 
 

@@ -17,6 +17,7 @@ from palaestra.evaluation.report import as_json, build, summary
 from palaestra.evaluation.statistics import paired_difference, paired_scores, task_scores, wilson
 from tests.evaluation.made import (
     CRASH,
+    LOST,
     SUCCESS,
     MemoryStore,
     curve,
@@ -188,6 +189,32 @@ def test_faults_are_shown_and_not_scored() -> None:
     assert report.success["rl"].n == 31
     assert report.held_out.paired["rl_minus_base"].n == 31
     assert "they are not scored" in printed(report)
+
+
+def test_the_headline_counts_what_has_a_result_and_says_what_has_none() -> None:
+    store = full_run(32)
+    assert "held-out tasks" in headline(build(store, RUN)) and "--resume" not in headline(
+        build(store, RUN)
+    )
+    store.phases["test/rl"][3] = episode("test/rl", 3, CRASH)
+    said = headline(build(store, RUN))
+    assert said.startswith("Success on 31 to 32 held-out tasks")
+    assert "1 of 32 tasks under RL (environment)" in said and "--resume" not in said
+    for number in (4, 5):
+        store.phases["test/rl"][number] = episode("test/rl", number, LOST)
+    store.phases["transfer/rl"][0] = episode("transfer/rl", 0, LOST)
+    report = build(store, RUN)
+    said = headline(report)
+    assert said.startswith("Success on 29 to 32 held-out tasks")
+    assert "1 of 32 tasks under RL (environment), 2 of 32 tasks under RL (infrastructure)" in said
+    assert "1 of 16 transfer tasks under RL (infrastructure)" in said
+    assert said.endswith(f"palaestra train --resume {RUN}")
+    assert said in markdown(report)
+
+
+def test_a_task_of_which_one_repeat_has_a_result_is_not_missing() -> None:
+    repeats = [episode("test/rl", 0, LOST), episode("test/rl", 0, SUCCESS, member=1)]
+    assert "Without a result" not in headline(build(MemoryStore({"test/rl": repeats}), RUN))
 
 
 def test_a_policy_without_any_result_is_no_zero() -> None:

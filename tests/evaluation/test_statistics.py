@@ -224,4 +224,4 @@ def test_comparing_policies_pairs_each_with_those_before_it() -> None:
     assert gain.mean == pytest.approx(difference)
     assert gain.above_zero
     assert result.environment == "babyai/GoToLocal"
-    assert result.tasks == 100
+    assert result.counted == (100, 100)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from palaestra.core.errors import InputError
@@ -27,6 +30,32 @@ def test_another_process_acts_with_the_weights_that_are_learned_here(tmp_path: P
         versions = {v for e in episodes for call in e.calls for v in call.token_versions}
         assert len(versions) > 2
         assert not (run.path / "acting").exists()
+
+
+@pytest.mark.parametrize("on_update", ["recompute", pytest.param("keep", marks=pytest.mark.slow)])
+def test_a_process_that_is_killed_leaves_no_token_without_its_version(
+    on_update: str, tmp_path: Path
+) -> None:
+    killed: list[int] = []
+    killer = threading.Thread(target=_kill_actor, args=(tmp_path / "run", killed), daemon=True)
+    killer.start()
+    execute_in(tmp_path / "run", "rl.actor=process", f"rl.on_update={on_update}", folder=tmp_path)
+    assert killed
+    with RunFolder.read(tmp_path / "run") as run:
+        metrics = [m for _, m in run.database.metrics("rl")]
+        assert len(metrics) == STEPS and not any(m["unscored"] for m in metrics)
+        updates = 2  # per step
+        assert 0 < max(m["stale"] for m in metrics) <= BOUND * updates
+
+
+def _kill_actor(path: Path, killed: list[int]) -> None:
+    """As the kernel does where memory runs out; once a step has been learned."""
+    while not (path / "checkpoints" / "rl-000001").exists():
+        time.sleep(0.05)
+    for child in psutil.Process().children():
+        if "palaestra.models.server" in child.cmdline():
+            killed.append(child.pid)
+            child.kill()
 
 
 def test_step_by_step_it_has_the_learners_probabilities_and_cancels_the_slowest_of_a_group(

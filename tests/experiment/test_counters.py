@@ -29,6 +29,13 @@ def made(run: RunFolder, gaps: dict[int, float]) -> str:
     return said.getvalue()
 
 
+def test_a_step_without_an_update_shows_no_entropy(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "a", {"summary": "a small one"}) as run:
+        said = made(run, {1: 0.0})
+    assert "entropy – (no update)" in said
+    assert "entropy 0.00" not in said
+
+
 def test_an_alarm_of_the_terminal_is_the_one_that_is_kept_and_shown(
     tmp_path: Path, capsys: Any
 ) -> None:

@@ -161,6 +161,20 @@ def test_what_cannot_work_is_said_before_anything_starts(
         check_recipe(load(str(write_recipe(tmp_path)), keys))
 
 
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("rl.loss=tests.learning.test_checks:scalar", r"The loss '.*:scalar' returned the shape"),
+        ("rl.credit=tests.learning.test_checks:nan", r"The credit rule '.*:nan' gave nan"),
+    ],
+)
+def test_a_rule_of_ones_own_that_is_wrong_ends_the_run_with_a_sentence(
+    key: str, said: str, start: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=said):
+        train(start, tmp_path, key)
+
+
 def test_steps_tell_what_a_separate_critic_has_learned(start: Path, tmp_path: Path) -> None:
     keys = [key for key in COMBINATIONS["own critic"] if "warmup" not in key]
     with train(start, tmp_path, *keys) as run:

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -13,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from palaestra import __version__
+from palaestra.cli.main import main
+from palaestra.experiment.recipe import load
 from palaestra.store.run import RunFolder
 from tests.experiment.runs import (
     RECIPE,
@@ -144,6 +148,68 @@ def test_two_processes_cannot_work_on_one_run(undisturbed: Path) -> None:
         refused = palaestra("train", "--resume", undisturbed, check=2)
     assert str(os.getpid()) in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_without_any_checkpoint_all_is_learned_again_from_the_record(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(undisturbed, run)
+    for part in ("checkpoints", "final"):
+        shutil.rmtree(run / part)
+    done = palaestra("train", "--resume", run)
+    assert "the recorded demonstrations are studied again" in done.stderr
+    assert weights_hash(run) == weights_hash(undisturbed)
+    assert lived(run) == lived(undisturbed)
+    with RunFolder.read(undisturbed) as before, RunFolder.read(run) as after:
+        names = [[row["name"] for row in of.database.get("stages")] for of in (before, after)]
+        assert names[0] == names[1]  # no stage is counted twice
+        steps = [[step for step, _ in of.database.metrics("rl")] for of in (before, after)]
+        assert steps[0] == steps[1]
+
+
+@pytest.mark.slow
+def test_what_was_spent_does_not_count_against_learning_it_again(tmp_path: Path) -> None:
+    recipe = RECIPE.replace("[rl]", "[rl]\ntokens = 1")  # used up by the first step
+    palaestra("train", write_recipe(tmp_path, recipe), "--run", tmp_path / "run")
+    before = weights_hash(tmp_path / "run")
+    for part in ("checkpoints", "final"):
+        shutil.rmtree(tmp_path / "run" / part)
+    palaestra("train", "--resume", tmp_path / "run")
+    assert weights_hash(tmp_path / "run") == before
+
+
+def of_version(run: Path, version: str) -> Path:
+    """The run as if that palaestra had made it."""
+    about = run / "run.json"
+    about.write_text(json.dumps({**json.loads(about.read_text()), "palaestra": version}))
+    return run
+
+
+def test_a_key_of_another_version_is_told_with_both_versions_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = {**load("quick").model_dump(mode="json"), "of_tomorrow": 1}
+    RunFolder.create(tmp_path / "run", recipe).close()
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "'of_tomorrow'" in said and __version__ not in said  # the same one: only the key
+    run = of_version(tmp_path / "run", "0.0.9")
+    assert main(["train", "--resume", str(run)]) == 2
+    said = capsys.readouterr().err
+    versions = f"{run} was made by palaestra 0.0.9, and this is palaestra {__version__}"
+    assert 0 < said.index(versions) < said.index("'of_tomorrow'")
+    assert "pip install palaestra==0.0.9" in said
+    RunFolder.open(run).close()  # and it is not left locked
+
+
+def test_going_on_with_a_run_of_another_version_is_said_and_kept(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", {}).close()
+    with RunFolder.open(of_version(tmp_path / "run", "0.0.9")) as run:
+        said = run.note_version()
+        assert said is not None and "0.0.9" in said and __version__ in said
+        assert run.note_version() is None  # once
+        assert run.database.get("versions") == ["0.0.9", __version__]
 
 
 def test_a_run_of_another_version_is_refused(undisturbed: Path, tmp_path: Path) -> None:

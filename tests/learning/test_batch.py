@@ -18,9 +18,11 @@ from palaestra.learning.batch import (
     split_by_rollout,
     trained_rows,
     trajectories,
+    with_ends,
     with_proximal,
 )
 from palaestra.learning.component import Need
+from palaestra.learning.credit.players import parts
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.rows import rows_of
@@ -94,6 +96,20 @@ def test_a_quicker_success_is_a_better_one():
 
 def two_turns():
     return episode([call(0, None, [1, 2], [3]), call(1, 0, [4], [5, 6])])
+
+
+def test_each_player_s_end_is_that_of_its_own_conversation():
+    """A game that was cut off: two conversations, and what the critic says at the end of each."""
+    moves = [call(0, None, [1], [2]), call(1, None, [3], [4]), call(2, 0, [5], [6])]
+    made = episode([replace(c, role=r) for c, r in zip(moves, "aba", strict=True)])
+    (trajectory,) = trajectories([made], PLAIN, "policy")
+    game = replace(trajectory, outcomes={"a": 0.0, "b": 0.0}, truncated=True)
+    rows = {row.calls[-1]: row for row in rows_of(made, "policy")}
+    assert set(rows) == {1, 2}
+    found = with_ends(game, {(made.key, 1): -0.5, (made.key, 2): 0.75})
+    assert (found.bootstrap, found.bootstraps) == (0.75, {"a": 0.75, "b": -0.5})
+    ends = {part.trajectory.turns[0].role: part.trajectory.bootstrap for part in parts([found])}
+    assert ends == found.bootstraps
 
 
 def test_advantage_and_weight_are_zero_where_the_mask_is():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palaestra.learning.alarms import found_again
 from palaestra.learning.monitors import (
     MONITORS,
     alarms,
@@ -18,6 +19,7 @@ from palaestra.learning.monitors import (
     gradient_spike,
     variance_cliff,
 )
+from scripts.alarm_study import KINDS, recorded, study
 
 HEALTHY = {
     "group_std": 0.4,
@@ -39,8 +41,8 @@ def run(steps=20, **changes):
 
 
 CASES = [
-    (variance_cliff, {"group_std": [0.15, 0.1, 0.1]}, ["0.117", "0.5", "0.4", "starpo"]),
-    (gradient_spike, {"gradient_norm": [2.6]}, ["2.6", "5 times", "0.5", "learning rate"]),
+    (variance_cliff, {"group_std": [0.15, 0.1, 0.1, 0.1]}, ["0.113", "0.5", "0.4", "starpo"]),
+    (gradient_spike, {"gradient_norm": [2.6] * 3}, ["2.6", "5 times", "0.5", "learning rate"]),
     (gradient_spike, {"gradient_norm": [math.nan]}, ["nan", "learning rate"]),
     (gradient_spike, {"gradient_norm": [math.inf]}, ["inf", "learning rate"]),
     (entropy_collapse, {"entropy": [0.1, 0.1, 0.1]}, ["0.1", "0.2", "0.6", "clip bound"]),
@@ -64,9 +66,11 @@ def test_an_alarm_names_value_threshold_and_remedy_in_one_sentence(monitor, chan
 @pytest.mark.parametrize(
     ("monitor", "changes"),
     [
-        (variance_cliff, {"group_std": [0.21, 0.21, 0.21]}),
+        (variance_cliff, {"group_std": [0.21, 0.21, 0.21, 0.21]}),
         (variance_cliff, {"group_std": [0.0]}),  # one bad step is no cliff
-        (gradient_spike, {"gradient_norm": [2.4]}),
+        (gradient_spike, {"gradient_norm": [2.4] * 3}),
+        (gradient_spike, {"gradient_norm": [99.0, 0.5, 0.5]}),  # one leap is usual
+        (gradient_spike, {"gradient_norm": [0.5, 0.5, 99.0]}),
         (entropy_collapse, {"entropy": [0.125, 0.125, 0.125]}),
         (clip_fraction, {"clipped": [0.29, 0.29, 0.29]}),
         (discard_rate, {"discarded": [2 / 3] * 5}),
@@ -116,29 +120,111 @@ def test_ordinary_noise_raises_no_alarm():
 
 
 def test_the_step_of_an_alarm_is_the_one_that_the_metrics_name():
-    history = run(gradient_norm=[9.0])
+    history = run(gradient_norm=[9.0] * 3)
     history[-1]["step"] = 120.0
     assert gradient_spike(history).step == 120
     assert "Step 120" in gradient_spike(history).message
 
 
 def test_gradients_are_watched_on_after_a_step_that_was_not_finite():
-    history = run(gradient_norm=[math.inf, 0.5, 9.0])
+    history = run(gradient_norm=[math.inf, 9.0, 0.5, 9.0])
     assert gradient_spike(history) is not None
     assert gradient_spike(history[:-1]) is None
 
 
 def collapse():
     """Variance of returns falls first, twelve steps later gradients leap."""
-    return run(40, group_std=[0.05] * 15, gradient_norm=[6.0])
+    return run(40, group_std=[0.05] * 15, gradient_norm=[6.0] * 3)
 
 
 def test_an_echo_trap_is_a_cliff_in_variance_and_then_a_leap_of_the_gradient():
     alarm = echo_trap(collapse())
     assert alarm.step == 40
     assert "gradient_spike followed a cliff" in alarm.message
-    assert "step 27" in alarm.message  # the first with two of its last three below half
+    assert "step 28" in alarm.message  # the first with three of its last four below half
     assert [a.name for a in alarms(collapse())] == ["gradient_spike", "echo_trap"]
+
+
+# What the reward says
+
+
+def learned(steps, **changes):
+    """A run with rewards; each change lists a figure's values at the last steps."""
+    rewards = [0.4] * steps
+    if "reward" in changes:
+        rewards[-len(changes["reward"]) :] = changes["reward"]
+    history = run(steps, **{**changes, "reward": rewards})
+    return [{"success": metrics["reward"], **metrics} for metrics in history]
+
+
+def ramp(start, end, steps):
+    return [start + (end - start) * n / (steps - 1) for n in range(steps)]
+
+
+RISE = {
+    "reward": ramp(0.4, 0.85, 20),
+    "group_std": ramp(0.4, 0.1, 10),
+    "entropy": ramp(0.6, 0.05, 20),
+    "gradient_norm": [5.0] * 3,
+}
+
+
+def raised(history):
+    """The names of all alarms of a run, at whatever step."""
+    return {alarm.name for end in range(len(history) + 1) for alarm in alarms(history[:end])}
+
+
+def test_spread_and_entropy_that_fall_while_the_reward_rises_are_success():
+    assert raised(learned(40, **RISE)) == set()
+
+
+def test_the_same_without_a_rise_is_an_echo_trap():
+    history = learned(40, **{**RISE, "reward": [0.4] * 20})
+    assert raised(history) >= {"variance_cliff", "entropy_collapse", "echo_trap"}
+
+
+def test_the_same_with_a_fall_is_an_echo_trap():
+    history = learned(40, **{**RISE, "reward": ramp(0.4, 0.1, 10)})
+    assert raised(history) >= {"variance_cliff", "entropy_collapse", "gradient_spike", "echo_trap"}
+
+
+def test_a_rise_that_is_lost_again_is_an_echo_trap():
+    lost = {"reward": [*ramp(0.4, 0.8, 20), *ramp(0.8, 0.2, 12)], "group_std": [0.05] * 12}
+    history = learned(60, **lost, entropy=[0.05] * 12)
+    early = raised(history[:-12])
+    assert early == set()
+    assert raised(history) >= {"variance_cliff", "entropy_collapse", "echo_trap"}
+
+
+def test_where_nearly_all_tasks_are_solved_there_is_nothing_to_collapse():
+    solved = {"group_std": [0.001] * 3, "entropy": [0.01] * 3, "gradient_norm": [5.0] * 3}
+    assert raised(learned(40, reward=[0.92] * 40, **solved)) == set()
+    assert len(raised(learned(40, reward=[0.5] * 40, **solved))) > 1
+
+
+def test_a_leap_of_the_gradient_that_harms_nothing_is_none():
+    leaps = {"gradient_norm": [5.0] * 6}
+    assert raised(learned(40, **leaps)) == set()
+    assert raised(learned(40, **leaps, reward=[0.1] * 6)) == {"gradient_spike"}
+    assert raised(learned(40, gradient_norm=[math.nan])) == {"gradient_spike"}
+
+
+@pytest.mark.parametrize("name", ["quick-1", "quick-2"])
+def test_recorded_runs_that_reached_success_raise_no_alarm(name):
+    history = recorded()[name]
+    assert max(metrics["success"] for metrics in history) > 0.9
+    assert found_again(list(enumerate(history, 1))) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_at_most_one_healthy_run_in_a_hundred_raises_an_alarm(kind):
+    counts, runs = study(kind, 200, seed=1), 200
+    if kind.startswith("healthy"):
+        assert counts["any"] <= runs * 2 / 100  # one in a hundred, and what chance adds to it
+        assert counts["echo_trap"] == 0
+    else:
+        assert counts["echo_trap"] >= runs * 9 / 10
 
 
 @pytest.mark.parametrize("missing", ["group_std", "gradient_norm"])

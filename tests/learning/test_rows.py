@@ -1,11 +1,15 @@
 """Rows read off message graphs: each sampled token once, and nothing else."""
 
 import itertools
+import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palaestra.core.errors import InputError
+from palaestra.core.message import assistant
 from palaestra.learning.rows import rows_of
 from tests.learning.made import call, episode
 
@@ -69,5 +73,25 @@ def test_a_policy_that_said_nothing_has_no_rows():
 
 
 def test_words_without_tokens_cannot_be_trained():
-    with pytest.raises(ValueError, match="no token ids"):
+    with pytest.raises(InputError, match=r"rl/1/0\.0: call 0 holds no token ids"):
         rows_of(episode([call(0, None, [], [])]), "policy")
+
+
+def test_a_call_in_which_nothing_was_said_trains_nothing_and_moves_nothing():
+    silent = replace(call(0, None, [1], []), reply=assistant(""))
+    made = episode([silent, call(1, None, [2], [3, 4], logprobs=[-0.5, -0.25])])
+    (row,) = rows_of(made, "policy")
+    assert (row.tokens, row.mask) == ([2, 3, 4], [False, True, True])
+    assert (row.logprobs, row.calls) == ([0, -0.5, -0.25], [-1, 1, 1])
+
+
+def test_unknown_log_probabilities_are_no_numbers():
+    made = episode([call(0, None, [1], [2, 3], logprobs=[]), call(1, 0, [4], [5])])
+    (row,) = rows_of(made, "policy")
+    assert row.logprobs == pytest.approx([0, math.nan, math.nan, 0, -1], nan_ok=True)
+
+
+def test_a_call_with_log_probabilities_of_some_of_its_tokens_is_refused():
+    made = episode([call(0, None, [1], [2, 3], logprobs=[-1.0])])
+    with pytest.raises(InputError, match="call 0 has 2 sampled tokens, but 1 log-probabilities"):
+        rows_of(made, "policy")

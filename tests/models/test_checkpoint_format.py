@@ -1,9 +1,12 @@
 """Checkpoints: what is written is what is read, here and in transformers."""
 
+import os
+
 import pytest
 import torch
 
 from palaestra.models.checkpoint_format import read_network, write_network
+from palaestra.store import checkpoint
 from tests.learning.made import grouped, tiny
 
 
@@ -17,6 +20,20 @@ def test_a_network_comes_back_bit_for_bit(tmp_path, make):
     assert theirs.keys() == network.state_dict().keys()
     for name, tensor in network.state_dict().items():
         assert torch.equal(theirs[name], tensor)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o002, 0o077])
+def test_weights_have_the_permissions_of_their_neighbours(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        write_network(tiny(), tmp_path / "policy")
+        checkpoint.save(tmp_path, "last", {"model": {"w": torch.zeros(3)}}, {})
+    finally:
+        os.umask(before)
+    for folder, weights in (("policy", "model.safetensors"), ("last", "model.safetensors")):
+        modes = {p.name: p.stat().st_mode & 0o777 for p in (tmp_path / folder).iterdir()}
+        assert len(modes) == 2 and weights in modes
+        assert set(modes.values()) == {0o666 & ~umask}
 
 
 def test_bf16_survives_and_can_be_read_wider(tmp_path):

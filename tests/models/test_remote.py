@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError
+from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError, RequestRefused
 from palaestra.core.message import Message, system, user
 from palaestra.core.model import Finish, Generation, Prompt, Sampling
 from palaestra.models.dialects import ANTHROPIC
@@ -314,6 +314,17 @@ def test_a_refusal_is_final_and_says_what_to_check(
     with pytest.raises(InfrastructureFault, match=remedy):
         ask(model(server))
     assert len(server.requests) == 1
+
+
+def test_a_server_that_has_answered_others_refuses_a_request_for_what_it_is(server: Server) -> None:
+    server.answers = [says(200, GOOD), says(422, "no"), says(401, "no")]
+    remote = model(server)
+    assert ask(remote).text == "go left"
+    with pytest.raises(RequestRefused):
+        ask(remote)
+    with pytest.raises(InfrastructureFault, match="API key") as refused:
+        ask(remote)
+    assert not isinstance(refused.value, RequestRefused)
 
 
 # ── names and keys ───────────────────────────────────────────────────────────

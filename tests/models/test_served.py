@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError
 from palaestra.core.model import Prompt, Sampling
 from palaestra.experiment.policy import save_tokenizer
+from palaestra.models import serving_process
 from palaestra.models.chatml import ChatMLRenderer
 from palaestra.models.checkpoint_format import write_network
 from palaestra.models.endpoint import Endpoint, Patience
@@ -197,6 +200,20 @@ def test_an_answer_that_cannot_be_learned_from_is_a_fault(
     asyncio.run(ask())
 
 
+def test_a_server_that_lost_its_weights_is_a_fault(tmp_path: Path) -> None:
+    """Somebody restarted it: it acts with those that it began with."""
+
+    async def ask() -> None:
+        model = resident(tiny(), on_update=OnUpdate.KEEP)
+        async with served(model, tmp_path, drain=False) as far:
+            await far.load(_written(tmp_path), 3)
+            model.version = 0
+            with pytest.raises(InfrastructureFault, match=r"version 0 .* version 3 .* restarted"):
+                await far.generate(prompt())
+
+    asyncio.run(ask())
+
+
 def test_what_vllm_is_asked(tmp_path: Path) -> None:
     asked: list[dict[str, Any]] = []
 
@@ -247,28 +264,142 @@ def checkpoint(folder: Path, seed: int) -> Path:
     return folder
 
 
+HURRIED = Patience(attempts=3, timeout=120.0, first_wait=0.01)  # far less than a start takes
+ASKED = Prompt((), (2, 4, 4), Sampling(1.0, 20), 3)
+
+
+@asynccontextmanager
+async def process_of(
+    folder: Path, *, version: int = 0, on_update: OnUpdate = OnUpdate.DRAIN
+) -> AsyncIterator[tuple[ServingProcess, ServedModel]]:
+    options = ["--context=128", "--precision=fp32", f"--on-update={on_update}"]
+    async with ServingProcess(folder, options, threads=1, version=version) as process:
+        socket, serving = process.socket, process.serving
+        endpoint = Endpoint("it", "http://it", socket=socket, patience=HURRIED, serving=serving)
+        renderer = ChatMLRenderer.from_folder(folder)
+        drain = on_update is OnUpdate.DRAIN
+        yield (
+            process,
+            ServedModel(
+                "policy",
+                renderer,
+                endpoint,
+                drain=drain,
+                version=version,
+                loading=process.begin_with,
+            ),
+        )
+        await endpoint.close()
+
+
+def end(process: ServingProcess, how: int) -> None:
+    assert process.pid is not None
+    os.kill(process.pid, how)
+
+
 def test_a_process_that_dies_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
     old, new = (checkpoint(tmp_path / name, seed) for seed, name in enumerate(("old", "new")))
-    asked = Prompt((), (2, 4, 4), Sampling(1.0, 20), 3)
-    patience = Patience(attempts=30, timeout=20.0, first_wait=0.2, longest_wait=0.5)
 
     async def ask() -> None:
-        options = ["--context=128", "--precision=fp32"]
-        async with ServingProcess(old, options, threads=1) as process:
-            renderer = ChatMLRenderer.from_folder(old)
-            endpoint = Endpoint("it", "http://it", socket=process.socket, patience=patience)
-            far = ServedModel("policy", renderer, endpoint)
+        async with process_of(old) as (process, far):
             await far.load(new, 1)
-            process.folder = new
-            before = await far.generate(asked)
-            assert process.pid is not None
-            os.kill(process.pid, signal.SIGKILL)
-            after = await far.generate(asked)
+            before = await far.generate(ASKED)
+            end(process, signal.SIGKILL)
+            after = await far.generate(ASKED)
             assert after.tokens == before.tokens and process.births == 2
-            await far.close()
             pid = process.pid
+        assert pid is not None
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+    asyncio.run(ask())
+
+
+def test_a_replaced_process_has_the_weights_and_the_version_of_the_one_before(
+    tmp_path: Path,
+) -> None:
+    old, new = (checkpoint(tmp_path / name, seed) for seed, name in enumerate(("old", "new")))
+
+    async def ask() -> None:
+        async with process_of(old, version=4, on_update=OnUpdate.KEEP) as (process, far):
+            before = await far.generate(ASKED)
+            assert set(before.versions) == {4}
+            end(process, signal.SIGKILL)
+            await far.load(new, 7)
+            meant = await far.generate(ASKED)
+            assert meant.tokens != before.tokens and set(meant.versions) == {7}
+            end(process, signal.SIGKILL)
+            reply = await far.generate(ASKED)
+            assert reply.tokens == meant.tokens and set(reply.versions) == {7}
+            assert process.births == 3
+
+    asyncio.run(ask())
+
+
+def test_a_frozen_process_is_replaced_within_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_process, "SILENT", 4)
+
+    async def ask() -> None:
+        async with process_of(checkpoint(tmp_path / "it", 0)) as (process, far):
+            before = await far.generate(ASKED)
+            frozen = process.pid
+            end(process, signal.SIGSTOP)
+            async with asyncio.timeout(100):  # one attempt alone may take 120
+                assert (await far.generate(ASKED)).tokens == before.tokens
+            assert process.pid != frozen
+
+    asyncio.run(ask())
+
+
+@pytest.mark.slow
+def test_time_in_which_nobody_looks_is_not_held_against_a_process(tmp_path: Path) -> None:
+    async def ask() -> None:
+        async with process_of(checkpoint(tmp_path / "it", 0)) as (process, far):
+            await far.generate(ASKED)
+            await asyncio.sleep(2.5)  # in the middle of a beat
+            time.sleep(1.5 * serving_process.SILENT * serving_process.BEAT)
+            await asyncio.sleep(2.5)
+            await far.generate(ASKED)
+            assert process.births == 1
+
+    asyncio.run(ask())
+
+
+def test_a_process_that_dies_at_once_is_given_up_after_growing_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = tmp_path / "dying"
+    dying.write_text('#!/bin/sh\ndate +%s.%N >> "${0%/*}/starts"\necho no luck >&2\nexit 1\n')
+    dying.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(dying))
+    monkeypatch.setattr(serving_process, "PAUSE", 0.1)
+
+    async def ask() -> None:
+        async with process_of(checkpoint(tmp_path / "it", 0)):
+            pytest.fail("started")
+
+    with pytest.raises(InfrastructureFault, match=r"--resume.*rl\.actor(?s:.*)no luck"):
+        asyncio.run(ask())
+    starts = [float(line) for line in (tmp_path / "starts").read_text().split()]
+    assert len(starts) == serving_process.DEATHS
+    for number, (before, after) in enumerate(pairwise(starts)):
+        assert after - before > 0.1 * 2**number
+
+
+def test_whoever_asks_a_process_that_was_given_up_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_process, "PAUSE", 0.01)
+
+    async def ask() -> None:
+        async with process_of(checkpoint(tmp_path / "it", 0)) as (process, far):
+            monkeypatch.setattr(sys, "executable", "/bin/false")
+            end(process, signal.SIGKILL)
+            for _ in range(2):
+                with pytest.raises(InfrastructureFault, match=r"times in a row.*--resume"):
+                    await far.generate(ASKED)
 
     asyncio.run(ask())
 

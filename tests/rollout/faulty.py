@@ -9,6 +9,7 @@ import stat
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from palaestra.core.environment import (
@@ -115,6 +116,18 @@ class Hanging(Crashing):
             time.sleep(3600)
 
 
+class Doomed(Crashing):
+    """Waits where its name says, the first time; leaves a file there that the variable names."""
+
+    MARK = "PALAESTRA_TESTS_MARK"
+
+    def _reach(self, place: str) -> None:
+        mark = Path(os.environ[self.MARK])
+        if self.name == place and not mark.exists():
+            mark.touch()
+            time.sleep(3600)
+
+
 class Raising(Crashing):
     """Raises where its name says; `exit` is a library that calls sys.exit in a step."""
 
@@ -164,6 +177,8 @@ class Rubbish(Counting):
     def signals(self) -> Signals:
         if self.name == "signals" and self.made == 1:
             return Signals(progress="half")  # type: ignore[arg-type]
+        if self.name in ("progress-nan", "progress-inf") and self.made == 1:
+            return Signals(progress=float(self.name.removeprefix("progress-")))
         return super().signals()
 
 
@@ -244,6 +259,15 @@ class Slow(Counting):
 
     def step(self, action: Action) -> Transition:
         time.sleep(0.3)
+        return super().step(action)
+
+
+class Plodding(Counting):
+    """Takes a second for each step in which it is let run, however long it is stopped."""
+
+    def step(self, action: Action) -> Transition:
+        for _ in range(50):
+            time.sleep(0.02)
         return super().step(action)
 
 

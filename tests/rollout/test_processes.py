@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from palaestra.rollout.deadline import Deadline
 from palaestra.rollout.processes import processor_seconds
 
 BUSY = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
@@ -51,3 +52,21 @@ def test_of_a_process_that_has_ended_nothing_is_told() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert processor_seconds(ended.pid) == 0.0
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not tell")
+def test_a_deadline_waits_for_who_is_kept_from_the_processor_and_for_nobody_else() -> None:
+    core = str(min(psutil.Process().cpu_affinity()))
+    crowd = [subprocess.Popen([sys.executable, "-c", BUSY, core]) for _ in range(4)]
+    sleeping = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        time.sleep(1.0)
+        deadlines = [Deadline(1.0, one.pid) for one in (*crowd, sleeping)]
+        assert all(deadline.left() > 0 for deadline in deadlines)
+        time.sleep(1.5)
+        *starved, idle = [deadline.left() for deadline in deadlines]
+    finally:
+        for one in (*crowd, sleeping):
+            one.kill()
+            one.wait()
+    assert min(starved) > 0 >= idle

@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
+from palaestra.agents.direct import DirectAgent
 from palaestra.core.environment import Action, World
+from palaestra.core.episode import Key
 from palaestra.core.errors import (
     EnvironmentFault,
     InfrastructureFault,
@@ -24,9 +26,12 @@ from palaestra.core.errors import (
     MissingPackage,
     MissingSystemPart,
     UnknownName,
+    WorkersUnavailable,
 )
 from palaestra.core.task import Task
+from palaestra.models.random_choice import RandomModel
 from palaestra.rollout import host
+from palaestra.rollout.runner import Job, Rollout
 from palaestra.rollout.worker import ALLOWANCE, REQUEST, Request, Verb, framed
 from palaestra.rollout.workers import WorkerPool
 from palaestra.rollout.worlds import LocalWorld
@@ -78,6 +83,24 @@ def expected(seed: int) -> list[Any]:
 def workers_of(pid: int) -> list[psutil.Process]:
     children = psutil.Process(pid).children()
     return [child for child in children if "palaestra.rollout.worker" in child.cmdline()]
+
+
+def dying_starts(folder: Path, times: int) -> Callable[[], int]:
+    """Let the first so many workers that find the folder kill themselves while they start.
+
+    Returns how many have started.
+    """
+    lines = [
+        "import os, pathlib, sys",
+        "if 'palaestra.rollout.worker' in sys.orig_argv:",
+        f"    starts = pathlib.Path({str(folder)!r})",
+        "    count = len(list(starts.glob('start-*')))",
+        "    (starts / f'start-{count}').touch()",
+        f"    if count < {times}:",
+        "        os.kill(os.getpid(), 9)",
+    ]
+    (folder / "sitecustomize.py").write_text("\n".join(lines))
+    return lambda: len(list(folder.glob("start-*")))
 
 
 def gone(pids: list[int], seconds: float = 15.0) -> bool:
@@ -179,8 +202,8 @@ def test_a_world_can_be_reset_again() -> None:
 def test_memory_and_restarts_are_told() -> None:
     async def use(pool: WorkerPool) -> tuple[int, int, int]:
         memory = pool.max_rss_bytes()
-        world = await pool.world(f"{FAULTY}:Crashing/reset")
-        await fault(world.reset(task()))
+        world = await pool.world(f"{FAULTY}:Crashing/step")
+        await fault(episode(world, 1))
         restarts = pool.restarts
         await pool.world(COUNTING)
         return memory, restarts, pool.restarts
@@ -236,10 +259,45 @@ def test_a_system_part_missed_at_the_reset_is_the_callers_error() -> None:
 
 
 def test_workers_that_cannot_start_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "BACK_OFF", (0.01, 0.02))
     (tmp_path / "pydantic.py").write_text("raise ImportError('this pydantic is broken')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(InfrastructureFault, match="this pydantic is broken"):
+    with pytest.raises(WorkersUnavailable, match="this pydantic is broken") as caught:
         pooled(lambda pool: pool.world(COUNTING))
+    assert caught.value.exit_code == 2 and "3 times" in str(caught.value)
+
+
+def test_a_worker_that_is_killed_while_it_starts_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = dying_starts(tmp_path, times=2)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def use(pool: WorkerPool) -> list[Any]:
+        seen = await episode(await pool.world(COUNTING), 5)
+        assert starts() == 3 and pool.restarts == 0
+        return seen
+
+    assert pooled(use) == expected(5)
+
+
+def test_a_run_whose_workers_no_longer_start_ends_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not as if each of its episodes had broken by itself."""
+    monkeypatch.setattr(host, "BACK_OFF", (0.01, 0.02))
+
+    async def use(pool: WorkerPool) -> None:
+        dying_starts(tmp_path, times=1000)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        jobs = [Job(Key("test", n), Task(f"train/{n}", COUNTING, n)) for n in range(8)]
+        agent = DirectAgent()
+        [worker] = workers_of(os.getpid())
+        worker.kill()
+        await Rollout(agent, pool.world, {"agent": RandomModel(agent)}, concurrency=4).run(jobs)
+
+    with pytest.raises(WorkersUnavailable, match="killed by SIGKILL"):
+        pooled(use)
 
 
 def test_a_pool_without_workers_is_refused() -> None:
@@ -273,7 +331,8 @@ def test_a_fault_is_told_with_its_kind_and_the_pool_goes_on(name: str, kind: str
     assert told.kind == kind
     assert FAULTY in told.detail
     assert healthy == expected(5)
-    assert restarts == (0 if (name, kind) in RAISED + REFUSED else 1)
+    tries = 2 if name.endswith(("/making", "/reset")) else 1  # before anything was lived
+    assert restarts == (0 if (name, kind) in RAISED + REFUSED else tries)
 
 
 def test_a_crash_is_told_with_its_last_words_and_status() -> None:
@@ -387,7 +446,7 @@ def test_a_world_that_only_waits_is_brought_back_where_it_was() -> None:
         seen: list[Any] = [await world.reset(task(5))]
         for number, word in enumerate(WORDS):
             if number % 4 == 1:
-                await fault(episode(await pool.world(f"{FAULTY}:Crashing/reset"), 1))
+                await fault(episode(await pool.world(f"{FAULTY}:Crashing/step"), 1))
             seen.append(await world.step(Action(word)))
         assert await episode(unused, 5) == seen
         assert pool.restarts == 3
@@ -445,6 +504,133 @@ def test_a_busy_parent_does_not_take_its_own_delay_for_a_hang() -> None:
     assert pooled(use, timeout=2.0) == 0
 
 
+# ── ends that nobody here is to blame for ────────────────────────────────────
+
+
+async def killed_at(mark: Path, number: signal.Signals) -> None:
+    """Send the signal to the only worker once its environment has come to the mark."""
+    while not mark.exists():
+        await asyncio.sleep(0.01)
+    [worker] = workers_of(os.getpid())
+    worker.send_signal(number)
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(faulty.Doomed.MARK, str(tmp_path / "mark"))
+    return tmp_path / "mark"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_worker_killed_from_outside_is_no_fault_of_the_world_it_was_with(
+    mark: Path, number: signal.Signals
+) -> None:
+    async def use(pool: WorkerPool) -> list[Any]:
+        world = await pool.world(f"{FAULTY}:Doomed/step")
+        seen: list[Any] = [await world.reset(task(5)), await world.step(Action(WORDS[0]))]
+        kill = asyncio.create_task(killed_at(mark, number))
+        with pytest.raises(InfrastructureFault, match=f"killed by {number.name} from outside"):
+            await world.step(Action(WORDS[1]))
+        await kill
+        seen += [await world.step(Action(word)) for word in WORDS[1:]]  # it is where it was
+        assert pool.restarts == 1
+        return seen
+
+    assert pooled(use) == expected(5)
+
+
+def test_a_world_that_breaks_its_own_process_is_to_blame(mark: Path) -> None:
+    async def use(pool: WorkerPool) -> EnvironmentFault:
+        world = await pool.world(f"{FAULTY}:Doomed/step")
+        kill = asyncio.create_task(killed_at(mark, signal.SIGSEGV))
+        told = await fault(episode(world, 5))
+        await kill
+        return told
+
+    told = pooled(use)
+    assert told.kind == "crash" and "SIGSEGV" in told.detail
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("place", ["making", "reset"])
+def test_making_and_resetting_a_world_is_tried_again_in_a_fresh_worker(
+    mark: Path, place: str, number: signal.Signals
+) -> None:
+    async def use(pool: WorkerPool) -> list[Any]:
+        kill = asyncio.create_task(killed_at(mark, number))
+        seen = await episode(await pool.world(f"{FAULTY}:Doomed/{place}"), 5)
+        await kill
+        assert pool.restarts == 1
+        return seen
+
+    assert pooled(use) == expected(5)
+
+
+def test_a_world_that_cannot_be_repeated_is_lost_with_a_killed_worker_by_nobodys_fault() -> None:
+    async def use(pool: WorkerPool) -> None:
+        world = await pool.world(f"{FAULTY}:Chance")
+        await world.reset(task())
+        await world.step(Action("1"))
+        [worker] = workers_of(os.getpid())
+        worker.kill()
+        await asyncio.sleep(0.3)
+        with pytest.raises(InfrastructureFault, match="not deterministic"):
+            await world.step(Action("1"))
+        await world.reset(task())
+
+    pooled(use)
+
+
+def test_a_worker_that_was_stopped_is_no_hang_of_its_world() -> None:
+    async def use(pool: WorkerPool) -> None:
+        world = await pool.world(f"{FAULTY}:Plodding")
+        await world.reset(task(5))
+        [worker] = workers_of(os.getpid())
+        worker.suspend()
+        with pytest.raises(InfrastructureFault, match="stopped from outside"):
+            await world.step(Action("1"))
+        assert (await world.step(Action("1")))[0].observation.text == "total 6 after 1"
+
+    pooled(use, timeout=2.0)
+
+
+SUSPENDED = """
+import asyncio, sys
+from palaestra.core.environment import Action
+from palaestra.core.task import Task
+from palaestra.rollout.workers import WorkerPool
+
+async def main():
+    async with WorkerPool(1, timeout=3.0) as pool:
+        world = await pool.world(sys.argv[1] + ":Plodding")
+        await world.reset(Task("train/0", "x", 0))
+        print("stepping", flush=True)
+        transition, _ = await world.step(Action("1"))
+        print(transition.observation.text, pool.restarts, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_time_in_which_this_process_was_stopped_makes_no_hang() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", SUSPENDED, FAULTY],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "stepping\n"
+    everything = [psutil.Process(parent.pid), *workers_of(parent.pid)]
+    for process in everything:
+        process.suspend()
+    time.sleep(5.0)
+    for process in everything:
+        process.resume()
+    said, _ = parent.communicate(timeout=60)
+    assert said == "total 1 after 1 0\n"
+
+
 # ── cancellation and ends ────────────────────────────────────────────────────
 
 
@@ -489,7 +675,7 @@ def test_a_hang_whose_caller_has_left_still_ends_at_the_time_out() -> None:
             await asyncio.wait_for(world.reset(task()), 0.1)
         await world.close()
         seen = await episode(await pool.world(COUNTING), 5)
-        assert pool.restarts == 1
+        assert pool.restarts == 2
         return seen
 
     assert pooled(use, timeout=2.0) == expected(5)

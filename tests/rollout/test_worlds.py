@@ -94,6 +94,13 @@ def test_an_answer_outside_the_contract_is_rubbish(name: str) -> None:
     assert len(caught.value.detail) < 3000
 
 
+@pytest.mark.parametrize("name", ["progress-nan", "progress-inf"])
+def test_a_progress_that_is_no_number_is_rubbish_that_names_the_environment(name: str) -> None:
+    with pytest.raises(EnvironmentFault, match=r"Rubbish: progress is (nan|inf)") as caught:
+        play(faulty.Rubbish(name), "1", "1")
+    assert caught.value.kind == "rubbish"
+
+
 def test_closing_twice_or_with_an_error_is_harmless() -> None:
     async def close() -> None:
         world = LocalWorld(faulty.Raising("close"))

@@ -373,6 +373,24 @@ except (ImportError, AttributeError, OSError):
     only_refusals(world.attempt(code))
 
 
+def test_calls_that_linux_got_later_do_not_exist(world: World) -> None:
+    """statmount, listmount, lsm_get_self_attr, mseal, open_tree_attr and all after them."""
+    code = """
+try:
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    for number in (*range(457, 600), 2**30 + 39):
+        if libc.syscall(number, 0, 0, 0, 0, 0, 0) >= 0 or ctypes.get_errno() != errno.ENOSYS:
+            print('DONE', number, ctypes.get_errno())
+except (ImportError, AttributeError):
+    pass
+print('refused')
+"""
+    if world.sandbox.name == "gvisor":
+        pytest.skip("its kernel, not this machine's, grants what it grants")
+    only_refusals(world.attempt(code))
+
+
 @pytest.mark.parametrize("name", ["stdout", "stderr"])
 def test_a_flood_of_output_ends_the_program(world: World, name: str) -> None:
     ran = world.attempt(f"while True: sys.{name}.write('x' * 4096)")

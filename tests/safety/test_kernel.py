@@ -38,9 +38,17 @@ def test_refused_calls_are_refused_and_all_others_pass(machine: str) -> None:
     column = list(ARCHITECTURES).index(machine)
     refused = {numbers[column] for numbers in seccomp.REFUSED.values()}
     special = {(56, 220)[column], 435, (41, 198)[column], (16, 29)[column]}
-    for number in range(470):
+    for number in (*range((335, 295)[column]), *range(424, 457)):
         if number not in special:
             assert judge(machine, number) == (EPERM if number in refused else ALLOW), number
+
+
+@pytest.mark.parametrize("machine", list(ARCHITECTURES))
+def test_calls_that_nobody_looked_at_do_not_exist(machine: str) -> None:
+    own = {"x86_64": 334, "aarch64": 294}[machine]
+    x32 = (0x40000000, 0x40000001, 0x40000000 + 520)
+    for number in (*range(own + 1, 424), *range(457, 1000), *x32, 2**31, 2**32 - 1):
+        assert judge(machine, number) == ENOSYS, number
 
 
 @pytest.mark.parametrize("machine", list(ARCHITECTURES))
@@ -79,7 +87,6 @@ def test_nobody_types_into_a_terminal_for_somebody_else(machine: str) -> None:
 
 def test_calls_of_another_architecture_end_the_program() -> None:
     assert judge("x86_64", 1, foreign=True) == KILL
-    assert judge("x86_64", 0x40000000 + 1) == KILL
     assert judge("aarch64", 1, foreign=True) == KILL
 
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.store import samples
 
@@ -34,6 +40,8 @@ def test_a_full_disk_stops_the_journal_and_loses_nothing_before(tmp_path: Path) 
         """
 from palaestra.core.episode import Key
 from palaestra.store.database import Database
+import pytest
+
 from tests.store import samples
 
 key = Key("rl", 0)
@@ -143,3 +151,75 @@ print(json.dumps([kinds, [run.name for run in list_runs(folder)]]))
     )
     assert kinds == ["StorageFull"] * 4
     assert runs == ["0"]
+
+
+@pytest.mark.parametrize("size", [0, 2, 1000, 40_000, 70_000])
+def test_nothing_is_left_of_a_run_that_found_no_space(tmp_path: Path, size: int) -> None:
+    """Whichever write is refused: the lock's, the database's, a document's, run.json's."""
+    (tmp_path / "there").mkdir()
+    report = outcome(
+        f"""
+from palaestra.store.run import RunFolder
+
+(folder / "there" / "mine").touch()
+limit({size})
+kinds = []
+for name in ("new/deep", "there"):
+    try:
+        RunFolder.create(
+            folder / name, {{"notes": "x" * 50_000}}, documents={{"plan": "x" * 50_000}}
+        )
+    except StorageFull as error:
+        kinds.append(str(folder / name) in str(error))
+print(json.dumps([kinds, sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))]))
+""",
+        tmp_path,
+    )
+    assert report == [[True, True], ["there", "there/mine"]]
+
+
+def test_on_a_disk_of_any_small_size_a_run_is_whole_or_not_there() -> None:
+    """Real disks in memory, in a mount namespace of the process, where the system allows one."""
+    code = """
+import gc, json, subprocess, sys
+from pathlib import Path
+from palaestra.core.errors import StorageFull
+from palaestra.store.run import RunFolder
+
+found = []
+for kilobytes in range(8, 160, 8):
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", sys.argv[1]]
+    subprocess.run(mount, check=True)
+    folder = Path(sys.argv[1])
+    try:
+        RunFolder.create(folder / "run", {"notes": "x" * 9000}).close()
+        found.append("made" if (folder / "run" / "run.json").stat().st_size else "torn")
+    except StorageFull as error:
+        left = [path.name for path in folder.iterdir()]
+        found.append("full" if not left and "nothing of it is left" in str(error) else str(left))
+    except Exception as error:
+        found.append(repr(error))
+    gc.collect()  # what errors hold, files among it
+    subprocess.run(["umount", sys.argv[1]], check=True)
+print(json.dumps(found))
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        inside = ["unshare", "--user", "--map-root-user", "--mount"]
+        allowed = (
+            shutil.which("unshare")
+            and not subprocess.run(
+                [*inside, "mount", "-t", "tmpfs", "none", folder], capture_output=True
+            ).returncode
+        )
+        if not allowed:
+            pytest.skip("this system lets no process mount a disk of its own")
+        done = subprocess.run(
+            [*inside, sys.executable, "-c", code, folder],
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(found) == {"full", "made"}, found
+    assert found == sorted(found)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from palaestra.core.episode import Key
-from palaestra.store.database import Database
 from palaestra.store.run import RunFolder
 from tests.store import samples
 
@@ -78,7 +77,16 @@ def test_a_reader_opens_what_a_killed_writer_left(tmp_path: Path, seed: int) -> 
     run.close()
 
 
-def test_a_kill_while_the_database_is_made_leaves_one_that_opens(tmp_path: Path) -> None:
-    (tmp_path / "run.sqlite").touch()  # made, and nothing written yet
-    Database.open(tmp_path / "run.sqlite").close()
-    Database.open(tmp_path / "run.sqlite", readonly=True).close()
+def test_a_kill_while_a_run_is_made_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    RunFolder.create(run, {"seed": 1}).close()
+    (run / "run.json").unlink()  # as before the last write
+    (run / ".run.sqlite-99").touch()  # as in the first one
+    with RunFolder.create(run, {"seed": 2}) as made:
+        assert made.database.get("recipe") == {"seed": 2}
+    assert {path.name for path in run.iterdir()} == {
+        "run.json",
+        "run.lock",
+        "run.sqlite",
+        "checkpoints",
+    }

@@ -31,6 +31,7 @@ from palaestra.store.search import TextIndex
 from palaestra.viewer.app import application
 from palaestra.viewer.site import Site
 from palaestra.viewer.words import money
+from tests.store import damaged
 from tests.store.samples import python
 from tests.viewer.stores import HOSTILE, TOKEN, client_of, make_run, make_training, plain
 
@@ -255,6 +256,33 @@ def test_any_place_of_the_table_can_be_asked_for(client: TestClient) -> None:
 
 
 # ── search ───────────────────────────────────────────────────────────────────
+
+
+def test_a_damaged_run_is_named_and_left_out_of_the_others_results(tmp_path: Path) -> None:
+    for name in ("sound", "broken", "half", "empty"):
+        make_run(
+            tmp_path, name, [plain(Key("eval/test", i), saw="a purple door") for i in range(9)]
+        )
+    damaged.garble_all_but_the_first_page(tmp_path / "broken")
+    (tmp_path / "empty" / "run.sqlite").write_bytes(b"")
+    file = tmp_path / "half" / "run.sqlite"
+    with closing(sqlite3.connect(file)) as connection, connection:  # listed, and cannot be quoted
+        connection.execute("UPDATE episode SET usage = '{'")
+    client = client_of(tmp_path)
+    for query in ("purple", "env:babyai", "turns>=1", "purple turns>=1"):
+        page = settled(client, f"/search?q={query}")
+        assert client.get(f"/search?q={query}").status_code == 200
+        said = words(page)
+        assert "9 episodes" in said and page.count('href="/run/sound/episode') == 9
+        for name in ("broken", "half", "empty"):
+            assert f"{name}: The run {tmp_path / name} is damaged" in said, (query, name)
+            assert f"palaestra doctor {tmp_path / name}" in said
+    first = words(settled(client, "/"))
+    assert first.count("is damaged: its run.sqlite cannot be read") == 2  # figures need no usage
+    for name in ("broken", "empty"):
+        answer = client.get(f"/run/{name}")
+        assert answer.status_code == 409 and "palaestra doctor" in words(answer.text)
+    assert client.get("/curves?run=sound&run=broken").status_code == 409
 
 
 def test_search_finds_words_and_says_where(tmp_path: Path) -> None:

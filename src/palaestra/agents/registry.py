@@ -12,7 +12,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from palaestra.core.agent import Agent
 from palaestra.core.errors import InputError, UnknownName
@@ -82,7 +82,8 @@ def make_agent(name: str) -> Agent:
         if option not in takes:
             raise UnknownName(f"option of the agent '{cls.name}'", option, takes)
         hints = get_type_hints(cls.__init__, include_extras=True)
-        shape = TypeAdapter(hints.get(option, str))
+        finite = ConfigDict(allow_inf_nan=False)
+        shape = TypeAdapter(hints.get(option, str), config=finite)
         try:
             options[option] = shape.validate_strings(value)
         except ValidationError as error:

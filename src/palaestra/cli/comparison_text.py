@@ -26,6 +26,17 @@ def render(said: Said, console: Console) -> None:
     if said["left_out"]:
         count = said["left_out"]
         _print(console, f"{count} episodes left out: no valid result, no tokens, or no siblings")
+    silent = _silent(said)
+    if silent:
+        _print(console, silent, "yellow")
+    if not silent.startswith("All"):
+        _compared(said, console)
+    for row in said["skipped"]:
+        _print(console, f"not run: {row['reason']}")
+
+
+def _compared(said: Said, console: Console) -> None:
+    """Figures, disagreements and disputed turns, which would be zeros where all is silent."""
     console.print(_figures(said))
     if said["truth"]:
         _print(console, _truth(said["truth"]))
@@ -35,8 +46,26 @@ def render(said: Said, console: Console) -> None:
         console.print(_square("opposite signs, of turns to which both give one", "opposite", said))
         console.print(_square("rank correlation over turns (Spearman)", "spearman", said))
     _disputes(said, console)
-    for row in said["skipped"]:
-        _print(console, f"not run: {row['reason']}")
+
+
+def _silent(said: Said) -> str:
+    """One line where the rollouts of groups ended alike; empty where none did."""
+    if said["rules"] and all(rule["silent_groups"] == 1 for rule in said["rules"]):
+        return (
+            f"All {said['groups']} groups are silent: every advantage is 0 under "
+            f"{', '.join(rule['name'] for rule in said['rules'])}, as where rollouts of a group "
+            "have equal returns; choose another --phase, or a rule that compares with more."
+        )
+    returns: dict[str, list[float]] = {}
+    for trajectory in said["trajectories"]:
+        returns.setdefault(trajectory["group"], []).append(trajectory["return"])
+    alike = sum(len(own) > 1 and len(set(own)) == 1 for own in returns.values())
+    if not alike:
+        return ""
+    return (
+        f"In {alike} of {said['groups']} groups all rollouts have the same return: rules that "
+        "compare returns within groups are silent there."
+    )
 
 
 def _figures(said: Said) -> Table:

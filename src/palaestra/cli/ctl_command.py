@@ -27,14 +27,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.cli.leaderboard_command import folder_of
     from palaestra.experiment import control
+    from palaestra.store.run import run_path
 
     if (options.number is not None) != (options.verb == "concurrency"):
         raise InputError("`concurrency` needs a number, and nothing else takes one.")
     if options.number is not None and options.number < 1:
         raise InputError(f"concurrency {options.number} leaves nothing to do; give 1 or more.")
-    folder = folder_of(options.folder)
+    folder = run_path(options.folder)
     before = status(folder)
     if options.verb == "status":
         _print(before, options.json)

@@ -178,7 +178,7 @@ def settings_that_differ(a: Side, b: Side) -> dict[str, tuple[Any, Any]]:
 
 def _split(name: str) -> tuple[Path, str | None]:
     """RUN or RUN:PHASE as a folder and perhaps a phase; a folder's name may hold a colon."""
-    from palaestra.store.run import default_root
+    from palaestra.store.run import default_root, is_run
 
     run, colon, phase = name.rpartition(":")
     readings: list[tuple[str, str | None]] = [(name, None)]
@@ -186,7 +186,7 @@ def _split(name: str) -> tuple[Path, str | None]:
         readings.append((run, phase))
     for folder, part in readings:
         for path in (Path(folder), default_root() / folder):
-            if (path / "run.json").is_file():
+            if is_run(path):
                 return path, part
     return Path(readings[-1][0]), readings[-1][1]  # opening it says what is wrong
 

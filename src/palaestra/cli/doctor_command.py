@@ -1,4 +1,7 @@
-"""`palaestra doctor`: whether training can run on this machine, and what to do if not."""
+"""`palaestra doctor`: whether training can run on this machine, and what to do if not.
+
+With a run, whether that is whole; see `doctor_run.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from palaestra.core.errors import InputError
 
 EXAMPLE = "palaestra doctor"
 MEMORY_NEEDED = 8e9  # bytes; the default recipe stays below 4 GB
@@ -32,10 +37,22 @@ class Check:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run", nargs="?", metavar="RUN", help="a run to check, and to save what is left of it"
+    )
+    parser.add_argument(
+        "--to", metavar="FOLDER", help="where to save that (default: beside the run, …-salvaged)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.run is not None:
+        from palaestra.cli.doctor_run import check
+
+        return check(options.run, options.to, as_json=options.json)
+    if options.to is not None:
+        raise InputError("--to is for what is saved of a run; name the run, or leave it out.")
     checks = examine()
     healthy = all(check.ok for check in checks if check.essential)
     if options.json:

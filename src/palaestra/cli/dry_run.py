@@ -12,14 +12,18 @@ number in the chosen precision:
                   how large its passes are
     process       a constant for Python and torch, and one per environment worker
 
-Time is tokens over speeds measured on the reference machine (two cores with native bf16).
-An episode counts FIRST_TOKENS, and TURN_TOKENS and a reply for each of its turns, of which it
-takes the share TURNS_USED of those allowed.
+Disk: checkpoints of weights and moments (12 T; after imitation, and the latest two of RL), the
+trained model (P b), and TOKEN_BYTES for each token of an episode.
+
+Time is tokens over speeds measured on the reference machine (two cores with native bf16). An
+episode counts FIRST_TOKENS, and TURN_TOKENS and a reply for each of its turns, of which it takes
+the share TURNS_USED of those allowed.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +44,7 @@ REPLY_TOKENS = 4  # a direct agent's reply is an action word; others use half of
 TURNS_USED = 0.7
 PROCESS_BYTES, WORKER_BYTES = 450e6, 150e6
 TINY_VOCABULARY = 1024  # at most
+TOKEN_BYTES = 27  # of a run's database for each token read or sampled, by the recipe `quick`
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,46 +75,88 @@ class Size:
     note: str  # where the sizes come from, if not from the model itself
 
 
-def describe(recipe: Recipe, as_json: bool) -> int:
-    """Print the recipe as TOML (or all as JSON) and what it needs; returns the exit code.
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run will need."""
+
+    size: Size
+    memory: Memory
+    seconds: dict[str, float]  # by stage
+    disk: dict[str, float]  # bytes by what is written
+
+    @property
+    def minutes(self) -> str:
+        """In words, e.g. "about 2 min"."""
+        return f"about {max(1, round(sum(self.seconds.values()) / 60))} min"
+
+
+def estimate(recipe: Recipe) -> Estimate:
+    """See the top of this module.
+
+    Raises:
+        InputError: an environment that is not there, or a size that cannot work.
+    """
+    from palaestra.experiment.setting import typical_turns
+
+    turns = recipe.environment.turns or typical_turns(recipe.environment.id)
+    far = typical_turns(recipe.environment.transfer) if recipe.environment.transfer else 0
+    size = measure(recipe)
+    return Estimate(
+        size,
+        memory(recipe, size, turns),
+        seconds(recipe, size, turns, far),
+        disk(recipe, size, turns, far),
+    )
+
+
+def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
+    """Print what the recipe needs, then itself as TOML (or all as JSON); returns the exit code.
+
+    Args:
+        recipe: what would be run.
+        folder: where the run would lie.
+        as_json: print one JSON object.
 
     Raises:
         InputError: a name or a size of the recipe that cannot work.
     """
     from palaestra.experiment.check import check_recipe
     from palaestra.experiment.crowd import note
-    from palaestra.experiment.setting import typical_turns
 
     check_recipe(recipe)
-    turns = recipe.environment.turns or typical_turns(recipe.environment.id)
-    far = typical_turns(recipe.environment.transfer) if recipe.environment.transfer else 0
-    size = measure(recipe)
-    needed = memory(recipe, size, turns)
-    stages = seconds(recipe, size, turns, far)
+    found = estimate(recipe)
     if as_json:
         document = {
             "recipe": recipe.model_dump(mode="json"),
-            "parameters": size.parameters,
-            "trained_parameters": size.trained,
-            "memory_bytes": asdict(needed) | {"total": needed.total},
-            "seconds": stages | {"total": sum(stages.values())},
-            "note": size.note,
+            "parameters": found.size.parameters,
+            "trained_parameters": found.size.trained,
+            "memory_bytes": _with_total(asdict(found.memory)),
+            "seconds": _with_total(found.seconds),
+            "disk_bytes": _with_total(found.disk),
+            "note": found.size.note,
         }
         print(json.dumps(document))
         return 0
-    print(toml(recipe))
-    print(f"# {size.parameters / 1e6:.1f} million parameters, {size.trained / 1e6:.1f} trained")
-    if size.note:
-        print(f"# {size.note}")
-    parts = ", ".join(f"{name} {value / 1e9:.2f}" for name, value in asdict(needed).items())
-    print(f"# memory: about {needed.total / 1e9:.1f} GB ({parts})")
-    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
-    if crowded is not None:
-        print(f"# {crowded}")
-    spent = ", ".join(f"{name} {value / 60:.1f}" for name, value in stages.items())
-    print(f"# time: about {sum(stages.values()) / 60:.0f} min ({spent})")
+    spent = ", ".join(f"{name} {value / 60:.1f}" for name, value in found.seconds.items())
+    print(f"# time: {found.minutes} ({spent})")
+    parts = ", ".join(f"{name} {value / 1e9:.2f}" for name, value in asdict(found.memory).items())
+    print(f"# memory: about {found.memory.total / 1e9:.1f} GB ({parts})")
+    written = ", ".join(f"{name} {value / 1e9:.2f}" for name, value in found.disk.items())
+    print(f"# writes: about {sum(found.disk.values()) / 1e9:.2f} GB to {folder} ({written})")
     print("# A rough guide, from speeds measured on two cores with native bf16.")
+    size = found.size
+    print(f"# {size.parameters / 1e6:.1f} million parameters, {size.trained / 1e6:.1f} trained")
+    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
+    for line in (size.note, crowded):
+        if line:
+            print(f"# {line}")
+    print()
+    print(toml(recipe), end="")
     return 0
+
+
+def _with_total(parts: dict[str, float]) -> dict[str, float]:
+    return parts | {"total": sum(parts.values())}
 
 
 def toml(recipe: Recipe) -> str:
@@ -168,25 +215,49 @@ def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
 
 def seconds(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[str, float]:
     """Seconds by stage; see the top of this module."""
+    acting, learning = _speeds(recipe, size)
+    tested, studied, practised = _tokens(recipe, size, turns, transfer_turns)
+    return {
+        "tests": tested / acting,
+        "imitation": studied * recipe.imitation.epochs / learning,
+        "rl rollouts": practised / acting,
+        "rl learning": practised / learning,
+    }
+
+
+def disk(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[str, float]:
+    """Bytes by what is written; see the top of this module."""
+    kept = bool(recipe.imitation.demonstrations) + min(2, recipe.rl.steps)
+    lived = sum(_tokens(recipe, size, turns, transfer_turns))
+    return {
+        "episodes": TOKEN_BYTES * lived,
+        "checkpoints": 12 * size.trained * kept,
+        "trained model": size.parameters * (2 if _narrow(recipe) else 4),
+    }
+
+
+def _speeds(recipe: Recipe, size: Size) -> tuple[float, float]:
+    """Tokens per second, acting and learning."""
     faster = TINY_FACTOR if recipe.model.name == "tiny" else SPEED_PARAMETERS / size.parameters
-    acting, learning = ROLLOUT_SPEED * faster, LEARNER_SPEED * faster
+    return ROLLOUT_SPEED * faster, LEARNER_SPEED * faster
+
+
+def _tokens(
+    recipe: Recipe, size: Size, turns: int, transfer_turns: int
+) -> tuple[float, float, float]:
+    """Tokens of the episodes of tests, demonstrations and reinforcement."""
+    acting, learning = _speeds(recipe, size)
     tokens = _episode(recipe, turns)
     policies = 1 + bool(recipe.imitation.demonstrations) + bool(recipe.rl.steps)
     tested = recipe.evaluation.tasks * tokens
     if transfer_turns:
         tested += recipe.evaluation.transfer_tasks * _episode(recipe, transfer_turns)
-    studied = recipe.imitation.demonstrations * recipe.imitation.epochs * tokens
     practised = recipe.rl.steps * recipe.rl.tasks * recipe.rl.group * tokens
     if recipe.rl.tokens is not None:
         practised = min(practised, recipe.rl.tokens)
     if recipe.rl.minutes is not None:
         practised = min(practised, 60 * recipe.rl.minutes / (1 / acting + 1 / learning))
-    return {
-        "tests": policies * tested / acting,
-        "imitation": studied / learning,
-        "rl rollouts": practised / acting,
-        "rl learning": practised / learning,
-    }
+    return policies * tested, recipe.imitation.demonstrations * tokens, practised
 
 
 def _episode(recipe: Recipe, turns: int) -> float:
@@ -243,5 +314,5 @@ def _table(data: dict[str, Any], name: str) -> list[str]:
 
 
 def _value(value: bool | int | float | str) -> str:
-    """A TOML value: JSON's strings, numbers and booleans are TOML's too."""
-    return json.dumps(value, ensure_ascii=False)
+    """A TOML value: JSON's strings, finite numbers and booleans are TOML's too."""
+    return str(value) if value in (math.inf, -math.inf) else json.dumps(value, ensure_ascii=False)

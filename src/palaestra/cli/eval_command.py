@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestra.cli.eval_result import result_of, settings_of, title_of
-from palaestra.cli.interrupt import Stopped, run_until_interrupted
+from palaestra.cli.interrupt import Stopped, resumable, run_until_interrupted
 from palaestra.core.errors import InputError, PalaestraError
 from palaestra.core.task import parse_split
 
@@ -29,7 +29,7 @@ TASKS = 64  # where the user gives none
 OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
 OF_NEW_RUNS = (
     *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
-    "model", "role", "seed", "temperature", "shard", "price", "folder",
+    "model", "role", "seed", "temperature", "shard", "price", "folder", "durability",
 )  # fmt: skip
 """Options that say what is evaluated, which a run that is gone on with has settled."""
 
@@ -113,6 +113,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--run", metavar="FOLDER", dest="folder", help="where to keep the episodes (runs/eval-…)"
     )
+    how.add_argument(
+        "--durability", choices=("normal", "full"),
+        help="what is recorded outlives the process (normal, the default), or a power cut too",
+    )  # fmt: skip
     how.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -128,6 +132,7 @@ def begin(asked: Asked, options: argparse.Namespace) -> int:
     from palaestra.experiment.matrix import plan
     from palaestra.experiment.progress import Reporter
     from palaestra.store.run import RunFolder, default_root, new_run_path
+    from palaestra.store.schema import Durability
 
     made, notes = plan(asked)
     concurrency, allowance = _concurrency(options, made), _allowance(options, made)
@@ -137,9 +142,11 @@ def begin(asked: Asked, options: argparse.Namespace) -> int:
         Path(options.folder) if options.folder else new_run_path(default_root(), f"eval-{name}")
     )
     reporter = Reporter()
-    with RunFolder.create(folder, settings_of(made)) as kept:
-        kept.database.put(DOCUMENT, as_json(made))
-        kept.database.put("machine", as_document())
+    documents = {DOCUMENT: as_json(made), "machine": as_document()}
+    lasting = Durability(options.durability or "normal")
+    with RunFolder.create(
+        folder, settings_of(made), documents=documents, durability=lasting
+    ) as kept:
         reporter.say(f"[bold]{folder}[/bold]: {title_of(made)}")
         for note in (*notes, foresight(made.tasks)):
             reporter.say(note)
@@ -160,12 +167,15 @@ def _resume(options: argparse.Namespace) -> int:
             )
     folder = Path(options.resume)
     with RunFolder.open(folder) as kept:
-        made = from_json(kept.database.get(DOCUMENT), folder)
+        with kept.telling_versions():
+            made = from_json(kept.database.get(DOCUMENT), folder)
         concurrency, allowance = _concurrency(options, made), _allowance(options, made)
         if options.concurrency:  # said later than what was wished from outside
             control.change(folder, concurrency=None)
         reporter = Reporter()
         reporter.say(f"resuming [bold]{folder}[/bold]: {title_of(made)}")
+        if of_another := kept.note_version():
+            reporter.say(of_another)
         return _work(made, kept, folder, reporter, concurrency, allowance, options)
 
 
@@ -208,16 +218,17 @@ def _work(
         workers=options.workers,
     )
     again = f"palaestra eval --resume {folder}"
-    try:
-        done = run_until_interrupted(work)
-    except Stopped:
-        print(
-            f"\nStopped; finished episodes are kept in {folder}. Go on with: {again}",
-            file=sys.stderr,
-        )
-        return 130
-    except ExceptionGroup as group:
-        raise first_error(group) from None
+    with resumable(again):
+        try:
+            done = run_until_interrupted(work)
+        except Stopped:
+            print(
+                f"\nStopped; finished episodes are kept in {folder}. Go on with: {again}",
+                file=sys.stderr,
+            )
+            return 130
+        except ExceptionGroup as group:
+            raise first_error(group) from None
     result = result_of(made, done, found, str(folder))
     kept.database.put("evaluation", result)
     kept.database.put("totals", {**(kept.database.get("totals") or {}), **totals([result])})
@@ -227,6 +238,11 @@ def _work(
         print(json.dumps(result))
     else:
         render(result)
+    if broken := sum(cell["faults"]["infrastructure"] for cell in found.values()):
+        reporter.say(
+            f"missing: {broken} of {result['planned']} episodes, which infrastructure broke; live "
+            f"them again with: {again}"
+        )
     if done.cancelled:
         return 130
     return 0 if 2 * result["scored"] > result["episodes"] else 1

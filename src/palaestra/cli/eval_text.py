@@ -6,6 +6,7 @@ from typing import Any
 
 Row = dict[str, Any]
 
+UNSCORED = ("environment", "infrastructure")  # whose errors are no result of the agent
 WIDE = 160  # characters of a line where there is no terminal
 
 
@@ -75,7 +76,7 @@ def _matrix(result: Row) -> Any:
 
 def _row(cell: Row) -> dict[str, str]:
     """The columns of one cell; nothing where there is nothing to say."""
-    faults = sum(cell["faults"][owner] for owner in ("environment", "infrastructure"))
+    faults = [f"{cell['faults'][owner]} {owner}" for owner in UNSCORED if cell["faults"][owner]]
     tokens = cell["prompt_tokens"] + cell["sampled_tokens"]
     left = cell["planned"] - cell["episodes"]
     bounds = cell["interval"]
@@ -90,19 +91,29 @@ def _row(cell: Row) -> dict[str, str]:
         "turns": f"{cell['turns']:.1f}",
         "tokens": str(tokens) if tokens else "",
         "money": "" if cell["money"] is None else f"{least}{cell['money']:.4f}",
-        "faults": str(faults) if faults else "",
+        "excluded": ", ".join(faults),
         "left": str(left) if left else "",
     }
 
 
 def _success(result: Row) -> str:
+    excluded = _excluded(result)
     if result["interval"] is None:
-        return "no episode could be scored" if not result["scored"] else "one task: no interval"
+        none = "no episode could be scored" if not result["scored"] else "one task: no interval"
+        return none + excluded
     low, high = result["interval"]
     return (
         f"{100 * result['success']:.1f} %  (95 % interval {100 * low:.1f} to "
-        f"{100 * high:.1f} %, {result['tasks']} tasks)"
+        f"{100 * high:.1f} %, {result['tasks']} tasks){excluded}"
     )
+
+
+def _excluded(result: Row) -> str:
+    """How many episodes the success leaves out, and how those ended; nothing where it has all."""
+    unscored = [f", {owner})" for owner in UNSCORED]
+    why = [f"{n} {how}" for how, n in result["outcomes"].items() if how.endswith(tuple(unscored))]
+    count = result["episodes"] - result["scored"]
+    return f"; {count} of {result['episodes']} episodes excluded: {', '.join(why)}" if why else ""
 
 
 def money(result: Row) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from palaestra.cli import explain_text
 from palaestra.cli.export_command import choose
 from palaestra.cli.interrupt import Stopped, run_until_interrupted
-from palaestra.cli.judge_command import loaded, run_path
+from palaestra.cli.judge_command import loaded
 from palaestra.cli.show_command import find_episode
 from palaestra.core.errors import InputError
 
@@ -215,7 +215,7 @@ def _shortcuts(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _opened(options: argparse.Namespace) -> RunFolder:
-    from palaestra.store.run import RunFolder
+    from palaestra.store.run import RunFolder, run_path
 
     path = run_path(options.run)
     return RunFolder.open(path) if options.save else RunFolder.read(path)
@@ -240,10 +240,11 @@ def _turns(options: argparse.Namespace, opened: RunFolder, episode: Episode) -> 
 def _document(explained: Explanation, found: tuple[Attribution, ...]) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from palaestra.evaluation.attribution.attribution import verdict
     from palaestra.evaluation.stages import stages
     from palaestra.evaluation.transcript import turns
 
-    episode = explained.episode
+    episode, believed = explained.episode, verdict(found)
     return {
         "episode": str(episode.key),
         "task": episode.task.id,
@@ -253,6 +254,7 @@ def _document(explained: Explanation, found: tuple[Attribution, ...]) -> dict[st
             {"saw": turn.observation, "did": turn.action, "valid": turn.valid}
             for turn in turns(episode)[:-1]
         ],
+        "verdict": believed.as_json() if believed else None,
         "attributions": [one.as_json() for one in found],
         "labels": list(explained.labels),
         "ignored": list(explained.ignored),

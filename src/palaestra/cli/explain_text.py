@@ -10,14 +10,15 @@ LONGEST = 60  # characters of an action in a table
 
 
 def episode(result: Found) -> None:
-    """One failed episode: what each method says, then the turns with their values."""
+    """One failed episode: the verdict, who differs, then the turns with their values."""
     from rich.console import Console
 
     console = Console(highlight=False)
     head = f"{result['episode']}  task {result['task']} of {result['environment']}"
     console.print(f"{head}: {result['outcome']}", markup=False)
-    for found in result["attributions"]:
-        console.print(_said(found, result), markup=False, soft_wrap=True)
+    console.print(_verdict(result), markup=False, soft_wrap=True, style="bold")
+    if others := _others(result):
+        console.print(others, markup=False, soft_wrap=True)
     for why in result["unable"]:
         console.print(f"(not applied: {why})", markup=False, soft_wrap=True)
     if result["ignored"]:
@@ -33,7 +34,7 @@ def failures(result: Found) -> None:
     """One line per failed episode."""
     rows = []
     for one in result["episodes"]:
-        best = one["attributions"][0] if one["attributions"] else None
+        best = one["verdict"]
         turn = _place(best) if best else "?"
         did = one["turns"][best["turn"]]["did"] if best and best["turn"] is not None else ""
         method = best["method"] if best else ""
@@ -89,14 +90,34 @@ def planted(result: Found) -> None:
 # ── details ──────────────────────────────────────────────────────────────────
 
 
-def _said(found: Found, result: Found) -> str:
-    who = f" ({found['agent']})" if found["agent"] else ""
-    sure = "exact" if found["exact"] else "estimated"
+def _verdict(result: Found) -> str:
+    """One sentence: where it was lost, why, and who says so."""
+    found = result["verdict"]
+    if found is None:
+        return "verdict: no method can say which turn lost it"
+    by = f"(by {found['method']}, {'exact' if found['exact'] else 'estimated'})"
     if found["turn"] is None:
-        return f"by {found['method']} ({sure}): {_place(found)}: {found['reason']}"
+        return f"verdict: {_place(found)}: {found['reason']} {by}"
+    who = f" ({found['agent']})" if found["agent"] else ""
     did = _cut(result["turns"][found["turn"]]["did"])
-    turn = found["turn"] + 1
-    return f"by {found['method']} ({sure}): lost at turn {turn}{who}, '{did}': {found['reason']}"
+    return f"verdict: lost at turn {found['turn'] + 1}{who}, '{did}': {found['reason']} {by}"
+
+
+def _others(result: Found) -> str:
+    """What the other methods say, and that the verdict is believed rather than they."""
+    believed = result["verdict"]
+    others = [found for found in result["attributions"] if found != believed]
+    if believed is None or not others:
+        return ""
+    said = []
+    for found in others:
+        if _place(found) == _place(believed):
+            said.append(f"{found['method']} agrees")
+        elif found["turn"] is not None:
+            said.append(f"{found['method']} guesses turn {found['turn'] + 1}")
+        else:
+            said.append(f"{found['method']}: {_place(found)}")
+    return f"besides: {', '.join(said)}"
 
 
 def _place(found: Found) -> str:

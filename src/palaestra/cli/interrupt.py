@@ -1,11 +1,17 @@
-"""Ctrl-C: the first one stops cleanly, the second one at once."""
+"""How work ends before its time: by Ctrl-C, or by what can be mended before the work goes on.
+
+The first Ctrl-C stops cleanly, the second one at once. A closed terminal stops nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from palaestra.core.errors import InfrastructureFault, TooManyFaults, WorkersUnavailable
 
 T = TypeVar("T")
 
@@ -35,6 +41,9 @@ def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop, number)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+            # Heard, not ignored: programs that are started would inherit that.
+            loop.add_signal_handler(signal.SIGHUP, _go_on)
         return await task
 
     try:
@@ -43,3 +52,17 @@ def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
         if stopped:
             raise Stopped from None
         raise
+
+
+@contextmanager
+def resumable(command: str) -> Iterator[None]:
+    """Add to an error whose cause can be mended how to go on afterwards."""
+    try:
+        yield
+    except (InfrastructureFault, TooManyFaults, WorkersUnavailable) as error:
+        error.add_note(f"Go on with: {command}")
+        raise
+
+
+def _go_on() -> None:
+    """Its terminal is gone, the work is not."""

@@ -100,19 +100,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def run_path(name: str) -> Path:
-    """The folder of a run, by its path or its name among the runs."""
-    from palaestra.store.run import default_root
-
-    path = Path(name)
-    if not (path / "run.json").is_file() and (default_root() / path / "run.json").is_file():
-        return default_root() / path
-    return path
-
-
 def episodes_of(names: Sequence[str], phases: list[str]) -> Iterator[Episode]:
     """The finished episodes of several runs, each run once; of all phases, if none is wanted."""
-    from palaestra.store.run import RunFolder
+    from palaestra.store.run import RunFolder, run_path
 
     for name in dict.fromkeys(names):
         with RunFolder.read(run_path(name)) as opened:
@@ -133,6 +123,8 @@ def loaded(name: str) -> Model:
 
 
 def _words(words: Sequence[str]) -> tuple[bool, Path]:
+    from palaestra.store.run import run_path
+
     measuring = words[0] == "calibrate" and len(words) > 1
     left = words[measuring:]
     if len(left) != 1:
@@ -228,7 +220,7 @@ async def _label(
 def _known(options: argparse.Namespace, judge: Judge, opened: RunFolder) -> dict[str, Any] | None:
     """What was measured of the judge as it is now; None only where that is wanted."""
     from palaestra.evaluation.judges import records
-    from palaestra.store.run import RunFolder
+    from palaestra.store.run import RunFolder, run_path
 
     where = options.measured or options.words[-1]
     if options.measured:

@@ -68,17 +68,8 @@ def board_of(options: argparse.Namespace) -> Leaderboard:
     from palaestra.evaluation.leaderboard import build
     from palaestra.evaluation.samples import read
     from palaestra.evaluation.suite import load
+    from palaestra.store.run import run_path
 
     suite = None if options.suite is None else load(options.suite)
-    paths = list(dict.fromkeys(folder_of(name).absolute() for name in options.runs))
+    paths = list(dict.fromkeys(run_path(name).absolute() for name in options.runs))
     return build([part for path in paths for part in read(path)], suite)
-
-
-def folder_of(name: str) -> Path:
-    """The folder of a run by its path or its name."""
-    from palaestra.store.run import default_root
-
-    path = Path(name)
-    if not (path / "run.json").is_file() and (default_root() / path / "run.json").is_file():
-        return default_root() / path
-    return path

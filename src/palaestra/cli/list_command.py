@@ -130,12 +130,19 @@ def _json(value: Any) -> Any:
 
 
 def _recipes() -> list[Row]:
+    from palaestra.cli.dry_run import estimate
+    from palaestra.core.errors import InputError
     from palaestra.experiment.recipe import load, recipe_names
 
-    return [
-        {"name": name, "source": "palaestra", "summary": load(name).summary}
-        for name in recipe_names()
-    ]
+    rows = []
+    for name in recipe_names():
+        recipe = load(name)
+        try:
+            time = estimate(recipe).minutes
+        except InputError:  # its environment is not installed
+            time = ""
+        rows.append({"name": name, "source": "palaestra", "time": time, "summary": recipe.summary})
+    return rows
 
 
 def _runs() -> list[Row]:

@@ -1,6 +1,7 @@
 """The command line: `palaestra COMMAND`.
 
-Exit codes: 0 done, 1 ran but failed, 2 bad input, 130 interrupted.
+Exit codes: 0 done, 1 ran but failed, 2 bad input (or a machine on which nothing can run),
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from palaestra import __version__
+from palaestra.cli.streams import lasting_streams
 from palaestra.core.errors import PalaestraError
 from palaestra.core.visible import visible
 from palaestra.experiment.machine import plan_threads
@@ -47,6 +49,11 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    with lasting_streams():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     plan_threads()
     parser = argparse.ArgumentParser(
         prog="palaestra",
@@ -69,11 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.execute(options))
     except PalaestraError as error:
-        print(f"palaestra: {visible(str(error))}", file=sys.stderr)
+        said = " ".join([str(error), *getattr(error, "__notes__", ())])
+        print(f"palaestra: {visible(said)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("palaestra: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output (a pager, `head`) has left
-        sys.stderr.close()
-        return 0

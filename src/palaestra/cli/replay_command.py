@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from palaestra.cli.export_command import choose
-from palaestra.cli.judge_command import run_path
 from palaestra.cli.show_command import find_episode
 from palaestra.core.errors import InputError
 
@@ -33,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from palaestra.environments.registry import make
     from palaestra.evaluation.replaying import replay
-    from palaestra.store.run import RunFolder
+    from palaestra.store.run import RunFolder, run_path
 
     if options.n is not None and options.n < 1:
         raise InputError(f"-n {options.n} leaves nothing to do; give 1 or more.")

@@ -65,13 +65,10 @@ def run(options: argparse.Namespace) -> int:
     if options.context is not None and options.context < 1:
         raise InputError(f"--context {options.context} holds nothing; give 1 or more tokens.")
     from palaestra.cli.console import Console
-    from palaestra.store.run import RunFolder, default_root
+    from palaestra.store.run import RunFolder, run_path
 
-    path = Path(options.folder)
-    if not (path / "run.json").is_file() and (default_root() / path / "run.json").is_file():
-        path = default_root() / path
     console = Console(highlight=False)
-    with RunFolder.read(path) as opened:
+    with RunFolder.read(run_path(options.folder)) as opened:
         if options.episode is not None:
             episode = find_episode(opened.database, options.episode)
             pieces = _pieces(opened) if options.tokens else None

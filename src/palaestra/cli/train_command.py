@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestra.cli.interrupt import Stopped, run_until_interrupted
+from palaestra.cli.interrupt import Stopped, resumable, run_until_interrupted
 from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,12 +30,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--algorithm", metavar="NAME", help="one of `palaestra list algorithms`")
     parser.add_argument("--seed", type=int, metavar="N")
     parser.add_argument("--no-imitation", action="store_true", help="learn from rollouts alone")
+    parser.add_argument(
+        "--control", choices=("coin", "constant", "inverted"),
+        help="the sceptic's arm: learn from this in place of the reward, all else equal",
+    )  # fmt: skip
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that stopped")
     parser.add_argument(
         "--run", metavar="FOLDER", dest="folder", help="where to keep the run (default: runs/…)"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="print the resolved recipe, memory and time; stop"
+        "--dry-run",
+        action="store_true",
+        help="print time, memory, what is written, and the resolved recipe; stop",
     )
     parser.add_argument("--json", action="store_true", help="print, last, one JSON object")
 
@@ -54,15 +60,15 @@ def run(options: argparse.Namespace) -> int:
 
     name = options.recipe or "default"
     recipe = fitted(load(name, overrides))
-    if options.dry_run:
-        from palaestra.cli.dry_run import describe
-
-        return describe(recipe, as_json=options.json)
     from palaestra.store.run import default_root, new_run_path
 
     folder = (
         Path(options.folder) if options.folder else new_run_path(default_root(), Path(name).stem)
     )
+    if options.dry_run:
+        from palaestra.cli.dry_run import describe
+
+        return describe(recipe, str(folder), as_json=options.json)
     return _train(recipe, folder, options.json)
 
 
@@ -77,13 +83,14 @@ def _shortcuts(options: argparse.Namespace) -> list[str]:
         found.append(f"seed={options.seed}")
     if options.no_imitation:
         found.append("imitation.demonstrations=0")
+    if options.control is not None:
+        found.append(f'rl.control="{options.control}"')
     return found
 
 
 def _stored_recipe(run: RunFolder) -> dict[str, Any]:
     stored = run.database.get("recipe")
     if not isinstance(stored, dict) or "rl" not in stored:
-        run.close()
         raise InputError(f"'{run.path}' is not a training run; `palaestra show` shows what it is.")
     return stored
 
@@ -92,6 +99,7 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
     """Start a run (or resume it: `recipe` is None), and print the report."""
     from rich.console import Console
 
+    from palaestra.cli.dry_run import estimate
     from palaestra.experiment.check import check_recipe
     from palaestra.experiment.crowd import note
     from palaestra.experiment.progress import Reporter
@@ -101,12 +109,22 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
     reporter = Reporter()
     if recipe is None:
         opened = RunFolder.open(folder)
-        recipe = check(_stored_recipe(opened))
+        try:
+            stored = _stored_recipe(opened)
+            with opened.telling_versions():
+                recipe = check(stored)
+        except BaseException:
+            opened.close()
+            raise
         reporter.say(f"resuming [bold]{folder}[/bold]: {recipe.summary}")
+        if of_another := opened.note_version():
+            reporter.say(of_another)
     else:
         check_recipe(recipe)
-        opened = RunFolder.create(folder, recipe.model_dump(mode="json"))
-        reporter.say(f"[bold]{folder}[/bold]: {recipe.summary}")
+        about = estimate(recipe).minutes
+        settings = recipe.model_dump(mode="json")
+        opened = RunFolder.create(folder, settings, durability=recipe.durability)
+        reporter.say(f"[bold]{folder}[/bold]: {recipe.summary} ({about})")
     crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=")
     if crowded is not None:
         reporter.say(crowded)
@@ -114,15 +132,14 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
         from palaestra.evaluation import presentation, report
         from palaestra.experiment.run import execute, write_report
 
+        again = f"palaestra train --resume {folder}"
         try:
-            built = run_until_interrupted(execute(recipe, run, reporter))
+            with resumable(again):
+                built = run_until_interrupted(execute(recipe, run, reporter))
         except Stopped:
             run.database.check_present()
             write_report(run)
-            print(
-                f"\nStopped; nothing is lost. Go on with: palaestra train --resume {folder}",
-                file=sys.stderr,
-            )
+            print(f"\nStopped; nothing is lost. Go on with: {again}", file=sys.stderr)
             return 130
         if as_json:
             print(json.dumps(report.summary(built)))

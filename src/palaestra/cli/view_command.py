@@ -7,7 +7,6 @@ import secrets
 import socket
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 
 from palaestra.cli.browser import desktop, opening
 from palaestra.core.errors import InputError, MissingPackage
@@ -33,9 +32,9 @@ def run(options: argparse.Namespace) -> int:
             f"The viewer needs the Python package '{error.name}', which is not installed; "
             "install it with: pip install 'palaestra[viewer]'."
         ) from error
-    from palaestra.store.run import RunFolder, default_root
+    from palaestra.store.run import RunFolder, default_root, run_path
 
-    paths = [_path(name, default_root()) for name in options.runs]
+    paths = [run_path(name) for name in options.runs]
     for path in paths:
         RunFolder.read(path).close()
     token = secrets.token_urlsafe(24)
@@ -50,11 +49,6 @@ def run(options: argparse.Namespace) -> int:
     with shown:
         server.run(sockets=[listening])
     return 0
-
-
-def _path(name: str, root: Path) -> Path:
-    path = Path(name)
-    return path if (path / "run.json").is_file() else root / name
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from palaestra.core.heartbeat import ran
 from palaestra.core.outcome import Limit
 
 
@@ -32,7 +33,7 @@ class Budget:
     turns: int | None = None
     tokens: int | None = None  # sampled
     total_tokens: int | None = None  # read and sampled
-    seconds: float | None = None
+    seconds: float | None = None  # in which this process ran
     unparsed: int | None = None
     tried: int | None = None  # in trials; one action more ends the episode
 
@@ -61,7 +62,7 @@ class Spending:
         self._budget = budget
         self._turns = self._read = self._sampled = self._tried = 0  # as `Usage` counts them
         self._unparsed = 0  # actions in a row that were not understood
-        self._started = time.monotonic()
+        self._started, self._begun = time.monotonic(), ran()
 
     @property
     def usage(self) -> Usage:
@@ -85,7 +86,8 @@ class Spending:
     @property
     def limit(self) -> Limit | None:
         """The first limit that is reached, or None."""
-        return self._budget.exhausted(self._turns, self._sampled, self._seconds, self._read)
+        seconds = ran() - self._begun
+        return self._budget.exhausted(self._turns, self._sampled, seconds, self._read)
 
     @property
     def misunderstood(self) -> int | None:

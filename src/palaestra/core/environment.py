@@ -101,7 +101,8 @@ class Environment(ABC):
 
     players: tuple[str, ...] = ("agent",)
     """Who acts here. With several, an observation is for whoever acts next, and `reward` is of
-    the one who has just acted; `rewards` has those of all."""
+    the one who has just acted; `rewards` has those of all, and `success` is the first one's or
+    everybody's, never that of whoever happened to move last."""
 
     context: Mapping[str, float] = {}
     """Numbers of this world that `set_context` can change, such as its gravity, and what they are
@@ -251,7 +252,7 @@ class World(ABC):
 
     Implementations live in `rollout` (in this process, or in a worker process).
     Every method raises `EnvironmentFault` when the world crashes, hangs or
-    returns rubbish.
+    returns rubbish, and `InfrastructureFault` when somebody else ended its process.
     """
 
     instructions: str

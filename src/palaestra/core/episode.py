@@ -64,5 +64,17 @@ class Episode:
         return sum(step.transition.reward for step in self.steps)
 
     @property
+    def results(self) -> dict[str, float]:
+        """Sum of the rewards of each of several players, the first one first; else empty."""
+        found: dict[str, float] = {}
+        for step in self.steps:
+            for player, reward in step.transition.rewards.items():
+                found[player] = found.get(player, 0.0) + reward
+        for step in self.steps:  # who moved before anybody was given anything
+            if step.before.turn is not None:
+                found.setdefault(step.before.turn, 0.0)
+        return found
+
+    @property
     def invalid_turns(self) -> int:
         return sum(not step.transition.valid for step in self.steps)

@@ -70,6 +70,10 @@ class RunVersionMismatch(InputError):
     """A run folder was written by a version whose format this one does not read."""
 
 
+class DamagedRun(InputError):
+    """What a run has stored is not what was written: its files were changed or cut short."""
+
+
 class RunLocked(InputError):
     """Another process is working on the same run folder."""
 
@@ -88,6 +92,12 @@ class CorruptCache(PalaestraError):
 
 class TooManyFaults(PalaestraError):
     """Most episodes end in environment or infrastructure faults: the run would learn nothing."""
+
+
+class WorkersUnavailable(PalaestraError):
+    """Worker processes do not start, however often it is tried: no world can be had."""
+
+    exit_code = 2
 
 
 class EnvironmentFault(PalaestraError):
@@ -115,6 +125,10 @@ class InfrastructureFault(PalaestraError):
     def __init__(self, kind: str, detail: str) -> None:
         self.kind, self.detail = kind, detail
         super().__init__(f"infrastructure {kind}: {detail}")
+
+
+class RequestRefused(InfrastructureFault):
+    """A server that answers other requests refuses this one: the request is to blame, not it."""
 
 
 class ContextTooLong(PalaestraError):

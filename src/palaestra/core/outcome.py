@@ -20,7 +20,7 @@ class Status(StrEnum):
 class Limit(StrEnum):
     TURNS = "turns"  # the budget's number of actions is used up
     TOKENS = "tokens"  # the budget's number of sampled tokens is used up
-    SECONDS = "seconds"  # the budget's wall-clock time is used up
+    SECONDS = "seconds"  # the budget's time is used up, in which this process ran
     TRIED = "tried"  # more actions were tried in trials than the budget allows
     CONTEXT = "context"  # the conversation no longer fits the model's context
     ENVIRONMENT = "environment"  # the environment's own step limit
@@ -69,6 +69,11 @@ class Outcome:
     @property
     def was_cancelled(self) -> bool:
         return self.owner is Owner.INFRASTRUCTURE and self.kind == CANCELLED
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the episode may be lived again: infrastructure broke it."""
+        return self.owner is Owner.INFRASTRUCTURE and not self.was_cancelled
 
     @property
     def solved(self) -> bool:

@@ -1,8 +1,9 @@
-"""Where palaestra keeps what it can rebuild: one cache folder per user."""
+"""Files on this machine: where palaestra keeps what it can rebuild, and who may read a file."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -22,3 +23,16 @@ def cache_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "palaestra"
     return Path.home() / ".cache" / "palaestra"
+
+
+def open_as_new(file: Path) -> None:
+    """Let a file be read by whoever may read new ones in its folder (see umask).
+
+    For files that a library made private to their owner.
+    """
+    fresh = file.with_name(f".{file.name}-{os.getpid()}")
+    try:
+        fresh.touch(exist_ok=False)
+        shutil.copymode(fresh, file)
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from palaestra.core.environment import Action, Observation, Signals, Transition,
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import AgentFault, InputError
 from palaestra.core.graph import Call, MessageGraph
+from palaestra.core.heartbeat import timeout
 from palaestra.core.journal import Event, Journal, ReplayMismatch, SessionOver, derive_seed
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Listener, Model, Prompt, Sampling
@@ -119,6 +120,10 @@ class Session:
         """Whether the model of that role can be held to `Sampling.choices`."""
         return self._model(role).chooses
 
+    def can_constrain(self, role: str = "agent") -> bool:
+        """Whether the model of that role can be held to `Sampling.grammar`."""
+        return self._model(role).constrains
+
     async def generate(
         self,
         messages: Sequence[Message],
@@ -133,7 +138,8 @@ class Session:
         `listen` is told the reply as it is sampled, where the model tells.
 
         Raises:
-            InputError: there is no model for the role, or it cannot be held to the choices.
+            InputError: there is no model for the role, or it cannot be held to the choices or the
+                grammar.
             SessionOver: the episode has ended, or a budget just ran out.
         """
         self._check_open()
@@ -143,6 +149,11 @@ class Session:
             raise InputError(
                 f"The model '{model.name}' cannot be held to choices; ask `can_choose` before, or "
                 "use a model in this process, such as smollm2-135m."
+            )
+        if sampling.grammar is not None and not model.constrains:
+            raise InputError(
+                f"The model '{model.name}' cannot be held to a grammar; ask `can_constrain` "
+                "before, or use a model in this process and: pip install 'palaestra[serving]'."
             )
         policy = sampling.policy(model.name)
         parent, known, asked = self.graph.place(messages, policy, role)
@@ -244,16 +255,16 @@ class Session:
 
     async def _run(self) -> Outcome:
         """How the episode ends, unless the world or a budget has ended it before."""
-        clock = asyncio.timeout(self.budget.seconds)
+        clock: asyncio.Timeout | None = None
         try:
-            async with clock:
+            async with timeout(self.budget.seconds) as clock:
                 self._check_players()
                 self.observation, self._signals = await self.world.reset(self.task)
                 self._check_pictures(self.observation)
                 await self.agent.run(self)
             return Outcome.failure()  # the agent gave up
         except Exception as error:
-            return ended_by(error, time_up=clock.expired())
+            return ended_by(error, time_up=clock is not None and clock.expired())
 
     def episode(self) -> Episode:
         """The record as it stands."""

@@ -15,7 +15,7 @@ from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Task
 from palaestra.environments.wrapper import Wrapper
 
-NUMBER = r"-?\d+(?:\.\d+)?"
+NUMBER = r"-?[0-9]{1,15}(?:\.[0-9]+)?"
 PART = re.compile(rf"(\w+):({NUMBER})(?:~({NUMBER}))?")
 DIGITS = 4  # that matter of a drawn number
 

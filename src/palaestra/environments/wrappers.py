@@ -96,9 +96,9 @@ def _fits(takes: str, value: str) -> bool:
     if takes == "NAME:LOW~HIGH, …":
         return bool(value)  # the world knows the names
     if takes.startswith("a number of"):
-        return value.isdecimal() and int(value) > 0
+        return re.fullmatch(r"[0-9]{1,9}", value) is not None and int(value) > 0
     if takes in ("seconds", "a share from 0 to 1"):
-        number = re.fullmatch(r"\d+(\.\d+)?|\.\d+", value)
+        number = re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?|\.[0-9]+", value)
         return number is not None and (takes == "seconds" or float(value) <= 1)
     known = takes.split(", ")
     return all(part in known for part in value.split(",")) if "hidden" in known else value in known

@@ -111,8 +111,8 @@ def from_json(document: Any, where: object) -> Plan:
     except ValidationError as error:
         keys = ".".join(str(part) for part in error.errors()[0]["loc"])
         raise InputError(
-            f"The plan of '{where}' is of another version of palaestra ('{keys}' does not fit); "
-            "evaluate anew, or use the version that wrote it."
+            f"The plan of '{where}' cannot be understood ('{keys}' does not fit); evaluate anew, "
+            "or use the version of palaestra that wrote it."
         ) from None
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from palaestra.core.episode import Episode
+from palaestra.core.outcome import Owner
 from palaestra.evaluation import transcript
 from palaestra.evaluation.curves import learning_curve_png, learning_curve_text
 from palaestra.evaluation.report import Report, Stage, as_json, finite
@@ -55,6 +56,8 @@ def render(report: Report, console: Console) -> None:
     """Print the report on a terminal, as wide as the console is."""
     console.rule("[bold]report")
     console.print(Text(headline(report)))
+    if report.players:
+        console.print(Text(seats(report)))
     for section in _results(report):
         _print(section, console)
     if report.curve:
@@ -74,6 +77,8 @@ def render(report: Report, console: Console) -> None:
 def markdown(report: Report) -> str:
     """The report as a Markdown page that shows learning_curve.png beside it."""
     parts = ["# Report of a training run", headline(report)]
+    if report.players:
+        parts.append(seats(report))
     if report.curve:
         parts.append("![Learning curve](learning_curve.png)")
     for section in _results(report) + _transfer(report) + _alarms(report) + _costs(report):
@@ -96,25 +101,70 @@ def markdown(report: Report) -> str:
 
 
 def headline(report: Report) -> str:
-    """The result in one or two sentences."""
+    """The result in one or two sentences, and what is missing in it."""
+    return " ".join([_reached(report), *_missing(report)])
+
+
+def _reached(report: Report) -> str:
     success = report.success
     if not success:
         return "No evaluation has finished yet."
     rates = " → ".join(f"{_NAMES[p]} {100 * i.mean:.1f} %" for p, i in success.items())
-    text = f"Success on {_tasks(report.held_out)}: {rates}."
+    text = f"{_control(report)}Success on {_tasks(report.held_out)}: {rates}."
     for a, b in DIFFERENCES:
         gain = report.held_out.paired.get(f"{a}_minus_{b}")
         if gain is not None:
             low, high = 100 * gain.low, 100 * gain.high
             return (
                 f"{text} {_NAMES[a]} changed it by {100 * gain.mean:+.1f} points over {_NAMES[b]} "
-                f"(95 % interval {low:+.1f} to {high:+.1f}, {_verdict(gain)})."
+                f"(95 % interval over tasks {low:+.1f} to {high:+.1f}, {_verdict(gain)}; "
+                f"of this training seed alone)."
             )
     return text
 
 
+def _control(report: Report) -> str:
+    """Says first of all that the reward was not the task's, where it was not."""
+    arm = (report.recipe.get("rl") or {}).get("control")
+    if arm is None:
+        return ""
+    return f"Control run: RL learned from {_ARMS[arm]} in place of the reward. "
+
+
+def _missing(report: Report) -> list[str]:
+    """Which tasks have no result, and the command that lives them again."""
+    found, mendable = [], 0
+    for where, comparison in (("", report.held_out), ("transfer ", report.transfer)):
+        for policy, score in comparison.scores.items():
+            for owner, count in score.missing.items():
+                found.append(
+                    f"{count} of {score.tasks} {where}tasks under {_NAMES[policy]} ({owner})"
+                )
+            mendable += score.missing.get(Owner.INFRASTRUCTURE, 0)
+    if not found:
+        return []
+    text = f"Without a result, through no fault of the agent: {', '.join(found)}."
+    if mendable:
+        text += (
+            f" What infrastructure broke is lived again by: palaestra train --resume {report.run}"
+        )
+    return [text]
+
+
+def seats(report: Report) -> str:
+    """What success means where one policy plays all seats."""
+    first = next(iter(report.players))
+    results = ", ".join(f"{name} {result:+.2f}" for name, result in report.players.items())
+    return (
+        f"Several play here, and the policy plays them all: success is that of {first}, and says "
+        f"how the seats fare against each other, not how well the policy plays. Mean results in "
+        f"the last test: {results}."
+    )
+
+
 # ── tables, the same in the terminal and in Markdown ─────────────────────────
 
+_ARMS = {"coin": "a fair coin", "constant": "a constant", "inverted": "the inverted reward"}
 _NAMES = {"base": "base", "imitation": "imitation", "rl": "RL"}
 
 
@@ -130,7 +180,11 @@ def _results(report: Report) -> list[_Section]:
     rates = _success(f"success on {_tasks(report.held_out)}", report.held_out)
     if not report.held_out.paired:
         return [rates]
-    note = "Paired bootstrap over tasks: it speaks about other tasks, not other training seeds."
+    note = (
+        "Paired bootstrap over tasks: it covers other tasks, never other training seeds. What is "
+        "due to the reward, and not to drift, only runs with several seeds tell, beside others "
+        "with --control coin: `palaestra aggregate RUNS --against CONTROLS`."
+    )
     return [rates, _paired("differences on the same tasks", report.held_out, note)]
 
 
@@ -258,7 +312,9 @@ def _markdown_table(section: _Section) -> str:
 
 
 def _tasks(comparison: Comparison) -> str:
-    return f"{comparison.tasks} held-out tasks of {comparison.environment or 'the environment'}"
+    least, most = comparison.counted
+    count = f"{most}" if least == most else f"{least} to {most}"
+    return f"{count} held-out tasks of {comparison.environment or 'the environment'}"
 
 
 def _files(report: Report) -> list[str]:

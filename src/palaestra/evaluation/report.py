@@ -7,9 +7,10 @@ not run yet, is missing from the report and breaks nothing in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Protocol
 
 from palaestra.core.episode import Episode
@@ -72,6 +73,8 @@ class Report:
     recipe: Mapping[str, Any]
     machine: Mapping[str, Any]
     alarms: Sequence[Mapping[str, Any]] | None  # that monitors raised; None: none were recorded
+    players: Mapping[str, float] = field(default_factory=dict)
+    """Mean result of each of several players in the last test, the first one first; else empty."""
 
     @property
     def success(self) -> dict[str, Interval]:
@@ -107,6 +110,7 @@ def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
         recipe=source.get("recipe") or {},
         machine=source.get("machine") or {},
         alarms=source.get("alarms/rl"),
+        players=_players(tested[lived[-1]]) if lived else {},
     )
 
 
@@ -140,6 +144,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "recipe": report.recipe,
         "machine": report.machine,
         "alarms": report.alarms,
+        "players": report.players,
     }
     return {key: finite(value) for key, value in whole.items()}
 
@@ -153,6 +158,12 @@ def _stage(row: Mapping[str, Any]) -> Stage:
         trained_tokens=row["trained_tokens"],
         peak_memory_bytes=row.get("peak_memory_bytes"),
     )
+
+
+def _players(episodes: Sequence[Episode]) -> dict[str, float]:
+    results = [episode.results for episode in episodes if episode.outcome.scored]
+    names = dict.fromkeys(player for found in results for player in found)
+    return {name: fmean(found.get(name, 0.0) for found in results) for name in names}
 
 
 def _example(report: Report) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ import numpy as np
 
 from palaestra.core.episode import Episode
 from palaestra.core.errors import GroupTooSmall, InputError
+from palaestra.core.outcome import Owner
 
 POLICIES = ("base", "imitation", "rl")  # in the order of training
 MOST = 2**22  # counts that a bootstrap holds at once
@@ -202,6 +203,8 @@ class Score:
     success: Interval | None  # None where no task has a result
     episodes: int  # all of them
     faults: int  # of these, not scored: the environment or the infrastructure broke
+    tasks: int  # with or without a result
+    missing: dict[str, int]  # of these, the ones without a result, by whose fault
     turns: float  # mean of the scored episodes
     invalid_rate: float  # share of their actions that the environment did not understand
     reward: float  # mean of the scored episodes
@@ -222,9 +225,10 @@ class Comparison:
         return {name: s.success for name, s in self.scores.items() if s.success is not None}
 
     @property
-    def tasks(self) -> int:
-        """How many tasks have a result under the policy with the most of them."""
-        return max((rate.n for rate in self.success.values()), default=0)
+    def counted(self) -> tuple[int, int]:
+        """How many tasks a success rate rests on: the fewest and the most."""
+        counts = [rate.n for rate in self.success.values()] or [0]
+        return min(counts), max(counts)
 
 
 def compare(episodes: Mapping[str, Sequence[Episode]]) -> Comparison:
@@ -250,11 +254,26 @@ def score(episodes: Sequence[Episode]) -> Score:
         success=success_interval(list(task_scores(scored).values())),
         episodes=len(episodes),
         faults=len(episodes) - len(scored),
+        tasks=len({episode.key.group for episode in episodes}),
+        missing=_missing(episodes),
         turns=taken / count,
         invalid_rate=sum(episode.invalid_turns for episode in scored) / max(1, taken),
         reward=sum(episode.reward for episode in scored) / count,
         outcomes=dict(Counter(str(episode.outcome) for episode in episodes).most_common()),
     )
+
+
+def _missing(episodes: Sequence[Episode]) -> dict[str, int]:
+    """How many tasks have no result, by whose fault; what infrastructure broke can be mended."""
+    owners: dict[int, set[Owner | None]] = {}
+    for episode in episodes:
+        owners.setdefault(episode.key.group, set()).add(
+            None if episode.outcome.scored else episode.outcome.owner
+        )
+    broken = [of for of in owners.values() if None not in of]
+    mendable = sum(Owner.INFRASTRUCTURE in of for of in broken)
+    found = {Owner.ENVIRONMENT: len(broken) - mendable, Owner.INFRASTRUCTURE: mendable}
+    return {str(owner): count for owner, count in found.items() if count}
 
 
 def _check_confidence(confidence: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
@@ -78,10 +79,13 @@ class Actor:
         setting, policy = self._setting, self._setting.policy
         shutil.rmtree(self._root, ignore_errors=True)
         folder = await self._write()
+        loading: Callable[[Path, int], None] | None = None
         if name == PROCESS:
-            self._process = await self._start(folder)
-            model, socket = policy.name, self._process.socket
-            endpoint = Endpoint("another process", "http://actor", socket=socket)
+            process = self._process = await self._start(folder)
+            model, loading = policy.name, process.begin_with
+            endpoint = Endpoint(
+                "another process", "http://actor", socket=process.socket, serving=process.serving
+            )
         else:
             model, endpoint = parse_served(name)
         self._served = ServedModel(
@@ -91,6 +95,7 @@ class Actor:
             model=model,
             version=policy.version,
             drain=policy.engine.on_update is OnUpdate.DRAIN,
+            loading=loading,
         )
         self._held.push_async_callback(self._served.close)
         await self._served.load(folder, policy.version)
@@ -111,7 +116,8 @@ class Actor:
             "on-update": policy.engine.on_update.value,
         }
         said = [f"--{key}={value}" for key, value in options.items()]
-        return await self._held.enter_async_context(ServingProcess(folder, said, threads=theirs))
+        process = ServingProcess(folder, said, threads=theirs, version=policy.version)
+        return await self._held.enter_async_context(process)
 
     async def __aexit__(self, *error: object) -> None:
         self._count_memory()
@@ -125,8 +131,6 @@ class Actor:
             return
         folder = await self._write()
         await self._served.load(folder, self._setting.policy.version)
-        if self._process is not None:
-            self._process.folder = folder
         self._count_memory()
         for old in self._root.iterdir():
             if old != folder:

@@ -9,10 +9,11 @@ from palaestra.core.environment import Capability
 from palaestra.core.errors import RecipeError
 from palaestra.environments.registry import make, tasks
 from palaestra.experiment.acting import check_actor
-from palaestra.experiment.method import check_method, chosen
+from palaestra.experiment.method import check_declared, check_method, chosen
 from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.recorded import SPEAKER, check_recorded
 from palaestra.experiment.sections import Curriculum
+from palaestra.learning.algorithms import Method
 from palaestra.learning.component import Component, Kind, Need, components, find
 from palaestra.learning.needs import LACKS
 from palaestra.models.registry import device
@@ -32,7 +33,7 @@ def check_recipe(recipe: Recipe) -> None:
             "deterministic = true cannot be kept with an agent that is a program of its own "
             "(agent.command): when it asks is not ours to say; unset one."
         )
-    chosen(recipe.rl)
+    Method(chosen(recipe.rl))
     if recipe.model.name != "tiny":
         check_name(recipe.model.name)
     if recipe.model.device == "cuda":
@@ -43,13 +44,17 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.environment.transfer is not None:
         tasks(recipe.environment.transfer)
     part = recipe.imitation
-    find(Kind.EXAMPLES, part.examples).configured(part.examples_options)
+    examples = find(Kind.EXAMPLES, part.examples)
+    examples.configured(part.examples_options)
     if part.demonstrations and part.speaker == "expert" and Capability.ORACLE not in capabilities:
         raise RecipeError(
             f"'{recipe.environment.id}' has no expert to imitate; train with --no-imitation."
         )
     if part.demonstrations and part.speaker == SPEAKER:
         check_recorded(part)
+    elif part.demonstrations:
+        who = f"imitation.examples = '{part.examples}' with imitation.examples_options"
+        check_declared(examples.needs_with(part.examples_options), recipe.environment.id, who)
     if recipe.rl.steps:
         check_method(recipe)
         check_actor(recipe.rl.actor)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from palaestra.core.episode import Episode
+from palaestra.core.episode import Episode, Key
+from palaestra.core.outcome import Outcome
 from palaestra.experiment.machine import release_memory
 from palaestra.experiment.progress import StageProgress, percent
 from palaestra.experiment.setting import Setting
@@ -19,10 +20,15 @@ class EpisodeCounter:
     def __init__(self, setting: Setting, shown: StageProgress) -> None:
         self._shown = shown
         self._started = time.monotonic()
-        self._done = self._solved = self._scored = self._tokens = 0
+        self._ended: dict[Key, Outcome] = {}
+        self._solved = self._scored = self._tokens = 0
 
     def add(self, episode: Episode) -> None:
-        self._done += 1
+        before = self._ended.get(episode.key)  # an episode may be lived again
+        if before is not None:
+            self._scored -= before.scored
+            self._solved -= before.solved
+        self._ended[episode.key] = episode.outcome
         self._scored += episode.outcome.scored
         self._solved += episode.outcome.solved
         self._tokens += episode.usage.prompt_tokens + episode.usage.sampled_tokens
@@ -30,7 +36,7 @@ class EpisodeCounter:
         figures = {"tokens/s": f"{rate:.0f}"}
         if self._scored:
             figures = {"success": percent(self._solved / self._scored), **figures}
-        self._shown.show(self._done, figures)
+        self._shown.show(len(self._ended), figures)
 
 
 class StepCounter:
@@ -55,7 +61,7 @@ class StepCounter:
         figures = {
             "success": percent(values["success"]) if "success" in values else "–",
             "reward": f"{values['reward']:.2f}" if "reward" in values else "–",
-            "entropy": f"{values.get('entropy', 0.0):.2f}",
+            "entropy": f"{values['entropy']:.2f}" if "entropy" in values else "– (no update)",
             "tokens/s": f"{values['tokens_per_second']:.0f}",
         }
         self._shown.show(result.step, figures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,8 @@ from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.sections import Critic, Reinforcement
 from palaestra.learning.algorithms import Algorithm, Method, algorithm
 from palaestra.learning.component import Need
+from palaestra.learning.credit import compose
+from palaestra.learning.credit.players import JOINT
 
 PARTS = ("credit", "loss", "aggregation", "filter", "correction", "whiten")
 OPTIONS = ("credit_options", "loss_options", "filter_options", "correction_options")
@@ -47,11 +50,7 @@ def check_method(recipe: Recipe) -> Method:
     part = recipe.rl
     method = Method(chosen(part))
     who = f"rl.credit = '{method.algorithm.credit}'"
-    if Need.GROUP in method.needs and part.group < 2:
-        raise GroupTooSmall(
-            f"rl.group = {part.group}, but {who} compares the rollouts of a group with each other; "
-            "set rl.group to 2 or more."
-        )
+    _check_groups(part, method, who)
     if part.asynchronous and Need.GREEDY in method.needs:
         raise RecipeError(
             f"{who} compares with greedy rollouts, which are made step by step: unset "
@@ -59,7 +58,10 @@ def check_method(recipe: Recipe) -> Method:
         )
     if part.critic is not None and Need.VALUE not in method.needs:
         raise RecipeError(f"rl.critic has no effect: {who} reads no values; leave it out.")
-    _check_world(recipe, method, who)
+    _check_players(recipe, method)
+    check_declared(method.needs, recipe.environment.id, who)
+    if part.progress_reward:
+        check_declared([Need.PROGRESS], recipe.environment.id, "rl.progress_reward", "set it to 0")
     for need, remedy in UNMET.items():
         if need in method.needs:
             raise RecipeError(f"{who} needs {need}, which a training run cannot supply: {remedy}")
@@ -73,8 +75,32 @@ UNMET = {
 }
 
 
-def _check_world(recipe: Recipe, method: Method, who: str) -> None:
-    world = make(recipe.environment.id)
+def _check_groups(part: Reinforcement, method: Method, who: str) -> None:
+    """Raises GroupTooSmall where there are too few rollouts to compare."""
+    if Need.GROUP in method.needs:
+        credit = compose.needs(method.algorithm.credit, method.algorithm.credit_options)
+        whose = who if Need.GROUP in credit else f"rl.filter = '{method.algorithm.filter}'"
+        for key, size in (("group", part.group), ("enough", part.enough)):
+            if size is not None and size < 2:
+                raise GroupTooSmall(
+                    f"rl.{key} = {size}, but {whose} compares the rollouts of a group with each "
+                    f"other; set rl.{key} to 2 or more."
+                )
+    if Need.OTHERS in method.needs and part.tasks * (part.enough or part.group) < 2:
+        raise GroupTooSmall(
+            f"{who} with the batch as baseline compares with other rollouts, but a batch has only "
+            "one; set rl.tasks or rl.group to 2 or more."
+        )
+
+
+def check_declared(
+    needed: Collection[Need],
+    environment: str,
+    who: str,
+    remedy: str = "choose another rule or another environment",
+) -> None:
+    """Raises CapabilityMissing where the environment does not declare what a part reads."""
+    world = make(environment)
     has = world.capabilities
     world.close()
     for need, capability in (
@@ -82,13 +108,30 @@ def _check_world(recipe: Recipe, method: Method, who: str) -> None:
         (Need.PROGRESS, Capability.PROGRESS),
         (Need.SNAPSHOT, Capability.SNAPSHOT),
     ):
-        if need in method.needs and capability not in has:
+        if need in needed and capability not in has:
             raise CapabilityMissing(
-                f"{who} needs {need}, but '{recipe.environment.id}' does not declare "
-                f"'{capability}'; choose another rule or another environment."
+                f"{who} needs {need}, but '{environment}' does not declare '{capability}'; "
+                f"{remedy}."
             )
-    if recipe.rl.progress_reward and Capability.PROGRESS not in has:
-        raise CapabilityMissing(
-            f"rl.progress_reward needs progress, which '{recipe.environment.id}' does not declare; "
-            "set it to 0."
+
+
+def _check_players(recipe: Recipe, method: Method) -> None:
+    """Where several play, each has a result of its own: what cannot read it is refused."""
+    world = make(recipe.environment.id)
+    players = world.players
+    world.close()
+    if len(players) < 2:
+        return
+    where = f"'{recipe.environment.id}' has the players {', '.join(players)}, "
+    for rule in compose.names(method.algorithm.credit):
+        if rule in JOINT or Need.GREEDY in compose.needs(rule):
+            raise RecipeError(
+                f"{where}each with a result of its own, which the credit rule '{rule}' does not "
+                "read; choose spiral, or a rule that judges one player's turns at a time, such as "
+                "rloo, grpo, reinforce or return_to_go."
+            )
+    if recipe.rl.world_reward:
+        raise RecipeError(
+            f"{where}whose outcomes are what the environment gives to each already: "
+            "rl.world_reward has no effect there; set it to 0."
         )

@@ -7,6 +7,7 @@ from palaestra.experiment.sections import Entropy, Horizon, Reinforcement
 from palaestra.experiment.setting import Setting, typical_turns
 from palaestra.learning.component import Kind, find
 from palaestra.learning.consolidation import ConsolidationPlan
+from palaestra.learning.control_reward import ControlReward
 from palaestra.learning.curricula.horizon import scaling_inter
 from palaestra.learning.curricula.practice import Attempt, Practice
 from palaestra.learning.entropy import Smoother
@@ -37,7 +38,7 @@ def plan_of(setting: Setting) -> ReinforcementPlan:
         practice=_practice(setting),
         tasks=part.tasks,
         group=part.group,
-        shaping=shaping(part, turns),
+        shaping=shaping(part, turns, setting.recipe.seed),
         study=study,
         staleness=part.staleness,
         asynchronous=max(1, setting.recipe.concurrency // part.group) if part.asynchronous else 0,
@@ -47,8 +48,8 @@ def plan_of(setting: Setting) -> ReinforcementPlan:
     )
 
 
-def shaping(part: Reinforcement, turns: int) -> Shaping:
-    """The rewards of a recipe, in episodes of at most `turns` actions."""
+def shaping(part: Reinforcement, turns: int, seed: int) -> Shaping:
+    """The rewards of a recipe with that seed, in episodes of at most `turns` actions."""
     return Shaping(
         turns,
         part.turn_cost,
@@ -56,6 +57,7 @@ def shaping(part: Reinforcement, turns: int) -> Shaping:
         part.progress_reward,
         part.world_reward,
         Overlong(**part.overlong.model_dump()) if part.overlong else None,
+        ControlReward(part.control, seed) if part.control else None,
     )
 
 

@@ -26,6 +26,7 @@ from palaestra.experiment.sections import (
     Training,
     World,
 )
+from palaestra.store.schema import Durability
 
 
 class Recipe(Section):
@@ -36,6 +37,10 @@ class Recipe(Section):
     deterministic: bool = Field(False, description="bit-equal reruns, at some cost in speed")
     concurrency: int = Field(64, ge=1, description="sessions lived at once")
     checkpoint_every: int = Field(10, ge=1, description="RL steps between checkpoints")
+    durability: Durability = Field(
+        Durability.NORMAL,
+        description="what is recorded outlives the process (normal), or a power cut too (full)",
+    )
     environment: World
     agent: AgentPart = AgentPart()
     model: ModelPart = ModelPart()

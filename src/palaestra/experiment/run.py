@@ -19,6 +19,7 @@ from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.setting import Setting
 from palaestra.models.tiny import learn_vocabulary
 from palaestra.models.weights import prepare
+from palaestra.store.disk import sync_all
 from palaestra.store.run import RunFolder
 
 VOCABULARY_WORLDS = 64  # training worlds whose words the tiny transformer's vocabulary covers
@@ -44,8 +45,10 @@ async def execute(recipe: Recipe, run: RunFolder, reporter: Reporter) -> report.
             valued = await stages.reinforcement(setting)
             await stages.test(setting, "rl")
         export(setting.policy, recipe, final_model(run))
+        sync_all(final_model(run))
         if valued is not None:
             export_critic(valued, recipe, run.path / "final-value", final_model(run))
+            sync_all(run.path / "final-value")
         setting.count_time()
     return write_report(run)
 
@@ -70,6 +73,7 @@ def origin(recipe: Recipe, run: RunFolder, reporter: Reporter) -> Path:
     folder = run.path / "vocabulary"
     if not (folder / "tokenizer_config.json").is_file():  # written last
         save_tokenizer(learn_vocabulary(words_of(recipe)), folder)
+        sync_all(folder)
     return folder
 
 

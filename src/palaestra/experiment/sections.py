@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from palaestra.learning.control_reward import Arm
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.rollout.gateway.agent import name_of
 
 
 class Section(BaseModel):
-    """A table of a recipe: unknown keys are errors, values are immutable."""
+    """A table of a recipe: unknown keys are errors, numbers are finite, values are immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        ser_json_inf_nan="constants",  # options of parts may be infinite, and stay so when stored
+    )
 
 
 class World(Section):
@@ -21,8 +27,10 @@ class World(Section):
 
     id: str = Field(description="environment to learn in, e.g. babyai/GoToLocalS5N2")
     turns: int | None = Field(None, ge=1, description="actions per episode; unset: the world's own")
-    unparsed: int | None = Field(
-        3, ge=1, description="actions in a row not understood that end an episode as a failure"
+    unparsed: int = Field(
+        3,
+        ge=0,
+        description="actions in a row not understood that end an episode as a failure; 0: none do",
     )
     transfer: str | None = Field(None, description="environment only ever tested on; unset: none")
     workers: int = Field(1, ge=0, description="worker processes; 0 runs worlds in this process")
@@ -227,7 +235,9 @@ class OverlongPart(Section):
 class Horizon(Section):
     """ScalingInter-RL: more turns per episode as training goes on."""
 
-    turns: tuple[int, ...] = Field(min_length=1, description="turns per stage, e.g. [4, 8, 12]")
+    turns: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        min_length=1, description="turns per stage, e.g. [4, 8, 12]"
+    )
     every: int = Field(ge=1, description="RL steps per stage")
 
 
@@ -316,6 +326,11 @@ class Reinforcement(Section):
     horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
     curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
     entropulse: Entropulse | None = Field(None, description="unset: reinforcement throughout")
+    control: Arm | None = Field(
+        None,
+        description="learn from a fair coin, a constant or the inverted reward instead of the "
+        "true one, as a sceptic's arm; unset: from the true one",
+    )
     replay: bool = Field(
         False, description="ARPO: a task's stored success stands in where its whole group fails"
     )
@@ -335,6 +350,12 @@ class Reinforcement(Section):
         if self.asynchronous and (self.replay or self.entropulse):
             part = "rl.replay" if self.replay else "rl.entropulse"
             raise ValueError(f"{part} works step by step: unset it or rl.asynchronous")
+        for name in ("curriculum", "replay", "entropulse", "progress_reward"):
+            if self.control is not None and getattr(self, name):
+                raise ValueError(
+                    f"rl.{name} reads the true success, which rl.control = '{self.control}' is to "
+                    "hide: unset one"
+                )
         if self.replay and (self.curriculum is None or self.curriculum.tasks is None):
             raise ValueError("rl.replay needs tasks that are met again: set rl.curriculum.tasks")
         return self

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+
+from rich.markup import escape
 
 from palaestra.agents.registry import make_agent
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import World
 from palaestra.core.episode import Episode
+from palaestra.core.errors import TooManyFaults
 from palaestra.core.model import Model, Sampling
 from palaestra.core.task import TaskSet
 from palaestra.environments.registry import make, tasks
@@ -36,6 +40,7 @@ from palaestra.store import checkpoint
 from palaestra.store.run import RunFolder
 
 CRITIC = "critic_"  # of a separate critic's parts in checkpoints
+TRIES = 5  # of the same episodes, where infrastructure breaks some of them each time
 
 
 class Setting:
@@ -89,7 +94,7 @@ class Setting:
             worlds=self.worlds.world,
             keep=self.worlds.keep,
             models=models,
-            budget=Budget(turns=turns, unparsed=self.recipe.environment.unparsed),
+            budget=Budget(turns=turns, unparsed=self.recipe.environment.unparsed or None),
             sampling=Sampling(
                 0.0 if greedy else part.temperature, part.max_tokens, tuple(part.stop)
             ),
@@ -101,14 +106,48 @@ class Setting:
         )
 
     async def live(self, rollout: Rollout, jobs: Sequence[Job]) -> list[Episode]:
-        """Live the jobs; in deterministic mode, either all of them anew or none."""
-        if self.recipe.deterministic:
+        """Live the jobs; in deterministic mode, either all of them anew or none.
+
+        There, what infrastructure broke is lived again before the run goes on: without it, the
+        weights would be others.
+
+        Raises:
+            TooManyFaults: most episodes broke through no fault of the agent; in deterministic
+                mode, infrastructure broke some of them each time.
+        """
+        if not self.recipe.deterministic:
+            return await rollout.run(jobs)
+        remembered = copy.deepcopy(vars(self.agent))
+        for left in reversed(range(TRIES)):
             self.policy.engine.clear()  # no rounding depends on what was lived before
             whole = [self.store.episode(job.key) for job in jobs]
-            if not all(whole):
+            if any(episode is None or episode.outcome.retriable for episode in whole):
                 for job in jobs:
                     self.store.forget(job.key)
-        return await rollout.run(jobs)
+            try:
+                lived = await rollout.run(jobs)
+            except TooManyFaults:
+                lived = [e for job in jobs if (e := self.store.episode(job.key)) is not None]
+                if not any(episode.outcome.retriable for episode in lived):
+                    raise
+            broken = [episode.outcome for episode in lived if episode.outcome.retriable]
+            if not broken:
+                return lived
+            told = f"{len(broken)} of {len(jobs)} episodes of {jobs[0].key.phase}"
+            why = f"{broken[-1]}: {broken[-1].detail}"
+            if left:
+                vars(self.agent).update(copy.deepcopy(remembered))
+                self.reporter.say(f"infrastructure broke {told}, so all start over: {escape(why)}")
+        raise TooManyFaults(
+            f"Infrastructure broke {told} at the last of {TRIES} tries, the last one with {why}. "
+            "deterministic = true needs all of them; mend the cause (mostly too little memory), "
+            "and resume the run."
+        )
+
+    def broken(self, phase: str) -> bool:
+        """Whether infrastructure broke episodes of a phase."""
+        found = self.store.summaries(phase)
+        return any(one.outcome.retriable for one in found if one.key.phase == phase)
 
     # ── learning ─────────────────────────────────────────────────────────────
 
@@ -161,6 +200,7 @@ class Setting:
         tensors = learner.state()
         if critic is not None:
             tensors |= {CRITIC + part: held for part, held in critic.state().items()}
+        self.store.sync()  # a checkpoint never knows more than the record, whatever happens
         checkpoint.save(self.run.checkpoints, name, tensors, whole)
         older = sorted(n for n in checkpoint.names(self.run.checkpoints) if n.startswith("rl-"))
         for old in older[:-2]:
@@ -210,15 +250,20 @@ class Setting:
     def finish_stage(
         self, name: str, seconds: float, *, sampled: int, prompt: int, trained: int
     ) -> None:
+        """Note what a stage has cost; of one that was taken up again, in all."""
+        done = self.stages_done()
+        before = sum(row["seconds"] for row in done if row["name"] == name)
         row = {
             "name": name,
-            "seconds": seconds,
+            "seconds": before + seconds,
             "sampled_tokens": sampled,
             "prompt_tokens": prompt,
             "trained_tokens": trained,
             "peak_memory_bytes": peak_memory_bytes(),
         }
-        self.store.put("stages", [*self.stages_done(), row])
+        known = [row["name"] for row in done]
+        place = known.index(name) if name in known else len(known)
+        self.store.put("stages", [*done[:place], row, *done[place + 1 :]])
         self.count_time()
 
 

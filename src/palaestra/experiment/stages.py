@@ -32,7 +32,6 @@ from palaestra.learning.study import Study
 from palaestra.models.expert import ExpertModel
 from palaestra.models.random_choice import RandomModel
 from palaestra.rollout.runner import Job
-from palaestra.store import checkpoint
 
 DEMONSTRATED_FROM = 1_000_000_000  # training tasks from here on are demonstrated only
 
@@ -48,7 +47,7 @@ async def test(setting: Setting, policy: str) -> None:
 
 
 async def _evaluate(setting: Setting, phase: str, tasks: TaskSet, turns: int, count: int) -> None:
-    if setting.is_done(phase):
+    if setting.is_done(phase) and not setting.broken(phase):
         return
     jobs = [Job(Key(phase, i), task) for i, task in enumerate(tasks.take(Split.TEST, count))]
     started = time.monotonic()
@@ -65,19 +64,22 @@ async def _evaluate(setting: Setting, phase: str, tasks: TaskSet, turns: int, co
 async def imitation(setting: Setting) -> None:
     """Record demonstrations of the environment's expert, and study them.
 
+    Where that is done, its checkpoint is loaded; without one, what was recorded is studied again.
+
     Raises:
         InputError: the environment declares no expert.
     """
     plan, environment = setting.recipe.imitation, setting.recipe.environment.id
     learner = setting.learner(plan.learning_rate)
-    if setting.is_done("imitation"):
-        if setting.resume(learner, "imitation") is None:
-            raise checkpoint.CorruptCheckpoint(
-                f"The checkpoint after imitation in {setting.run.checkpoints} is gone or corrupt, "
-                "so this run cannot go on; start a new one."
-            )
+    done = setting.is_done("imitation")
+    if done and setting.resume(learner, "imitation") is not None:
         learner.close()
         return
+    if done:
+        setting.reporter.say(
+            "no sound checkpoint after imitation is left: the recorded demonstrations are studied "
+            "again"
+        )
     expert = plan.speaker == "expert"
     if expert and Capability.ORACLE not in make(environment).capabilities:
         raise InputError(f"'{environment}' has no expert to imitate; use --no-imitation.")
@@ -107,8 +109,9 @@ async def imitation(setting: Setting) -> None:
             await asyncio.sleep(0)  # lets a Ctrl-C in
     setting.save("imitation", learner, {})
     learner.close()
-    seconds = time.monotonic() - started
-    setting.finish_stage("imitation", seconds, **_tokens(demonstrations), trained=trained)
+    if not done:
+        seconds = time.monotonic() - started
+        setting.finish_stage("imitation", seconds, **_tokens(demonstrations), trained=trained)
 
 
 async def record_demonstrations(setting: Setting, count: int) -> list[Episode]:
@@ -168,13 +171,15 @@ async def reinforcement(setting: Setting) -> Valued | None:
     learner, critic = setting.learner(part.learning_rate, for_rl=True), setting.critic()
     state = setting.resume(learner, "rl-", critic) or {"step": 0, "memory": {}, "flow": {}}
     first = state["step"] + 1
-    if first <= part.steps and not _used_up(setting):
+    if first == 1 and setting.store.metrics("rl"):
+        setting.reporter.say("no checkpoint of RL is left: its recorded rollouts are studied again")
+    if first <= part.steps and not _used_up(setting, first - 1):
         with setting.reporter.stage("reinforcement", part.steps, "steps") as shown:
             counter = StepCounter(setting, shown)
 
             def after(result: StepResult) -> bool:
                 counter.add(result)
-                last = result.step == part.steps or _used_up(setting)
+                last = result.step == part.steps or _used_up(setting, result.step)
                 if result.step % setting.recipe.checkpoint_every == 0 or last:
                     memory = dict(result.memory)
                     now = {"step": result.step, "memory": memory, "flow": asdict(result.flow)}
@@ -225,10 +230,10 @@ async def _live(
     return await setting.live(rollout, jobs)
 
 
-def _used_up(setting: Setting) -> bool:
-    """Whether RL has used up its minutes or tokens, over all processes that worked on it."""
+def _used_up(setting: Setting, step: int) -> bool:
+    """Whether RL has used up its minutes or tokens by that step, over all processes."""
     part = setting.recipe.rl
-    spent = [values for _, values in setting.store.metrics("rl")]
+    spent = [values for number, values in setting.store.metrics("rl") if number <= step]
     if part.minutes is not None and sum(v["seconds"] for v in spent) >= 60 * part.minutes:
         return True
     tokens = sum(v["sampled_tokens"] + v["prompt_tokens"] for v in spent)

@@ -21,12 +21,20 @@ from palaestra.experiment.sections import Reinforcement
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.trajectory import Trajectory
 from palaestra.models.expert import ExpertModel
+from palaestra.store.damage import NAME
 from palaestra.store.database import Database
 from palaestra.store.parquet import ParquetTrace
-from palaestra.store.run import RunFolder, default_root
+from palaestra.store.run import RunFolder, is_run, run_path
 
 TURN_LIMITS = "turn_limits"  # document: the most actions of an episode, by environment
-REWARDS = ("turn_cost", "invalid_cost", "progress_reward", "world_reward", "overlong")  # of `rl`
+REWARDS = (  # of `rl`
+    "turn_cost",
+    "invalid_cost",
+    "progress_reward",
+    "world_reward",
+    "overlong",
+    "control",
+)
 
 
 class Recorded(Protocol):
@@ -74,10 +82,9 @@ def open_recorded(name: str) -> tuple[Recorded, Path | None]:
     path = Path(name).expanduser()
     if path.suffix == ".parquet":
         return ParquetTrace.open(path), None
-    beside = [path.parent] if path.name == "run.sqlite" else []
-    for folder in (path, default_root() / path, *beside):
-        if (folder / "run.json").is_file():
-            return RunFolder.read(folder).database, folder
+    folder = path.parent if path.name == NAME else run_path(path)
+    if (folder / "run.json").is_file() or (folder != path.parent and is_run(folder)):
+        return RunFolder.read(folder).database, folder
     if path.is_file():
         return Database.open(path, readonly=True), None
     raise InputError(
@@ -207,9 +214,11 @@ def _shaping(recorded: Recorded, episodes: Sequence[Episode]) -> Shaping:
     """As the run's own training has it; the defaults where no recipe says it."""
     from palaestra.experiment.plan import shaping
 
-    given = (recorded.get("recipe") or {}).get("rl") or {}
+    recipe = recorded.get("recipe") or {}
+    given = recipe.get("rl") or {}
     part = Reinforcement.model_validate({key: given[key] for key in REWARDS if key in given})
-    return shaping(part, turn_limit(recorded, episodes[0].task.environment))
+    turns = turn_limit(recorded, episodes[0].task.environment)
+    return shaping(part, turns, recipe.get("seed", 1))
 
 
 def _greedy(recorded: Recorded, phase: str, shaping: Shaping) -> dict[int, float]:

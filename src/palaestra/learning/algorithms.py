@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor
 
 from palaestra.core.errors import RecipeError, UnknownName
-from palaestra.learning.component import Kind, Need, find
+from palaestra.learning.component import Kind, Options, find
 from palaestra.learning.credit import compose
 from palaestra.learning.credit.rule import Credit
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.learning.losses.policy import unit_of
 from palaestra.learning.losses.tokens import TokenLoss, Tokens, Unit
 from palaestra.learning.trajectory import Trajectory
-
-Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +201,18 @@ class Method:
             self.correction = found.configured(algorithm.correction_options)
         elif algorithm.correction_options:
             raise RecipeError("rl.correction_options has no effect without rl.correction.")
-        self.needs = compose.needs(algorithm.credit) | loss.needs | filters.needs
-        if float({**loss.options, **algorithm.loss_options}.get("beta", 0.0)) > 0:
-            self.needs |= {Need.REFERENCE}
+        self.needs = (
+            compose.needs(algorithm.credit, algorithm.credit_options)
+            | loss.needs_with(algorithm.loss_options)
+            | filters.needs_with(algorithm.filter_options)
+        )
 
     def credit(self, batch: Sequence[Trajectory], state: Mapping[str, float]) -> Credit:
-        """One advantage per sampled token; `state` is what the rule remembered last time."""
+        """One advantage per sampled token; `state` is what the rule remembered last time.
+
+        Raises:
+            InputError: the batch, or what the rule makes of it, cannot be learned from.
+        """
         memory = {"state": state} if self.remembers else {}
         credit = self.credit_rule(batch, **memory)
         scope = self.algorithm.whiten

@@ -12,38 +12,48 @@ from torch import Tensor
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
-from palaestra.core.model import CHOOSING
+from palaestra.core.model import free
 from palaestra.learning.algorithms import Method
-from palaestra.learning.component import Need
+from palaestra.learning.checks import (
+    check_finite,
+    check_tokens,
+    check_trajectories,
+    check_verdicts,
+)
+from palaestra.learning.component import Kind, Need
 from palaestra.learning.credit.rule import Credit, groups
 from palaestra.learning.losses.aggregation import Aggregation, token_weights
 from palaestra.learning.losses.tokens import Tokens
 from palaestra.learning.packing import Trained, spread
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.rows import Row
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.trajectory import Trajectory, Turn
 
 PerCall = Mapping[tuple[Key, int], Sequence[float]]
 """One number per sampled token, by rollout and model call."""
+
+PerEnd = Mapping[tuple[Key, int], float]
+"""One number per row, by rollout and the last call that the row trains."""
 
 
 def trajectories(episodes: Sequence[Episode], shaping: Shaping, policy: str) -> list[Trajectory]:
     """The rollouts in which the policy said something, without those that have no valid result.
 
     Raises:
-        InputError: it was held to choices whenever it said something.
+        InputError: it was held to choices or a grammar whenever it said something, or a reward
+            is not finite.
     """
     found = [
         shaping.trajectory(episode, policy)
         for episode in episodes
         if episode.outcome.scored and any(call.policy == policy for call in episode.calls)
     ]
-    held = f"{policy}{CHOOSING}"
-    if not found and any(call.policy == held for e in episodes for call in e.calls):
+    if not found and any(free(call.policy) == policy for e in episodes for call in e.calls):
         raise InputError(
-            f"Every reply of '{policy}' was held to choices, and such replies are not learned "
-            "from; train with an agent that lets it speak freely, such as direct."
+            f"Every reply of '{policy}' was held to choices or a grammar, and such replies are not "
+            "learned from; train with an agent that lets it speak freely, such as direct."
         )
+    check_trajectories(found)  # before filters and figures read them
     return found
 
 
@@ -53,6 +63,7 @@ def kept(batch: Sequence[Trajectory], method: Method) -> list[Trajectory]:
     if Need.GROUP in method.needs:
         together = [group for group in together if len(group) > 1]
     verdicts = method.keep(together) if together else []
+    check_verdicts(method.algorithm.filter, verdicts, len(together))
     return [t for group, keep in zip(together, verdicts, strict=True) if keep for t in group]
 
 
@@ -62,6 +73,21 @@ def with_values(batch: Sequence[Trajectory], values: PerCall) -> list[Trajectory
         replace(t, turns=tuple(replace(n, values=tuple(values[t.key, n.call])) for n in t.turns))
         for t in batch
     ]
+
+
+def with_ends(trajectory: Trajectory, ends: PerEnd) -> Trajectory:
+    """The trajectory with the critic's value of the state in which it, and each player, was left.
+
+    A player's is read at the end of that player's own conversation.
+    """
+
+    def last(turns: Sequence[Turn]) -> float:
+        calls = [turn.call for turn in turns if (trajectory.key, turn.call) in ends]
+        return ends[trajectory.key, calls[-1]] if calls else 0.0
+
+    spoken = {p: [t for t in trajectory.turns if t.role == p] for p in trajectory.outcomes}
+    players = {player: last(turns) for player, turns in spoken.items()}
+    return replace(trajectory, bootstrap=last(trajectory.turns), bootstraps=players)
 
 
 def per_call(
@@ -118,11 +144,21 @@ def trained_rows(
 
 
 def imitated_rows(rows: Sequence[Row], aggregation: Aggregation) -> list[Trained]:
-    """Rows whose every trained token is to become more likely; a whole batch, as above."""
+    """Rows whose every trained token is to become more likely; a whole batch, as above.
+
+    Imitation compares with no sampler: log-probabilities that are unknown count as 0.
+    """
     weights = token_weights(rows, aggregation)
     return [
-        Trained(r.tokens, r.mask, lp_old=r.logprobs, weight=w, turn=r.calls, rollout=r.key)
-        for r, w in zip(rows, weights, strict=True)
+        Trained(
+            row.tokens,
+            row.mask,
+            lp_old=[0.0 if math.isnan(lp) else lp for lp in row.logprobs],
+            weight=weight,
+            turn=row.calls,
+            rollout=row.key,
+        )
+        for row, weight in zip(rows, weights, strict=True)
     ]
 
 
@@ -137,11 +173,18 @@ def gathered(rows: Sequence[Row], numbers: Sequence[Sequence[float]]) -> PerCall
 
 
 def with_proximal(rows: Sequence[Trained], logprobs: Sequence[Sequence[float]]) -> list[Trained]:
-    """The rows with recomputed log-probabilities as those at the start of the update."""
-    return [
-        replace(row, lp_old=spread(row.mask, values))
-        for row, values in zip(rows, logprobs, strict=True)
-    ]
+    """The rows with recomputed log-probabilities as those at the start of the update.
+
+    Where the sampler's are unknown (an import, a loop of one's own), they stand for these too:
+    the sampler counts as the present policy, and no correction has anything to correct.
+    """
+    found = []
+    for row, values in zip(rows, logprobs, strict=True):
+        old = spread(row.mask, values)
+        pairs = zip(row.lp_beh, old, strict=True)
+        known = [other if math.isnan(lp) else lp for lp, other in pairs]
+        found.append(replace(row, lp_old=old, lp_beh=known))
+    return found
 
 
 def with_reference(rows: Sequence[Trained], logprobs: Sequence[Sequence[float]]) -> list[Trained]:
@@ -158,11 +201,16 @@ def corrected(rows: Sequence[Trained], method: Method) -> list[Trained]:
     Policy losses are linear in the size of the advantage, so this weighs their part of the
     loss; KL and entropy terms stay as they are. So do the weights' denominators: what a
     correction rejects does not inflate the rest.
+
+    Raises:
+        InputError: the correction gives something else than one finite weight per token.
     """
     if method.correction is None or not rows:
         return list(rows)
-    flat = flat_tokens(rows)
-    factors = iter(method.correction(flat).tolist())
+    flat, name = flat_tokens(rows), str(method.algorithm.correction)
+    weights = check_tokens(Kind.CORRECTION, name, method.correction(flat), flat.lp)
+    check_finite(Kind.CORRECTION, name, weights)
+    factors = iter(weights.tolist())
     return [
         replace(
             row,

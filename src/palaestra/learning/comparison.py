@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from palaestra.core.episode import Key
-from palaestra.core.errors import InputError
+from palaestra.learning.checks import check_credit
 from palaestra.learning.credit.rule import CreditRule, groups
 from palaestra.learning.trajectory import Trajectory
 
@@ -222,19 +222,8 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 
 def _checked(name: str, rule: CreditRule, batch: Sequence[Trajectory]) -> list[Tensor]:
     """What the rule returns: [T_i] in fp64 for each trajectory."""
-    advantages = [found.detach().double() for found in rule(batch).advantages]
-    shapes = [tuple(found.shape) for found in advantages]
-    if shapes != [(t.tokens,) for t in batch]:
-        raise InputError(
-            f"The credit rule '{name}' does not return one advantage per sampled token of each "
-            "rollout; mend the rule, or leave it out."
-        )
-    if not all(bool(found.isfinite().all()) for found in advantages):
-        raise InputError(
-            f"The credit rule '{name}' returns advantages that are not finite; mend the rule, or "
-            "leave it out."
-        )
-    return advantages
+    credit = check_credit(name, rule(batch), batch)
+    return [found.detach().double() for found in credit.advantages]
 
 
 def _figures(

@@ -1,7 +1,8 @@
 """Named parts of the learning library: a pure function, where it comes from, what it needs.
 
 A part registers itself with a decorator; its docstring's first line is its summary
-and its keyword arguments with defaults are its options. Packages add parts by entry
+and its keyword arguments with defaults are its options, whose annotations say what they
+take (see `options`). Packages add parts by entry
 point `palaestra.learning` (a module to import); `module:function` names one directly.
 """
 
@@ -13,7 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, partial
 from importlib.metadata import entry_points
@@ -21,6 +22,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
+from palaestra.learning.options import fits, hint_of, words
 
 
 class Kind(StrEnum):
@@ -48,6 +50,7 @@ class Need(StrEnum):
     """What a part reads beyond tokens and returns."""
 
     GROUP = "groups"  # several rollouts of one task from one initial state
+    OTHERS = "other rollouts"  # more than one in a batch, of whatever tasks
     TURN_REWARD = "turn rewards"
     VALUE = "values"  # a critic
     ANCHOR = "anchors"  # state keys
@@ -64,6 +67,10 @@ class Need(StrEnum):
     ERROR = "errors"  # estimates of how wrong a model of the world, or a critic, is on each task
 
 
+Options = Mapping[str, Any]
+"""Name to value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Component:
     """One registered part."""
@@ -73,7 +80,12 @@ class Component:
     function: Callable[..., Any]
     source: str
     status: Status
-    needs: frozenset[Need]
+    needs: frozenset[Need]  # whatever its options
+    when: Mapping[Need, Callable[[Options], bool]] = field(default_factory=dict)
+    """What it needs besides, where its options, all of them, are such."""
+    check: Callable[[Options], None] | None = None
+    """Raises RecipeError for options, all of them, that do not go together."""
+    targets: bool = False  # of credit: whether it sets a critic's
 
     @property
     def summary(self) -> str:
@@ -82,30 +94,40 @@ class Component:
     @property
     def options(self) -> dict[str, Any]:
         """Name to default."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return {name: parameter.default for name, parameter in self._parameters().items()}
 
-    def configured(self, options: Mapping[str, Any]) -> Callable[..., Any]:
+    def needs_with(self, options: Options) -> frozenset[Need]:
+        """All that it needs with these options."""
+        every = self.options | dict(options)
+        return self.needs | {need for need, holds in self.when.items() if holds(every)}
+
+    def configured(self, options: Options) -> Callable[..., Any]:
         """The function with these options.
 
         Raises:
-            RecipeError: an option that the part does not have, or of another type than its
-                default.
+            RecipeError: an option that the part does not have, a value that the option does not
+                take, or options that do not go together.
         """
-        has = self.options
+        has = self._parameters()
         for name, value in options.items():
             if name not in has:
                 raise RecipeError(
                     f"The {self.kind} '{self.name}' has no option '{name}'; it has: "
                     f"{', '.join(has) or 'none'}."
                 )
-            expected = _mismatch(value, has[name])
-            if expected is not None:
+            hint = hint_of(self.function, has[name])
+            if not fits(value, hint):
                 raise RecipeError(
                     f"The {self.kind} '{self.name}' cannot take {name} = {value!r}: it must be "
-                    f"{expected} (by default {has[name]!s})."
+                    f"{words(hint)} (by default {has[name].default!s})."
                 )
+        if self.check is not None:
+            self.check(self.options | dict(options))
         return partial(self.function, **options) if options else self.function
+
+    def _parameters(self) -> dict[str, inspect.Parameter]:
+        parameters = inspect.signature(self.function).parameters.values()
+        return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 MODULES = (
@@ -137,12 +159,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def component(
-    kind: Kind, name: str, *, source: str, status: Status, needs: Collection[Need] = ()
+    kind: Kind,
+    name: str,
+    *,
+    source: str,
+    status: Status,
+    needs: Collection[Need] = (),
+    when: Mapping[Need, Callable[[Options], bool]] | None = None,
+    check: Callable[[Options], None] | None = None,
+    targets: bool = False,
 ) -> Callable[[F], F]:
-    """Register the decorated function; it stays an ordinary function."""
+    """Register the decorated function as a `Component`; it stays an ordinary function."""
 
     def register(function: F) -> F:
-        _registered[kind, name] = Component(kind, name, function, source, status, frozenset(needs))
+        _registered[kind, name] = Component(
+            kind, name, function, source, status, frozenset(needs), when or {}, check, targets
+        )
         return function
 
     return register
@@ -173,6 +205,15 @@ def find(kind: Kind, name: str) -> Component:
     if name not in found:
         raise UnknownName(kind, name, found)
     return found[name]
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The name under which a part's function, configured or not, is found."""
+    while isinstance(function, partial):
+        function = function.func
+    registered = (p.name for p in _registered.values() if p.function is function)
+    own = getattr(function, "__qualname__", type(function).__qualname__)
+    return next(registered, f"{function.__module__}:{own}")
 
 
 @cache
@@ -212,22 +253,3 @@ def _module(name: str) -> ModuleType:
         except ImportError:
             sys.path.remove(here)
             raise
-
-
-_EXPECTED: tuple[tuple[type, tuple[type, ...], str], ...] = (
-    (bool, (bool,), "true or false"),  # before int, of which it is a kind
-    (int, (int,), "a whole number"),
-    (float, (float, int), "a number"),
-    (str, (str,), "a text"),
-    (tuple, (tuple, list), "a list"),
-)
-"""By the type of an option's default: what a recipe may give, and what that is called."""
-
-
-def _mismatch(value: Any, default: Any) -> str | None:
-    """What should be given instead of a value that does not fit the default; None if it does."""
-    for known, allowed, words in _EXPECTED:
-        if isinstance(default, known):
-            fits = isinstance(value, allowed) and isinstance(value, bool) == (known is bool)
-            return None if fits else words
-    return None

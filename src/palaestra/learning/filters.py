@@ -14,12 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import stdev
+from typing import Literal
 
 from torch import Tensor
 
 from palaestra.core.errors import PalaestraError, RecipeError
 from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.credit.rule import normalised
+from palaestra.learning.options import SomeShare
 from palaestra.learning.trajectory import Trajectory
 
 Group = Sequence[Trajectory]
@@ -38,7 +40,9 @@ def keep_all(groups: Sequence[Group]) -> list[bool]:
     status=Status.RELEASE,
     needs={Need.GROUP},
 )
-def varied(groups: Sequence[Group], *, metric: str = "success") -> list[bool]:
+def varied(
+    groups: Sequence[Group], *, metric: Literal["success", "total"] = "success"
+) -> list[bool]:
     """Keep groups whose rollouts do not all score the same.
 
     Judge by the task's own metric: a shaped reward makes nearly every group look varied.
@@ -67,7 +71,7 @@ def varied(groups: Sequence[Group], *, metric: str = "success") -> list[bool]:
     status=Status.RELEASE,
     needs={Need.GROUP},
 )
-def most_varied(groups: Sequence[Group], *, share: float = 0.25) -> list[bool]:
+def most_varied(groups: Sequence[Group], *, share: SomeShare = 0.25) -> list[bool]:
     """Keep the share of groups whose undiscounted returns vary most.
 
     `int(share * groups)` are kept, as in the release, but at least one, where the release

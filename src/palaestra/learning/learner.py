@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import InputError
+from palaestra.learning.checks import check_gradient, check_tokens
+from palaestra.learning.component import Kind, name_of
 from palaestra.learning.critics.value import (
     AttachedCritic,
     Critic,
@@ -28,7 +30,7 @@ from palaestra.learning.logprobs import token_logprobs
 from palaestra.learning.losses.tokens import TokenLoss, Tokens
 from palaestra.learning.masters import MasterOptimiser, Optimisation, Parts
 from palaestra.learning.memory import MemoryBudget, out_of_memory
-from palaestra.learning.packing import Micro, Trained, micro_batches, per_row
+from palaestra.learning.packing import Micro, Trained, check_sampled, micro_batches, per_row
 from palaestra.learning.pieces import whole
 from palaestra.learning.selection import Selection
 from palaestra.learning.update import Sums, Update
@@ -115,8 +117,13 @@ class Learner:
             whole_rollouts: no micro-batch parts a rollout; for losses over whole rollouts.
 
         Raises:
-            InputError: a row does not fit into memory; nothing has moved.
+            InputError: a row does not fit into memory, tokens have no log-probabilities, or the
+                loss is not one finite number per token; nothing has moved.
+            PalaestraError: the weights give no finite log-probabilities any more.
         """
+        check_sampled(rows)
+        self._drop_gradients()  # of a step that failed
+        name = name_of(loss)
         groups = micro_batches(rows, self.budget.tokens, whole_rollouts=whole_rollouts)
         micros = [Micro(group, self.model.network) for group in groups]
         self._fits(rows, micros)
@@ -128,7 +135,7 @@ class Learner:
             tokens = micro.seen(
                 lp, current=version + 1, proximal=version if proximal is None else proximal
             )
-            total = (loss(tokens) * micro.weight).sum()
+            total = (check_tokens(Kind.LOSS, name, loss(tokens), lp) * micro.weight).sum()
             if entropy is not None:
                 total = total + entropy(nats, tokens, micro.weight)
             policy = total.detach()
@@ -136,9 +143,11 @@ class Learner:
                 values = self._critic.values(hidden)
                 coefficient = self._critic.settings.coefficient
                 total = total + coefficient * regression.add(values, micro)
+            check_gradient(name, total)
             total.backward()
             sums.add(policy, tokens, nats.detach(), len(micro.tokens))
             yield
+        sums.check(name)
         with self.model.held():
             while self.model.draining:
                 yield
@@ -256,6 +265,11 @@ class Learner:
             for name, tensor in self._reference.items():
                 tensor.copy_(parts["reference"][name])
         self.model.engine.clear()
+
+    def _drop_gradients(self) -> None:
+        self._optimiser.drop_gradients()
+        if self._critic is not None:
+            self._critic.optimiser.drop_gradients()
 
     # ── passes through the network ───────────────────────────────────────────
 

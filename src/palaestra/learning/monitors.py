@@ -4,10 +4,16 @@ A monitor is a pure function of the metrics of all steps so far, oldest first; i
 whether the latest step gives cause for alarm. Thresholds are its defaults. A figure
 that the latest step did not report raises no alarm.
 
-Figures read: `group_std` (mean over groups of the standard deviation of returns,
-`filters.spread`), `gradient_norm`, `entropy` (nats per token), `clipped` (share of tokens),
-`discarded` (share of groups), `gap` (mean absolute difference of log-probabilities
-between learner and engine), and `step` if it differs from the position in the history.
+Spread, entropy and gradients change in a run that learns as they do in one that collapses: returns
+come to be alike because all succeed. What tells the two apart is the reward, so the monitors of
+collapse are silent while it rises, or where nearly all tasks are solved. How often they alarm in
+healthy runs all the same is measured: docs/results/monitors.md.
+
+Figures read: `success` (share of rollouts), `reward` (mean return), `group_std` (mean over
+groups of the standard deviation of returns, `filters.spread`), `gradient_norm`, `entropy` (nats
+per token), `clipped` (share of tokens), `discarded` (share of groups), `gap` (mean absolute
+difference of log-probabilities between learner and engine), and `step` if it differs from the
+position in the history.
 """
 
 from __future__ import annotations
@@ -18,6 +24,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 History = Sequence[Mapping[str, float]]
+
+SOLVED = 0.9  # success from which on rollouts are alike because they succeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,73 +40,112 @@ class Alarm:
 
 
 def variance_cliff(
-    history: History, *, window: int = 10, recent: int = 3, share: float = 0.5
+    history: History,
+    *,
+    window: int = 10,
+    recent: int = 4,
+    share: float = 0.5,
+    paid: float = 0.25,
 ) -> Alarm | None:
     """Returns within groups stop differing: the early sign of an echo trap (RAGEN).
 
     Fires when the mean `group_std` of the last `recent` steps is below `share` of the mean
-    of the `window` steps before them.
+    of the `window` steps before them, unless most tasks are solved or the mean `reward` rose
+    meanwhile by `paid` of what the spread lost: where rollouts come to be alike because they
+    succeed, it rises by half of it (groups of 4) or a quarter (of 16).
     """
     values = _values(history, "group_std")
-    if len(values) < window + recent:
+    if len(values) < window + recent or _solved(history, recent):
         return None
-    now, before = fmean(values[-recent:]), fmean(values[-recent - window : -recent])
+    now, before = _ends(values, window, recent)
     if not (before > 0 and now < share * before):
         return None
+    rewards = _values(history, "reward")
+    if len(rewards) >= window + recent:
+        after, earlier = _ends(rewards, window, recent)
+        if after - earlier >= paid * (before - now):
+            return None
     return _alarm(
         "variance_cliff",
         history,
         f"returns within groups vary by {now:.3g}, less than {share:g} of the {before:.3g} before, "
-        f"so there is little left to learn from; keep the groups that vary most (filter starpo), "
-        f"or go on from an earlier checkpoint with a lower learning rate",
+        f"and the mean return has not risen for it, so there is little left to learn from; keep "
+        f"the groups that vary most (filter starpo), or go on from an earlier checkpoint with a "
+        f"lower learning rate",
         now,
         share * before,
     )
 
 
-def gradient_spike(history: History, *, window: int = 10, factor: float = 5.0) -> Alarm | None:
-    """The gradient's norm leaps: the late sign of an echo trap (RAGEN).
+def gradient_spike(
+    history: History,
+    *,
+    window: int = 10,
+    recent: int = 3,
+    factor: float = 5.0,
+    harm: float = 0.4,
+) -> Alarm | None:
+    """The gradient's norm leaps and does harm: the late sign of an echo trap (RAGEN).
 
-    Fires when it is not finite, or more than `factor` times the median of the `window`
-    steps before.
+    Fires when it is not finite, or when the median of the last `recent` steps is more than
+    `factor` times that of the `window` steps before, unless most tasks are solved or the mean
+    `reward` has not fallen meanwhile by `harm` times the spread of returns: leaps that harm
+    nothing are usual, above all where few rollouts are left to learn from.
     """
     values = _values(history, "gradient_norm")
     if not values:
         return None
-    now, before = values[-1], [v for v in values[:-1] if math.isfinite(v)][-window:]
     remedy = "lower the learning rate or clip the gradient's norm more tightly"
-    if not math.isfinite(now):
-        message = f"the gradient's norm is {now}, not a finite number; {remedy}"
-        return _alarm("gradient_spike", history, message, now, None)
-    if len(before) < window:
+    if not math.isfinite(values[-1]):
+        message = f"the gradient's norm is {values[-1]}, not a finite number; {remedy}"
+        return _alarm("gradient_spike", history, message, values[-1], None)
+    values = [value for value in values if math.isfinite(value)]
+    if len(values) < window + recent or _solved(history, recent):
         return None
-    normal = median(before)
+    now, normal = median(values[-recent:]), median(values[-recent - window : -recent])
     if not (normal > 0 and now > factor * normal):
         return None
+    rewards, spreads = _values(history, "reward"), _values(history, "group_std")
+    if min(len(rewards), len(spreads)) >= window + recent:
+        after, before = _ends(rewards, window, recent)
+        if before - after < harm * _ends(spreads, window, recent)[1]:
+            return None
     return _alarm(
         "gradient_spike",
         history,
-        f"the gradient's norm is {now:.3g}, more than {factor:g} times its usual {normal:.3g}; "
-        f"{remedy}",
+        f"the gradient's norm is {now:.3g}, more than {factor:g} times its usual {normal:.3g}, and "
+        f"the mean return falls; {remedy}",
         now,
         factor * normal,
     )
 
 
 def entropy_collapse(
-    history: History, *, window: int = 10, recent: int = 3, share: float = 0.2
+    history: History,
+    *,
+    window: int = 10,
+    recent: int = 3,
+    share: float = 0.2,
+    gained: float = 0.25,
 ) -> Alarm | None:
-    """The policy stops exploring.
+    """The policy stops exploring before it has learned anything.
 
     Fires when the mean `entropy` of the last `recent` steps is below `share` of the mean
-    of the first `window`.
+    of the first `window`, unless most tasks are solved or the mean `reward` has risen since by
+    `gained` times the spread that returns within groups had then: a policy that knows what to
+    do needs no entropy.
     """
     values = _values(history, "entropy")
-    if len(values) < window + recent:
+    if len(values) < window + recent or _solved(history, recent):
         return None
     now, first = fmean(values[-recent:]), fmean(values[:window])
     if not (first > 0 and now < share * first):
         return None
+    rewards, spreads = _values(history, "reward"), _values(history, "group_std")
+    if rewards and spreads:
+        rise = fmean(rewards[-recent:]) - fmean(rewards[:window])
+        if rise >= gained * fmean(spreads[:window]) > 0:
+            return None
     return _alarm(
         "entropy_collapse",
         history,
@@ -161,28 +208,43 @@ def engine_gap(history: History, *, recent: int = 3, most: float = 0.05) -> Alar
     )
 
 
-def echo_trap(history: History, *, window: int = 20) -> Alarm | None:
+def echo_trap(
+    history: History,
+    *,
+    window: int = 20,
+    before: int = 10,
+    recent: int = 4,
+    gained: float = 0.25,
+) -> Alarm | None:
     """The policy repeats itself: variance has fallen, then entropy collapses or gradients leap.
 
     Source: the collapse that RAGEN describes (Wang et al. 2025); this test of it is ours.
-    Fires when `entropy_collapse` or `gradient_spike` fires now and `variance_cliff` fires
-    now or fired within the last `window` steps.
+    Fires when `entropy_collapse` or `gradient_spike` fires now, `variance_cliff` fires now or
+    fired within the last `window` steps, unless the mean `reward` has risen by `gained` times the
+    spread of returns since the `before` steps ahead of the cliff.
     """
     late = [a for a in (entropy_collapse(history), gradient_spike(history)) if a]
     if not late:
         return None
     ends = range(max(0, len(history) - window) + 1, len(history) + 1)
-    early = next((a for a in (variance_cliff(history[:end]) for end in ends) if a), None)
+    cliffs = ((end, variance_cliff(history[:end])) for end in ends)
+    end, early = next(((end, alarm) for end, alarm in cliffs if alarm), (0, None))
     if early is None:
         return None
+    then = history[: max(1, end - recent)]
+    rewards, spreads = _values(then, "reward"), _values(then, "group_std")
+    if rewards and spreads and "reward" in history[-1]:
+        rise = fmean(_values(history, "reward")[-recent:]) - fmean(rewards[-before:])
+        if rise >= gained * fmean(spreads[-before:]) > 0:
+            return None
     names = " and ".join(alarm.name for alarm in late)
     return _alarm(
         "echo_trap",
         history,
         f"{names} followed a cliff in the variance of returns (step {early.step}, at "
-        f"most {window} steps ago), so the policy is likely repeating itself; go back to a "
-        f"checkpoint before step {early.step} and use filter starpo, a higher upper clip bound and "
-        f"fewer updates per batch",
+        f"most {window} steps ago) and the mean return has not risen since, so the policy is "
+        f"likely repeating itself; go back to a checkpoint before step {early.step} and use filter "
+        f"starpo, a higher upper clip bound and fewer updates per batch",
         late[0].value,
         late[0].threshold,
     )
@@ -211,6 +273,17 @@ def _values(history: History, metric: str) -> list[float]:
     if not history or metric not in history[-1]:
         return []
     return [metrics[metric] for metrics in history if metric in metrics]
+
+
+def _ends(values: Sequence[float], window: int, recent: int) -> tuple[float, float]:
+    """Means of the last `recent` values and of the `window` values before them."""
+    return fmean(values[-recent:]), fmean(values[-recent - window : -recent])
+
+
+def _solved(history: History, recent: int) -> bool:
+    """Whether most tasks are solved; not so if that is unknown."""
+    values = _values(history, "success")
+    return len(values) >= recent and fmean(values[-recent:]) >= SOLVED
 
 
 def _above(

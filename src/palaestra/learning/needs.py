@@ -14,6 +14,7 @@ LACKS: dict[Need, tuple[str, str]] = {
         "choose rollouts that come in groups, such as those of an RL phase with rl.group of 2 or "
         "more, or of `palaestra eval --repeats 4`",
     ),
+    Need.OTHERS: ("there is only one rollout", "choose a run with more of them"),
     Need.TURN_REWARD: (
         "no turn earned a reward of its own",
         "record a run with rl.progress_reward or rl.invalid_cost above 0",
@@ -84,6 +85,8 @@ def _met(need: Need, batch: Sequence[Trajectory]) -> bool:
     match need:
         case Need.GROUP:
             return all(len(members) > 1 for members in groups([t.group for t in batch]))
+        case Need.OTHERS:
+            return len(batch) > 1
         case Need.TURN_REWARD:
             return any(turn.reward for turn in turns)
         case Need.VALUE:

@@ -85,6 +85,23 @@ def spread(mask: Sequence[bool], values: Iterable[float], elsewhere: float = 0.0
     return [next(following) if on else elsewhere for on in mask]
 
 
+def check_sampled(rows: Sequence[Trained]) -> None:
+    """Raises InputError where it is unknown how probable a trained token was to its sampler."""
+    for row in rows:
+        if not any(map(math.isnan, chain(row.lp_old, row.lp_beh))):
+            continue
+        for call, old, sampled in compress(
+            zip(row.turn, row.lp_old, row.lp_beh, strict=True), row.mask
+        ):
+            if math.isnan(old) or math.isnan(sampled):
+                raise InputError(
+                    f"Call {call} of {row.rollout} holds no log-probabilities of its tokens, "
+                    "against which reinforcement weighs the policy's; record them, or have them "
+                    "recomputed with the present policy (`StudyPlan(recompute=True)`, or "
+                    "`with_proximal` in a loop of your own)."
+                )
+
+
 class Micro:
     """A micro-batch: N distinct tokens, M trained ones (a token may be trained by several rows).
 

@@ -14,6 +14,7 @@ Two families: losses of pairs, `(chosen, rejected, ref_chosen, ref_rejected) -> 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,7 @@ from torch import Tensor
 from palaestra.core.errors import InputError
 from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.examples.preferred import Response
+from palaestra.learning.options import NotNegative, Positive, Range
 
 
 @component(
@@ -37,8 +39,8 @@ def dpo(
     ref_chosen: Tensor,
     ref_rejected: Tensor,
     *,
-    beta: float = 0.1,
-    label_smoothing: float = 0.0,
+    beta: Positive = 0.1,
+    label_smoothing: Annotated[float, Range(least=0, below=0.5)] = 0.0,
 ) -> Tensor:
     """Pairs: minus the log-probability that the chosen response has the higher implicit reward.
 
@@ -80,7 +82,7 @@ def step_dpo(
     ref_chosen: Tensor,
     ref_rejected: Tensor,
     *,
-    beta: float = 0.1,
+    beta: Positive = 0.1,
 ) -> Tensor:
     """Pairs of single replies to the same history: DPO on the tokens of one step.
 
@@ -111,9 +113,9 @@ def kto(
     desirable: Tensor,
     kl: Tensor,
     *,
-    beta: float = 0.1,
-    weight_desirable: float = 1.0,
-    weight_undesirable: float = 1.0,
+    beta: Positive = 0.1,
+    weight_desirable: NotNegative = 1.0,
+    weight_undesirable: NotNegative = 1.0,
 ) -> Tensor:
     """Labels: how little a response is gained (or lost) against the reference point.
 

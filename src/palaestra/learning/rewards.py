@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call
 from palaestra.core.outcome import Status
+from palaestra.learning.control_reward import ControlReward
 from palaestra.learning.filters import overlong
 from palaestra.learning.proposals import proposals
 from palaestra.learning.trajectory import Trajectory, Turn
@@ -29,6 +30,10 @@ class Shaping:
     The outcome: `success * (1 - turn_cost * turns / most_turns)`. A turn: minus `invalid_cost`
     for each action that was not understood, plus `progress` times the progress that it made,
     plus `world` times the environment's own reward. The outcome less `overlong`, if any.
+    `outcome` is always the true one.
+
+    Where several play, each has an outcome of its own, the sum of what the environment gave it,
+    and `turn_cost` and `world` are not read; the outcome of the rollout is the first player's.
     """
 
     most_turns: int
@@ -37,16 +42,28 @@ class Shaping:
     progress: float = 0.0
     world: float = 0.0
     overlong: Overlong | None = None
+    control: ControlReward | None = None  # stands in for all of this in a sceptic's arm
 
     def outcome(self, episode: Episode) -> float:
-        """Reward for how a scored episode ended."""
+        """Reward for how a scored episode ended; where several play, for the first player."""
+        if players := self.outcomes(episode):
+            return next(iter(players.values()))
         earned = 0.0
         if episode.outcome.solved:
             earned = 1.0 - self.turn_cost * episode.usage.turns / self.most_turns
+        return earned + self._punishment(episode)
+
+    def outcomes(self, episode: Episode) -> dict[str, float]:
+        """The same for each of several players, the first one first; empty where there is one."""
+        punishment = self._punishment(episode)
+        return {player: own + punishment for player, own in episode.results.items()}
+
+    def _punishment(self, episode: Episode) -> float:
+        """What too many sampled tokens cost, 0 or less."""
         if self.overlong is None:
-            return earned
+            return 0.0
         limits = self.overlong
-        return earned + overlong(
+        return overlong(
             episode.usage.sampled_tokens,
             limit=limits.limit,
             buffer=limits.buffer,
@@ -55,7 +72,8 @@ class Shaping:
 
     def episode_return(self, episode: Episode) -> float:
         """The undiscounted return of a scored episode."""
-        return self.outcome(episode) + sum(self._reward(episode, s) for s in episode.steps)
+        true = self.outcome(episode) + sum(self._reward(episode, s) for s in episode.steps)
+        return true if self.control is None else self.control.episode_return(episode.key, true)
 
     def trajectory(self, episode: Episode, policy: str) -> Trajectory:
         """The turns of `policy` in a scored episode, with their rewards.
@@ -83,7 +101,7 @@ class Shaping:
             steps = owned[call.index]
             state = steps[0] if steps else following
             turns.append(self._turn(episode, call, steps, state, segments[call.index]))
-        return Trajectory(
+        true = Trajectory(
             key=episode.key,
             group=f"{episode.key.phase}/{episode.key.group}",
             turns=tuple(reversed(turns)),
@@ -91,8 +109,9 @@ class Shaping:
             task=episode.task.environment,
             success=episode.outcome.solved,
             truncated=episode.outcome.status is Status.TRUNCATED,
-            outcomes=_by_player(episode),
+            outcomes=self.outcomes(episode),
         )
+        return true if self.control is None else self.control.trajectory(true)
 
     def _turn(
         self, episode: Episode, call: Call, steps: Sequence[Step], state: Step | None, segment: int
@@ -112,25 +131,20 @@ class Shaping:
 
     def _reward(self, episode: Episode, step: Step) -> float:
         reward = 0.0 if step.transition.valid else -self.invalid_cost
-        reward += self.world * step.transition.reward
-        if self.progress and step.before.progress is not None:
-            later = step.index + 1
-            after = (
-                episode.steps[later].before.progress
-                if later < len(episode.steps)
-                else episode.progress
-            )
-            reward += self.progress * ((after or 0.0) - step.before.progress)
+        if self.world and step.before.turn is None:
+            reward += self.world * step.transition.reward
+        if self.progress:
+            reward += self.progress * _progress_made(episode, step)
         return reward
 
 
-def _by_player(episode: Episode) -> dict[str, float]:
-    """The return of each of several players; empty where there is one."""
-    found: dict[str, float] = {}
-    for step in episode.steps:
-        for player, reward in step.transition.rewards.items():
-            found[player] = found.get(player, 0.0) + reward
-    return found
+def _progress_made(episode: Episode, step: Step) -> float:
+    """How much further the step led; 0 where it is not known before and after it."""
+    later = step.index + 1
+    ended = later >= len(episode.steps)
+    before = step.before.progress
+    after = episode.progress if ended else episode.steps[later].before.progress
+    return 0.0 if before is None or after is None else after - before
 
 
 def _segments(episode: Episode) -> dict[int, int]:

@@ -20,7 +20,7 @@ from palaestra.learning.filters import spread
 from palaestra.learning.learner import Learner, Update
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.learning.losses.tokens import Unit
-from palaestra.learning.packing import Trained
+from palaestra.learning.packing import Trained, check_sampled
 from palaestra.learning.rewards import Shaping
 from palaestra.learning.rows import Row, rows_of
 from palaestra.learning.trajectory import Trajectory
@@ -38,7 +38,10 @@ class StudyPlan:
     warmup: int  # steps over which the learning rate rises
     length: int  # constant of `Aggregation.ROLLOUT_TOKEN_NORM`, in sampled tokens
     entropy: EntropyPlan | None = None
-    recompute: bool = False  # take lp_old from the learner, not from the sampler
+    recompute: bool = False
+    """Take lp_old from the learner, not from the sampler; and for calls without log-probabilities
+    (an import, a loop of one's own) the sampler's too. Without it such calls are refused."""
+
     critic_warmup: int = 0
     """First steps, in which only the critic learns: the value pretraining of VC-PPO (Yuan et al.
     2025) and VAPO. With their credit, its targets are what the policy, still frozen, really earned;
@@ -80,6 +83,10 @@ class Study:
 
         Returns:
             updates, what the credit rule remembers, and figures of the batch.
+
+        Raises:
+            InputError: rewards, log-probabilities, or what a rule makes of them, are missing or
+                no numbers; says which.
         """
         policy = self.learner.model.name
         every = b.trajectories(episodes, shaping, policy)
@@ -142,6 +149,8 @@ class Study:
     def _prepared(self, parts: list[list[Trained]]) -> list[list[Trained]]:
         """Minibatches with what is measured once, at the weights before the first update."""
         rows = [row for part in parts for row in part]
+        if not self.plan.recompute:
+            check_sampled(rows)
         if rows and (self.plan.recompute or self.method.correction is not None):
             rows = b.with_proximal(rows, self.learner.logprobs(rows))
         if rows and Need.REFERENCE in self.method.needs:
@@ -176,9 +185,10 @@ class Study:
         """The trajectories with the critic's values, also of the state where they were cut off."""
         critic = self.critic or self.learner
         trained = b.imitated_rows(rows, Aggregation.TOKEN_MEAN)
-        ends = dict(zip((row.key for row in rows), critic.end_values(trained), strict=True))
+        ends = critic.end_values(trained)
+        after = {(row.key, row.calls[-1]): end for row, end in zip(rows, ends, strict=True)}
         values = b.gathered(rows, critic.values(trained))
-        return [replace(t, bootstrap=ends[t.key]) for t in b.with_values(batch, values)]
+        return [b.with_ends(t, after) for t in b.with_values(batch, values)]
 
 
 def spread_of_rewards(batch: Sequence[Trajectory], kept: int) -> dict[str, float]:

@@ -11,11 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from palaestra.core.episode import Key
+from palaestra.core.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One reply of the policy, and what the actions that it chose led to."""
+    """One reply of the policy, and what the actions that it chose led to.
+
+    Raises:
+        InputError: it has no token, so that nothing of it could be credited.
+    """
 
     tokens: int  # how many tokens were sampled, at least 1
     reward: float = 0.0  # earned at this turn, the outcome apart (see `Trajectory.outcome`)
@@ -31,6 +36,13 @@ class Turn:
     contribution: float | None = None  # what a progress model says that it added to the return
     seconds: float = 0.0  # from the request of the reply to the world's answer
 
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise InputError(
+                f"A turn (call {self.call}) has {self.tokens} tokens, but credit goes to tokens; "
+                "leave it out, and add its reward to the turn before it."
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
@@ -39,7 +51,7 @@ class Trajectory:
     key: Key
     group: str  # equal for rollouts of one task from one initial state
     turns: tuple[Turn, ...]
-    outcome: float  # reward for how the episode ended
+    outcome: float  # reward for how the episode ended; where several play, the first player's
     task: str = ""  # family of tasks, for normalisation over families
     success: bool = False  # the task's own metric, unshaped
     truncated: bool = False  # a limit cut it off: its last state was not terminal
@@ -48,7 +60,8 @@ class Trajectory:
     greedy: float | None = None  # return of the greedy rollout of the same task (ReMax)
     outcomes: Mapping[str, float] = field(
         default_factory=dict
-    )  # outcome by role, where they differ
+    )  # by player, where several play: what each earned, the rewards of `turns` apart
+    bootstraps: Mapping[str, float] = field(default_factory=dict)  # `bootstrap` by player, likewise
     parents: tuple[str, ...] = ()  # ids of its nodes from the root on, in a tree of samples (MALT)
 
     @property

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from palaestra.core.errors import InputError, PalaestraError
 from palaestra.learning.critics.value import Regression
+from palaestra.learning.losses.kl import k3
 from palaestra.learning.losses.tokens import MAX_LOG_RATIO, Tokens
 
 CLIPPED = 0.2  # figures count ratios outside 1 +- this, whatever the loss clips at
@@ -47,7 +50,7 @@ class Sums:
         moved = (lp - tokens.lp_old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
         ratio = moved.exp()
         gap = (lp - tokens.lp_beh).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).abs()
-        figures = [loss, entropy.sum(), (ratio - 1 - moved).sum(), gap.sum()]
+        figures = [loss, entropy.sum(), k3(tokens.lp_old, lp).sum(), gap.sum()]
         figures += [(ratio < 1 - CLIPPED).sum(), (ratio > 1 + CLIPPED).sum()]
         figures += [ratio.max(), gap.max()]
         # read together: a device is waited for once
@@ -62,6 +65,25 @@ class Sums:
         self.gap_max = max(self.gap_max, sums[7])
         self.tokens += len(lp)
         self.processed += processed
+
+    def check(self, loss: str) -> None:
+        """Raise unless all that was added up is a number; `loss` is the name of the loss.
+
+        Raises:
+            InputError: the loss is not finite.
+            PalaestraError: the log-probabilities that it is made of are not.
+        """
+        if math.isfinite(self.loss):
+            return
+        if not math.isfinite(self.kl):
+            raise PalaestraError(
+                "The policy's log-probabilities are not finite: its weights have diverged. Go on "
+                "from an earlier checkpoint with a lower learning rate."
+            )
+        raise InputError(
+            f"The loss '{loss}' adds up to {self.loss} over {self.tokens} tokens; it must give one "
+            "finite number per token."
+        )
 
     def update(self, norm: float, regression: Regression | None) -> Update:
         """All of them; `norm` is the gradient's, `regression` the critic's."""

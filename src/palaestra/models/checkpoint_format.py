@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from palaestra.core.paths import open_as_new
 from palaestra.models.network import DecoderNetwork, NetworkConfig
 
 
@@ -32,6 +33,7 @@ def write_network(network: DecoderNetwork, folder: Path) -> None:
     network.config.write(folder)
     tensors = {name: t.contiguous() for name, t in _to_hugging_face(network).items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    open_as_new(folder / "model.safetensors")
 
 
 def _from_hugging_face(

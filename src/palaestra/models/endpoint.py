@@ -11,7 +11,7 @@ import json
 import os
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError
+from palaestra.core.errors import ContextTooLong, InfrastructureFault, InputError, RequestRefused
 from palaestra.models.pace import Ticket, Verdict
 
 _TOO_LONG = re.compile(
@@ -53,6 +53,7 @@ class Endpoint:
         headers: Mapping[str, str] | None = None,
         patience: Patience = Patience(),
         socket: Path | None = None,
+        serving: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """An endpoint; nothing is sent yet.
 
@@ -63,15 +64,19 @@ class Endpoint:
             headers: what to send with every request besides.
             patience: how long to bear with the server.
             socket: the Unix socket to reach it by, where it listens on one.
+            serving: where the server is restarted when it ends: comes back as soon as it serves
+                again, and raises InfrastructureFault if it never will. It is waited for between
+                two attempts.
 
         Raises:
             InputError: the environment variable is not set.
         """
         self.name, self._url = name, url.rstrip("/")
         self._headers = bearer(api_key(key)) | dict(headers or {})
-        self._patience, self._socket = patience, socket
+        self._patience, self._socket, self._serving = patience, socket, serving
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._answered = False  # any request yet
 
     async def close(self) -> None:
         """Close the connections."""
@@ -91,6 +96,7 @@ class Endpoint:
 
         Raises:
             ContextTooLong: the server says that the prompt is.
+            RequestRefused: it takes other requests, and not this one.
             InfrastructureFault: there is none.
         """
         patience = self._patience
@@ -105,6 +111,7 @@ class Endpoint:
                 kind, problem = "connection", f"could not be reached ({_reason(error)})"
             else:
                 if response.is_success:
+                    self._answered = True
                     return response
                 if not _worth_another(response):
                     raise self._refusal(response)
@@ -116,6 +123,8 @@ class Endpoint:
                 wait += asked  # on top, so that many sessions do not come back at once
             if attempt < patience.attempts:
                 await asyncio.sleep(wait)
+                if self._serving is not None:
+                    await self._serving()
         raise self.fault(
             kind, f"{problem}, {patience.attempts} times in a row; check that the server is well"
         )
@@ -202,7 +211,10 @@ class Endpoint:
             404: "check the model's name and that the URL is the base of the API",
             429: "check the account's credit",
         }.get(response.status_code, "check that the server accepts such requests")
-        return self.fault("refused", f"answered {_status(response)}; {remedy}")
+        fault = self.fault("refused", f"answered {_status(response)}; {remedy}")
+        if self._answered and response.status_code in (400, 413, 422):
+            return RequestRefused(fault.kind, fault.detail)
+        return fault
 
     def fault(self, kind: str, problem: str) -> InfrastructureFault:
         """What to raise for a problem, told of this server."""

@@ -28,6 +28,7 @@ from torch import Tensor
 from palaestra.core.errors import InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Finish, Generation, Model, Prompt, Renderer
+from palaestra.core.paths import open_as_new
 from palaestra.models.checkpoint_format import read_network, write_network
 from palaestra.models.elementwise import rms_norm
 from palaestra.models.network import DecoderNetwork
@@ -126,6 +127,7 @@ def save_value(
     _save(folder / MODEL, network, origin)
     layers = {name: tensor.detach().float().cpu().contiguous() for name, tensor in head.items()}
     save_file(layers, folder / HEAD)
+    open_as_new(folder / HEAD)
     _say(folder, {"kind": "value", "layers": [name for name in head if name.endswith(".weight")]})
 
 

@@ -14,7 +14,7 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class ServedModel(Model):
         model: str = "policy",
         version: int = 0,
         drain: bool = True,
+        loading: Callable[[Path, int], None] | None = None,
     ) -> None:
         """Nothing is sent yet.
 
@@ -51,9 +52,12 @@ class ServedModel(Model):
             version: of the weights that the server begins with.
             drain: complete the replies under way before weights are loaded; else they go on
                 under the new ones, and the server must say which weights sampled which token.
+            loading: told of each checkpoint and its version right before the server is: a server
+                that is restarted from then on begins with them.
         """
         self.name, self.renderer, self.version = name, renderer, version
         self._endpoint, self._model, self._drain = endpoint, model, drain
+        self._loading = loading
         self._salt = secrets.token_hex(4)  # no one's cached keys and values are ours
         self._asking = 0
         self._quiet = asyncio.Event()  # nobody is asking
@@ -92,6 +96,8 @@ class ServedModel(Model):
             if not self._drain:
                 weights["version"] = version
             call = {"method": "reload_weights", "kwargs": weights}
+            if self._loading is not None:
+                self._loading(folder, version)
             await self._endpoint.post("/collective_rpc", call)
             self.version = version
         finally:
@@ -140,6 +146,12 @@ class ServedModel(Model):
                 raise ValueError("lists of different lengths, or empty")
         except (KeyError, IndexError, TypeError, ValueError):
             raise self._endpoint.unusable(answer, PROTOCOL) from None
+        if versions and min(versions) < version:
+            raise self._endpoint.fault(
+                "answer",
+                f"acts with version {min(versions)} of the weights, though version {version} was "
+                "loaded there: it was restarted; the next update loads them anew",
+            )
         return Generation(
             text=self.renderer.text(tokens),
             tokens=tokens,

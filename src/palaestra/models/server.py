@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import hmac
 import json
 import os
@@ -172,8 +173,11 @@ def main() -> None:
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--schedule", choices=["fcfs", "attained"], default="fcfs")
     parser.add_argument("--on-update", choices=list(OnUpdate), default=OnUpdate.DRAIN)
+    parser.add_argument("--version", type=int, default=0, help="of the weights in the folder")
     parser.add_argument(
-        "--until-input-ends", action="store_true", help="end when standard input does"
+        "--until-input-ends",
+        action="store_true",
+        help="echo standard input, as a sign of life, and end when it does",
     )
     options = parser.parse_args()
     try:
@@ -191,6 +195,7 @@ def main() -> None:
             schedule=options.schedule,
             on_update=OnUpdate(options.on_update),
         )
+        model.version = options.version
     except (InputError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -207,8 +212,13 @@ def main() -> None:
 
 
 def _end_with_input() -> None:
-    """Whoever started this process holds its input open as long as it lives."""
-    sys.stdin.buffer.read()
+    """Whoever started this process holds its input open as long as it lives.
+
+    What it writes there is echoed, whatever the engine does meanwhile: this process runs.
+    """
+    with contextlib.suppress(OSError):
+        while sign := os.read(sys.stdin.fileno(), 4096):
+            os.write(sys.stdout.fileno(), sign)
     os._exit(0)
 
 

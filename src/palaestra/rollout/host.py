@@ -2,6 +2,7 @@
 
 Whoever has the turn is alone with the process, so each reply belongs to the
 request before it, and a crash, a hang or a broken frame to the call that was under way.
+Unless it was somebody else who ended or stopped the process: that is nobody's fault here.
 """
 
 from __future__ import annotations
@@ -14,25 +15,55 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from palaestra.core.errors import EnvironmentFault, InfrastructureFault
+from palaestra.core.errors import EnvironmentFault, InfrastructureFault, WorkersUnavailable
+from palaestra.core.heartbeat import ran
 from palaestra.rollout import worker
+from palaestra.rollout.deadline import Deadline
 from palaestra.rollout.line import Line
-from palaestra.rollout.processes import peak_bytes, processor_seconds, resident_bytes
+from palaestra.rollout.processes import (
+    is_stopped,
+    peak_bytes,
+    processor_seconds,
+    resident_bytes,
+)
 from palaestra.rollout.worlds import MAX_BYTES, shortened
 
 T = TypeVar("T")
 
 START_SECONDS = 120.0  # a worker that is not ready by then cannot start
+BACK_OFF = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before a worker is started once more
 LAST_WORDS = 4096  # bytes of a worker's stderr that are kept for messages
+DYING = 1.0  # seconds in which a process whose pipe has closed comes to its own end
+OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+STANDSTILL = 5.0  # seconds of a call in which this process stood still, so that it saw too little
 
 GLANCE = 0.05  # seconds between looks at a call under way
 PATIENCE = 5  # glances after which a call that waits (for a program, the network …) is slow
 LOOKS = 1.0  # seconds between looks at the memory of a worker that answers quickly
 LONG = 100  # likewise, for one that computes: another process would take its processor
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a process ended."""
+
+    status: int | None  # minus the signal that ended it; None: not known
+    ours: bool  # whether it was ended here
+
+    @property
+    def from_outside(self) -> bool:
+        """Whether somebody else ended it: the kernel that lacks memory, say."""
+        return not self.ours and self.status in {-number for number in OUTSIDE}
+
+    def __str__(self) -> str:
+        if self.status is None or self.status >= 0:
+            return f"exit status {self.status}"
+        return f"killed by {signal.Signals(-self.status).name}"
 
 
 class Host:
@@ -44,6 +75,7 @@ class Host:
     def __init__(self, timeout: float, memory: int) -> None:
         self.load = 0  # how many open worlds live here
         self.births = 0  # how many processes have been started here
+        self.ends: list[End] = []  # of these, in their order
         self._timeout, self._memory = timeout, memory
         self._looked = 0.0  # when the memory was last looked at
         self.line = Line()
@@ -93,19 +125,33 @@ class Host:
         """Make sure that a process lives; returns which incarnation it is.
 
         Raises:
-            InfrastructureFault: it cannot start, or the pool is closed.
+            InfrastructureFault: the pool is closed.
+            WorkersUnavailable: it does not start, however often it is tried.
         """
-        if self._closed:
-            raise InfrastructureFault("workers", "the worker pool is closed")
+        self._check_open()
         for _ in range(2):  # rounds of the loop in which an end that lies in the past is noticed
             await asyncio.sleep(0)
         if self._process is not None and _ended(self._process):
-            await self._bury()
-        if self._process is None:
-            await self._start()
+            await self._bury(DYING)
+        for pause in BACK_OFF if self._process is None else ():
+            if await self._start() is None:
+                break
+            await asyncio.sleep(pause)  # what it lacks may be there by then
+            self._check_open()
+        if self._process is None and (reason := await self._start()) is not None:
+            raise WorkersUnavailable(
+                f"A worker process does not start: {len(BACK_OFF) + 1} times it ended before it "
+                f"was ready (the last time: {reason}). Free memory if it was killed, or mend what "
+                "its last words name, and try again."
+            )
         return self.births
 
-    async def _start(self) -> None:
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InfrastructureFault("workers", "the worker pool is closed")
+
+    async def _start(self) -> str | None:
+        """Start a process; returns why it is not ready, None if it is."""
         command = [sys.executable, "-P", "-m", worker.__name__, str(self._timeout)]
         try:
             process = await asyncio.create_subprocess_exec(
@@ -118,18 +164,25 @@ class Host:
                 start_new_session=True,  # a group of its own: what it starts ends with it
             )
         except OSError as error:
-            reason = f"no worker process could be started: {error}"
-            raise InfrastructureFault("workers", reason) from error
+            return str(error)
         self._process, self._words = process, b""
         self._listener = asyncio.create_task(self._listen(process))
+        receipt = self._keep(_receive(process))
+        deadline = Deadline(START_SECONDS, process.pid)
         try:
-            async with asyncio.timeout(START_SECONDS):
-                await _receive(process)
-        except (OSError, EOFError, ValueError) as error:
-            end = await self._bury()
-            reason = f"a worker process could not start ({end}){self._said()}"
-            raise InfrastructureFault("workers", reason) from error
+            while not receipt.done() and deadline.left() > 0:
+                await asyncio.wait({receipt}, timeout=GLANCE)
+            if not receipt.done():
+                raise TimeoutError
+            receipt.result()
+        except (OSError, EOFError, ValueError):
+            end = await self._bury(DYING if receipt.done() else 0.0)
+            words = self._words.decode(errors="replace").strip().splitlines()
+            return f"{end}, {shortened(words[-1], 200)}" if words else str(end)
+        finally:
+            receipt.cancel()
         self.births += 1
+        return None
 
     async def exchange(self, request: worker.Request, shape: TypeAdapter[T], label: str) -> T:
         """Send one request and return the answer; a broken worker is ended.
@@ -137,16 +190,17 @@ class Host:
         Raises:
             EnvironmentFault: the environment crashed, hung, spoke rubbish, raised, or took more
                 memory than it may.
+            InfrastructureFault: somebody else killed or stopped the worker.
             InputError: raised by the environment, as it was.
         """
         process, what = self._process, f"{label}: {request.verb}"
         assert process is not None and process.stdin is not None
         self._words = b""
+        began, ran_before = time.monotonic(), ran()
         process.stdin.write(worker.framed(worker.REQUEST.dump_json(request, exclude_defaults=True)))
         receipt = self._keep(_receive(process))
         try:
-            await self._watch(receipt, process)
-            taken = 0 if receipt.done() else resident_bytes(process.pid)
+            taken = await self._watch(receipt, process)
             if taken > self._memory:
                 await self._bury()
                 detail = f"{what} took {_gib(taken)} of memory; {_gib(self._memory)} are allowed"
@@ -157,16 +211,28 @@ class Host:
                 with contextlib.suppress(ProcessLookupError, AttributeError):
                     process.send_signal(signal.SIGUSR1)
                 await asyncio.wait({receipt}, timeout=0.2)
+            if not receipt.done() and process.returncode is not None:
+                raise EOFError  # what it started holds its pipe open
             if not receipt.done():
+                stopped = is_stopped(process.pid)
                 await self._bury()
                 detail = f"{what} gave no answer within {self._timeout:g} s{self._said()}"
+                if stopped:
+                    detail = f"{what} gave no answer, since its process was stopped from outside"
+                    raise InfrastructureFault("workers", detail)
                 raise EnvironmentFault("hang", detail)
             answer = receipt.result()
             await self._look(process)
             return _opened(answer, shape)
         except (OSError, EOFError) as error:
-            end = await self._bury()
+            end = await self._bury(DYING)
+            if end.from_outside:
+                detail = f"{what} lost its process, which was {end} from outside"
+                raise InfrastructureFault("workers", detail) from error
             detail = f"{what} ended its process ({end}){self._said()}"
+            stood = time.monotonic() - began - (ran() - ran_before)
+            if stood > STANDSTILL:  # the process may have taken this one for gone
+                raise InfrastructureFault("workers", detail) from error
             raise EnvironmentFault("crash", detail) from error
         except ValueError as error:
             await self._bury()
@@ -175,28 +241,31 @@ class Host:
         finally:
             receipt.cancel()
 
-    async def _watch(self, receipt: asyncio.Task[bytes], process: Process) -> None:
+    async def _watch(self, receipt: asyncio.Task[bytes], process: Process) -> int:
         """Wait for an answer, as long as a call may take; tell the line if it is slow.
 
-        Ends early where the call takes too much memory.
+        Ends early where the process ends, or takes too much memory; returns how many bytes it
+        took at the last look, 0 if there was none.
 
         Glances are counted, not seconds: while this process is busy, none is slow.
         """
-        until = time.monotonic() + self._timeout
-        glances, since, used = 0, 0.0, 0.0
-        while (left := until - time.monotonic()) > 0:
+        deadline = Deadline(self._timeout, process.pid)
+        glances, since, used, taken, left = 0, 0.0, 0.0, 0, self._timeout
+        while left > 0:
             await asyncio.wait({receipt}, timeout=min(GLANCE, left))
-            if receipt.done():
-                return
+            if receipt.done() or process.returncode is not None:
+                return taken
             glances += 1
-            if resident_bytes(process.pid) > self._memory:
-                return
+            left, taken = deadline.left(), resident_bytes(process.pid)
+            if taken > self._memory:
+                return taken
             if glances % PATIENCE == 1:
                 since, used = time.monotonic(), processor_seconds(process.pid)
             elif glances % PATIENCE == 0:
                 computed = processor_seconds(process.pid) - used
                 if glances >= LONG or computed < 0.5 * (time.monotonic() - since):
                     self.line.tell_slow()
+        return taken
 
     async def _look(self, process: Process) -> None:
         """Replace a worker that has grown too large over many calls: whose fault is not known.
@@ -225,20 +294,27 @@ class Host:
         if self._process is not None:
             await self._bury()
 
-    async def _bury(self) -> str:
-        """End the process and all that it started; says how it ended."""
+    async def _bury(self, dying: float = 0.0) -> End:
+        """End the process and all that it started; says how it ended.
+
+        One that is about to end by itself gets `dying` seconds for that.
+        """
         process, self._process = self._process, None
         assert process is not None
         self._peak = max(self._peak, peak_bytes(process.pid))
+        until = ran() + dying
+        while process.returncode is None and ran() < until:  # its pipes may stay open
+            await asyncio.sleep(GLANCE / 10)
+        ours = self._closed or process.returncode is None
         _kill(process)
         await _wait(process, 5.0)
         if self._listener is not None:
             await asyncio.wait({self._listener}, timeout=1.0)
             self._listener.cancel()
-        status = process.returncode
-        if status is None or status >= 0:
-            return f"exit status {status}"
-        return f"killed by {signal.Signals(-status).name}"
+        end = End(process.returncode, ours)
+        if self.births > len(self.ends):
+            self.ends.append(end)
+        return end
 
     async def _listen(self, process: Process) -> None:
         assert process.stderr is not None
@@ -304,6 +380,7 @@ def _ended(process: Process) -> bool:
 
 
 async def _wait(process: Process, seconds: float) -> None:
+    """Wait so long for the end of a process and of its pipes."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await process.wait()

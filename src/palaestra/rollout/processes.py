@@ -1,4 +1,4 @@
-"""What the system tells of a process: memory and processor time."""
+"""What the system tells of a process: memory, processor time, and whether it is stopped."""
 
 from __future__ import annotations
 
@@ -43,16 +43,30 @@ def processor_seconds(pid: int) -> float:
         times = [one.cpu_times() for one in family]
     except psutil.Error:
         return 0.0
-    queued = sum(_queued_seconds(one.pid) for one in family)
+    queued = sum(
+        _queued(file)
+        for one in family
+        for file in Path(f"/proc/{one.pid}/task").glob("*/schedstat")
+    )
     return float(sum(time.user + time.system for time in times)) + queued
 
 
-def _queued_seconds(pid: int) -> float:
-    """For how long the threads of a process were ready to run and had no processor."""
-    total = 0
-    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        try:
-            total += int(file.read_text().split()[1])  # nanoseconds
-        except (OSError, ValueError, IndexError):
-            continue  # the thread has ended, or the system does not tell
-    return total / 1e9
+def queued_seconds(pid: int) -> float:
+    """For how long the main thread of a process was ready to run and had no processor; or 0."""
+    return _queued(Path(f"/proc/{pid}/task/{pid}/schedstat"))
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal, and so cannot go on; False if not told."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.Error:
+        return False
+
+
+def _queued(schedstat: Path) -> float:
+    """Seconds in which a thread waited for a processor."""
+    try:
+        return int(schedstat.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0  # the thread has ended, or the system does not tell

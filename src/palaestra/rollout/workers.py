@@ -4,7 +4,9 @@ A worker makes one call at a time, so whoever crashes it, hangs it or makes it
 speak rubbish is known: that world gets the fault, the worker is replaced, and
 every other world it hosted is brought back when it is next used, by a reset (or
 the snapshot restored last) and a replay of its actions that must show the same
-observations. In the same way worlds
+observations. Where somebody else killed the worker, the fault is the infrastructure's.
+Making, resetting and bringing back a world that cost a worker is tried once more in a
+fresh one, since nothing new was lived. In the same way worlds
 move on to another worker when theirs is busy with a slow call; where there is none,
 one more is started. A step cancelled by its caller has not happened, as far as the
 world's later answers can tell.
@@ -24,10 +26,10 @@ import psutil
 from pydantic import TypeAdapter
 
 from palaestra.core.environment import Action, Observation, Signals, Transition, World
-from palaestra.core.errors import EnvironmentFault, InputError
+from palaestra.core.errors import EnvironmentFault, InfrastructureFault, InputError
 from palaestra.core.task import Task
 from palaestra.rollout import worlds
-from palaestra.rollout.host import Host
+from palaestra.rollout.host import End, Host
 from palaestra.rollout.line import Slow
 from palaestra.rollout.worker import Request, Verb
 
@@ -59,7 +61,7 @@ class WorkerPool:
         """Start the workers.
 
         Raises:
-            InfrastructureFault: a worker cannot start; the message says why.
+            WorkersUnavailable: a worker does not start; the message says why.
         """
         try:
             await asyncio.gather(*(host.turn(host.ready) for host in self._hosts))
@@ -77,6 +79,8 @@ class WorkerPool:
         Raises:
             InputError: the environment cannot be made (unknown name, missing package …).
             EnvironmentFault: making it raised, crashed or hung.
+            InfrastructureFault: somebody else killed the workers in which it was made.
+            WorkersUnavailable: a worker does not start; the message says why.
         """
         host = min(self._hosts, key=lambda host: host.load)
         world = HostedWorld(environment_id, host, next(self._numbers), self._elsewhere)
@@ -135,7 +139,7 @@ class HostedWorld(World):
 
     async def open(self) -> None:
         """Make the environment; raises like `WorkerPool.world`."""
-        description = await self._turn(self._make, may_leave=True)
+        description = await self._turn(lambda: self._twice(self._make), may_leave=True)
         self.instructions = description.instructions
         self.tools = self._described = description.tools
         self.capabilities = description.capabilities
@@ -225,22 +229,41 @@ class HostedWorld(World):
         """
         self._talking = True
         try:
-            lost = await self._host.ready() != self._birth
-            if lost:
-                await self._make()
             if request.verb is Verb.RESET:
-                self._applied = 0
-            elif request.verb is Verb.RESTORE:
-                self._applied = -1  # until the caller has the answer, who may leave before
-            elif self._applied != len(self._past):
-                why = "lost with its worker" if lost else "a step was cancelled half-way"
-                await self._replay(why)
+                return await self._twice(lambda: self._reset(request, shape))
+            await self._twice(lambda: self._bring_back(request.verb))
             if request.verb is Verb.STEP:
                 self._applied += 1
             return await self._exchange(request, shape)
         finally:
             self._talking = False
             self._slow = self._slow or self._host.line.slow
+
+    async def _twice(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do what nothing is lost by, once more in a fresh worker if it cost the first one."""
+        try:
+            return await attempt()
+        except (EnvironmentFault, InfrastructureFault):
+            if self._host.lives(self._host.births):
+                raise
+            return await attempt()
+
+    async def _reset(self, request: Request, shape: TypeAdapter[T]) -> T:
+        if await self._host.ready() != self._birth:
+            await self._make()
+        self._applied = 0
+        return await self._exchange(request, shape)
+
+    async def _bring_back(self, verb: Verb) -> None:
+        lost = await self._host.ready() != self._birth
+        ended = self._host.ends[self._birth - 1] if lost and self._birth else None
+        if lost:
+            await self._make()
+        if verb is Verb.RESTORE:
+            self._applied = -1  # until the caller has the answer, who may leave before
+        elif self._applied != len(self._past):
+            why = "lost with its worker" if lost else "a step was cancelled half-way"
+            await self._replay(why, ended)
 
     async def _make(self) -> worlds.Description:
         birth = await self._host.ready()
@@ -249,13 +272,19 @@ class HostedWorld(World):
         self._birth, self._applied = birth, -1
         return description
 
-    async def _replay(self, why: str) -> None:
+    async def _replay(self, why: str, ended: End | None) -> None:
         """Reset the environment, or restore it, and repeat its past.
+
+        `ended` is how its worker ended, where that is why.
 
         Raises:
             EnvironmentFault: the past cannot be repeated, or broke the worker.
+            InfrastructureFault: it cannot be repeated, and somebody else killed the worker.
         """
         if not self.deterministic and (self._base is None or self._past):
+            if ended is not None and ended.from_outside:
+                detail = f"{self._id}: {why}, {ended} from outside; it is not deterministic"
+                raise InfrastructureFault("workers", detail)
             raise EnvironmentFault("crash", f"{self._id}: {why}; it is not deterministic")
         if self._base is not None:
             request = Request(self._number, Verb.RESTORE, snapshot=self._base.snapshot)
@@ -279,7 +308,7 @@ class HostedWorld(World):
 
     async def _free(self, host: Host, birth: int) -> None:
         if host.lives(birth):
-            with contextlib.suppress(EnvironmentFault):
+            with contextlib.suppress(EnvironmentFault, InfrastructureFault):
                 request = Request(self._number, Verb.CLOSE)
                 await host.exchange(request, worlds.NOTHING, self._id)
 

@@ -9,6 +9,7 @@ JSON even in this process, so a world behaves the same wherever it lives.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import traceback
 from collections.abc import Callable
@@ -113,7 +114,7 @@ class Keeper:
 
         def begin() -> Started:
             first = environment.reset(task)
-            return first, environment.signals(), self._others_than(self._described)
+            return first, self._signals(), self._others_than(self._described)
 
         return self._ask("reset", "reset", begin, STARTED)
 
@@ -122,7 +123,7 @@ class Keeper:
 
         def go_on() -> Stepped:
             transition = environment.step(action)
-            return transition, environment.signals(), self._others_than(self._offered)
+            return transition, self._signals(), self._others_than(self._offered)
 
         return self._ask("step", "step", go_on, STEPPED)
 
@@ -144,7 +145,7 @@ class Keeper:
 
         def return_to() -> Restored:
             environment.restore(snapshot)
-            return environment.signals(), self._others_than(self._described)
+            return self._signals(), self._others_than(self._described)
 
         return self._ask("step", "restore", return_to, RESTORED)
 
@@ -154,6 +155,15 @@ class Keeper:
             self.environment.close()
         except (Exception, SystemExit) as error:
             logging.getLogger(__name__).warning("%s: close raised %s", self.label, said(error))
+
+    def _signals(self) -> Signals:
+        """The declared signals. JSON would make a progress of NaN one that is undeclared."""
+        signals = self.environment.signals()
+        progress = signals.progress
+        if isinstance(progress, float) and not math.isfinite(progress):
+            detail = f"{self.label}: progress is {progress}, but must be a number from 0 to 1"
+            raise EnvironmentFault("rubbish", detail)
+        return signals
 
     def _others_than(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...] | None:
         """The tools on offer; None if they are these."""

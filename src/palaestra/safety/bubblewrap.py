@@ -197,7 +197,9 @@ class _Walled(Running):
                 break
             told += more
         with contextlib.suppress(ValueError, KeyError, OSError):
-            self._first = os.pidfd_open(int(json.loads(told)["child-pid"]))
+            pid = int(json.loads(told)["child-pid"])
+            self._first = os.pidfd_open(pid)
+            self.found.add(pid)
 
 
 def _limited(limits: Limits) -> list[str]:

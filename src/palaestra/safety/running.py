@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from palaestra.safety import orphans
 from palaestra.safety.sandbox import Ended, Limits, Ran
 from palaestra.safety.usage import Use
 
@@ -45,6 +46,7 @@ class Running(ABC):
         self.limits = limits
         self.ended: Ended | None = None  # set where a limit ended it
         self.used = Use(0, 0.0, 0)  # the most that was seen
+        self.found: set[int] = set()  # processes below the first one; orphans when that has ended
         self._out = {"stdout": bytearray(), "stderr": bytearray()}
         self._input = bytearray(input or b"")
         self._open_input = input is None
@@ -127,6 +129,7 @@ class Running(ABC):
         closed_by_us = self.process.poll() is None
         self.kill()
         status = self._reap()
+        orphans.reap(self.found)
         code: int | None = None
         seconds = time.monotonic() - self.began
         for name, pipe in (("stdout", self.process.stdout), ("stderr", self.process.stderr)):
@@ -284,6 +287,7 @@ _starters: dict[int, ThreadPoolExecutor] = {}  # by process: a fork has no threa
 def _starter() -> ThreadPoolExecutor:
     if os.getpid() not in _starters:
         _starters.clear()
+        orphans.adopt()
         _starters[os.getpid()] = ThreadPoolExecutor(1, thread_name_prefix="sandbox-starter")
     return _starters[os.getpid()]
 

@@ -47,6 +47,7 @@ class SessionRunning(Running):
         # Two rounds at least: the first may have met a process between fork and exec.
         for number in range(1000):
             found = {*self._members(), *usage.marked(self._mark)}
+            self.found |= found - {self.process.pid}
             alive = [pid for pid in found if _end(pid)]
             self.process.poll()
             if (number and not alive) or time.monotonic() > until:

@@ -44,7 +44,7 @@ def session(leader: int) -> list[int]:
         return []
     found = []
     for name in os.listdir("/proc"):
-        fields = _stat(int(name)) if name.isdigit() else None
+        fields = stat(int(name)) if name.isdigit() else None
         if fields is not None and int(fields[3]) == leader:
             found.append(int(name))
     return found
@@ -69,7 +69,7 @@ def use(pids: Iterable[int]) -> Use:
     """What these processes use now; those that have ended count nothing."""
     memory, cpu, alive = 0, 0.0, 0
     for pid in pids:
-        fields = _stat(pid) if PROC.exists() else _stat_elsewhere(pid)
+        fields = stat(pid) if PROC.exists() else _stat_elsewhere(pid)
         if fields is None:
             continue
         alive += 1
@@ -93,7 +93,7 @@ def exact_memory(pids: Iterable[int]) -> int:
     return total
 
 
-def _stat(pid: int) -> list[bytes] | None:
+def stat(pid: int | str) -> list[bytes] | None:
     """The fields of /proc/PID/stat from the third on; None: there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

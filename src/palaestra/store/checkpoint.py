@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestra.core.errors import InputError, PalaestraError
+from palaestra.core.paths import open_as_new
 from palaestra.store.codec import JSON
 from palaestra.store.disk import is_full, storage_full, sync, write_durably
 
@@ -88,13 +89,8 @@ def load(folder: Path, name: str, *, verify: bool = True) -> Checkpoint:
         InputError: there is no checkpoint of that name.
         CorruptCheckpoint: a file is missing, cut short or changed.
     """
+    manifest = check(folder, name, verify=verify)
     path = Path(folder) / name
-    if not path.is_dir():
-        known = ", ".join(names(folder)) or "none"
-        raise InputError(f"{folder} holds no checkpoint '{name}'; it holds: {known}.")
-    manifest = _manifest(path)
-    for part in manifest["parts"].values():
-        _check_part(path, part, verify)
 
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -108,6 +104,18 @@ def load(folder: Path, name: str, *, verify: bool = True) -> Checkpoint:
         tied = {alias: loaded[first] for alias, first in about["ties"].items()}
         tensors[part] = {tensor: (loaded | tied)[tensor] for tensor in about["order"]}
     return Checkpoint(name, tensors, manifest["state"])
+
+
+def check(folder: Path, name: str, *, verify: bool = True) -> dict[str, Any]:
+    """What a checkpoint's `state.json` says, once its files are found to be there; see `load`."""
+    path = Path(folder) / name
+    if not path.is_dir():
+        known = ", ".join(names(folder)) or "none"
+        raise InputError(f"{folder} holds no checkpoint '{name}'; it holds: {known}.")
+    manifest = _manifest(path)
+    for part in manifest["parts"].values():
+        _check_part(path, part, verify)
+    return manifest
 
 
 def latest(folder: Path, *, verify: bool = True) -> Checkpoint | None:
@@ -169,7 +177,7 @@ def _write(
         file = folder / f"{part}.safetensors"
         ties = _ties(group)
         save_file(_storable(group, ties), file)
-        file.chmod(0o644)  # the library makes it private; the folder decides who may read
+        open_as_new(file)  # the library makes it private; the folder decides who may read
         sync(file)
         parts[part] = {
             "file": file.name,

@@ -2,28 +2,28 @@
 
 What a method has written is committed when it returns; `append` and `finish`, which many
 sessions call at once, return what to wait for until then (see `group.py`). Killing the
-process at any moment loses nothing that was committed. One process writes at a time (see
-`lock.py`); any number may read meanwhile. An object belongs to the thread that opened it.
+process at any moment loses nothing that was committed; with `Durability.FULL`, nor does a
+power cut. One process writes at a time (see `lock.py`); any number may read meanwhile. An
+object belongs to the thread that opened it. Reading what is damaged raises DamagedRun.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from palaestra import __version__
 from palaestra.core.episode import Episode, Key
-from palaestra.core.errors import InputError, RunGone, RunVersionMismatch
+from palaestra.core.errors import InputError, RunGone
 from palaestra.core.journal import Event
 from palaestra.store.codec import JSON
-from palaestra.store.disk import is_full, refusal, storage_full
-from palaestra.store.events import OF_KEY, SCHEMA, EventLog, parts
+from palaestra.store.damage import damaged, decoding
+from palaestra.store.disk import sync
+from palaestra.store.events import OF_KEY, EventLog, parts
 from palaestra.store.group import CommitGroup
 from palaestra.store.header import (
     HEADER_COLUMNS,
@@ -34,22 +34,15 @@ from palaestra.store.header import (
     rebuilt,
     summaries_of,
 )
-
-FORMAT = 2
-"""Version of what is stored; changes whenever older code could not read it."""
-
-_SCHEMA = f"""{SCHEMA}
-CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS episode (
-    id INTEGER PRIMARY KEY, phase TEXT NOT NULL, "group" INTEGER NOT NULL, member INTEGER NOT NULL,
-    task TEXT NOT NULL, agent TEXT NOT NULL, observation TEXT, outcome TEXT NOT NULL,
-    usage TEXT NOT NULL, progress TEXT NOT NULL, labels TEXT NOT NULL,
-    task_id TEXT NOT NULL, environment TEXT NOT NULL, reward REAL, turns INTEGER NOT NULL,
-    sampled_tokens INTEGER NOT NULL, UNIQUE (phase, "group", member));
-CREATE TABLE IF NOT EXISTS metric (
-    phase TEXT NOT NULL, step INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (phase, step));
-CREATE TABLE IF NOT EXISTS document (name TEXT PRIMARY KEY, body TEXT NOT NULL);
-"""
+from palaestra.store.schema import (
+    Durability,
+    about,
+    check_tables,
+    connect,
+    create,
+    raise_if_full,
+    reading,
+)
 
 # As `header_row` gives their values.
 _COLUMNS = f"{HEADER_COLUMNS}, task_id, environment, reward, turns, sampled_tokens"
@@ -70,41 +63,41 @@ class Database:
         self._group = CommitGroup(self._commit)
 
     @classmethod
-    def open(cls, path: Path, *, readonly: bool = False) -> Database:
-        """Open the database in file `path`; create it if it is not there.
+    def open(
+        cls, path: Path, *, readonly: bool = False, durability: Durability = Durability.NORMAL
+    ) -> Database:
+        """Open the database in file `path`; create it if the file is not there.
 
-        With `readonly` the file must be there; another process may write to it meanwhile.
+        Args:
+            path: a file that is there, but empty, is damaged and not new.
+            readonly: the file must be there; another process may write to it meanwhile.
+            durability: of a new database, which keeps it.
 
         Raises:
-            InputError: `path` cannot be opened, or is no database of a run.
+            InputError: `path` cannot be opened.
+            DamagedRun: it is no database of a run, or not all of one.
             RunVersionMismatch: it was written in another format.
             StorageFull: there is no space to create it.
         """
         path = Path(path)
-        mode = _reading(path) if readonly else "mode=rwc"
-        connection: sqlite3.Connection | None = None
-        try:
-            connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?{mode}",
-                uri=True,
-                timeout=10.0,  # seconds to wait for another process's transaction
-                isolation_level=None,
-            )
-            database = cls(path, connection)
-            if not readonly:
-                database._prepare()
-            database._check_format()
-        except sqlite3.Error as error:
-            if connection is not None:
-                connection.close()
-            raise InputError(
-                f"{path} cannot be opened as the database of a run: {error}. "
-                "Check the path and its permissions."
-            ) from error
-        except BaseException:
-            if connection is not None:
-                connection.close()
-            raise
+        with ExitStack() as undone:
+            try:
+                if not readonly and not path.exists():
+                    create(path, durability)
+                connection = connect(path, reading(path) if readonly else "mode=rw")
+                undone.callback(connection.close)
+                check_tables(path, connection)
+                database = cls(path, connection)
+                if not readonly:
+                    database._prepare()
+            except sqlite3.Error as error:
+                if isinstance(error, sqlite3.OperationalError) and not readonly:
+                    raise_if_full(path, error)
+                raise InputError(
+                    f"{path} cannot be opened as the database of a run: {error}. "
+                    "Check the path and its permissions."
+                ) from error
+            undone.pop_all()
         return database
 
     def close(self) -> None:
@@ -137,7 +130,8 @@ class Database:
         """The events of one episode, finished or not, in the order in which they happened."""
         if self._log.open(key):
             self._group.flush()
-        return self._log.read(OF_KEY, parts(key)).get(key, [])
+        with self._transaction("BEGIN"), decoding(self.path):
+            return self._log.read(OF_KEY, parts(key)).get(key, [])
 
     def forget(self, key: Key) -> None:
         """Drop the events and the header of one episode, so that it can be lived anew."""
@@ -191,7 +185,8 @@ class Database:
             ' ORDER BY min(id) OVER (PARTITION BY phase), phase, "group", member',
             (len(prefix), prefix),
         ).fetchall()
-        return summaries_of(rows)
+        with decoding(self.path):
+            return summaries_of(rows)
 
     def phases(self) -> list[str]:
         """The phases with finished episodes, in the order of their first one."""
@@ -211,7 +206,8 @@ class Database:
         rows = self._connection.execute(
             "SELECT step, body FROM metric WHERE phase = ? ORDER BY step", (phase,)
         )
-        return [(step, json.loads(body)) for step, body in rows]
+        with decoding(self.path):
+            return [(step, json.loads(body)) for step, body in rows]
 
     def put(self, name: str, document: JSON) -> None:
         """Store a small document, such as the recipe; replaces one of the same name."""
@@ -223,7 +219,8 @@ class Database:
         row = self._connection.execute(
             "SELECT body FROM document WHERE name = ?", (name,)
         ).fetchone()
-        return None if row is None else json.loads(row[0])
+        with decoding(self.path):
+            return None if row is None else json.loads(row[0])
 
     def documents(self, prefix: str) -> dict[str, JSON]:
         """The documents whose names start with `prefix`, by the rest of their names, in order."""
@@ -232,27 +229,72 @@ class Database:
             " AND name < ? ORDER BY name",
             (len(prefix) + 1, prefix, len(prefix), prefix, prefix + chr(0x10FFFF)),
         )
-        return {name: json.loads(body) for name, body in rows}
+        with decoding(self.path):
+            return {name: json.loads(body) for name, body in rows}
+
+    # ── as a file ────────────────────────────────────────────────────────────
+
+    def about(self) -> dict[str, str]:
+        """Its format, who made it (`palaestra`), when (`created`) and its `durability`."""
+        return about(self._connection)
+
+    @property
+    def durability(self) -> Durability:
+        """What a commit outlives."""
+        with decoding(self.path):
+            return Durability(self.about().get("durability", Durability.NORMAL))
+
+    def holds_anything(self) -> bool:
+        """Whether anything was recorded, besides documents."""
+        tables = ("record", "episode", "metric")
+        any_of = " UNION ALL ".join(f"SELECT 1 FROM (SELECT 1 FROM {t} LIMIT 1)" for t in tables)
+        return self._connection.execute(any_of).fetchone() is not None
+
+    def check(self) -> None:
+        """Raise DamagedRun unless every page makes sense; reads all of it."""
+        (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise damaged(self.path, found)
+
+    def sync(self) -> None:
+        """Wait until the disk has all that was committed."""
+        self._group.flush()
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if log.exists():
+            sync(log)
+        sync(self.path.parent)
+
+    # ── for what saves a damaged run (see `salvage.py`) ──────────────────────
+
+    def recorded(self) -> list[Key]:
+        """The episodes that have events, finished or not."""
+        rows = self._connection.execute('SELECT phase, "group", member FROM record ORDER BY id')
+        return [Key(*row) for row in rows]
+
+    def write_all(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Do a statement with each of the rows, in one transaction."""
+        with self._transaction():
+            self._connection.executemany(statement, rows)
+
+    def note(self, **values: str) -> None:
+        """Say something else of the database itself; see `about`."""
+        self.write_all("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(values.items()))
+
+    def drop(self, keys: Sequence[Key]) -> None:
+        """Drop episodes, and then all events that belong to none (others may share theirs)."""
+        for table in ("episode", "record"):
+            self.write_all(f"DELETE FROM {table}{OF_KEY}", [parts(key) for key in keys])
+        with self._transaction():
+            self._log.erase_orphans()
 
     # ── details ──────────────────────────────────────────────────────────────
 
     def _prepare(self) -> None:
+        full = self.durability is Durability.FULL
         with self._explained():
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
             # Pages between checkpoints, each of which waits for the disk twice.
             self._connection.execute("PRAGMA wal_autocheckpoint = 8000")
-        if self._connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
-            return
-        with self._transaction():
-            for statement in _SCHEMA.split(";"):
-                self._connection.execute(statement)
-            values = [("format", str(FORMAT)), ("palaestra", __version__)]
-            self._connection.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", values)
-
-    def _check_format(self) -> None:
-        found: dict[str, str] = dict(self._connection.execute("SELECT name, value FROM meta"))
-        check_format(self.path, found.get("format"), found.get("palaestra"))
 
     def _commit(self) -> None:
         """Write what has gathered, in one transaction; all of it or nothing."""
@@ -290,7 +332,8 @@ class Database:
             rows = self._connection.execute(
                 f"SELECT {HEADER_COLUMNS} FROM episode{where}{order}", values
             ).fetchall()
-            return rebuilt(rows, self._log.read(where, values) if rows else {})
+            with decoding(self.path):
+                return rebuilt(rows, self._log.read(where, values) if rows else {})
 
     def check_present(self) -> None:
         """Raises RunGone if the file was deleted or moved: what is written now would be lost."""
@@ -323,34 +366,5 @@ class Database:
         try:
             yield
         except sqlite3.OperationalError as error:
-            self._raise_if_full(error)
+            raise_if_full(self.path, error)
             raise
-
-    def _raise_if_full(self, error: sqlite3.OperationalError) -> None:
-        """Raise StorageFull if that is why `error` came: SQLite tells only for some reasons."""
-        code = error.sqlite_errorcode & 0xFF
-        cause: Exception | None = error if code == sqlite3.SQLITE_FULL else None
-        if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
-            cause = refusal(self.path.with_name(f"{self.path.name}-wal"))
-        if cause is error or (cause is not None and is_full(cause)):
-            raise storage_full("The record of the run", self.path.parent, cause) from error
-
-
-def check_format(path: Path, format: str | None, writer: str | None) -> None:
-    """Raise RunVersionMismatch unless `format` is ours; `writer` is the palaestra that wrote it."""
-    if format == str(FORMAT):
-        return
-    raise RunVersionMismatch(
-        f"{path} has run format {format}, and palaestra {__version__} reads format {FORMAT}. "
-        f"Use the version that wrote it (`pip install palaestra=={writer}`), or start a new run."
-    )
-
-
-def _reading(path: Path) -> str:
-    """How to open a database only for reading.
-
-    SQLite keeps a file beside the database even for readers. Where the folder allows none (a
-    run of someone else, a read-only disk) and no process writes, it can do without.
-    """
-    writing = path.with_name(f"{path.name}-wal").exists()
-    return "mode=ro" if writing or os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"

@@ -46,7 +46,11 @@ def refusal(file: Path) -> OSError | None:
 
 
 def storage_full(
-    what: str, folder: Path, cause: Exception, needed: int | None = None
+    what: str,
+    folder: Path,
+    cause: BaseException,
+    needed: int | None = None,
+    then: str = "resume the run; what was stored before is intact",
 ) -> StorageFull:
     """The error to raise when `what`, of `needed` bytes, did not fit into `folder`."""
     need = "" if needed is None else f" It needs {readable_size(needed)};"
@@ -54,8 +58,7 @@ def storage_full(
     free = readable_size(shutil.disk_usage(there).free)
     return StorageFull(
         f"{what} could not be written to {folder}: {cause}.{need} {free} are free there. "
-        "Free some space (or raise the quota, or `ulimit -f`), then resume the run; "
-        "what was stored before is intact."
+        f"Free some space (or raise the quota, or `ulimit -f`), then {then}."
     )
 
 
@@ -87,6 +90,12 @@ def replace_durably(file: Path, text: str) -> None:
         fresh.unlink(missing_ok=True)
         raise
     sync(file.parent)
+
+
+def sync_all(folder: Path) -> None:
+    """Wait until the disk has a folder, with all that is in it."""
+    for path in (*folder.rglob("*"), folder, folder.parent):
+        sync(path)
 
 
 def sync(path: Path) -> None:

@@ -35,11 +35,13 @@ _MOVE_RECORD = "UPDATE record SET last = ?, calls = ?, steps = ? WHERE id = ?"
 _CHAIN = """WITH RECURSIVE chain (record, id) AS (
     SELECT id, last FROM record{where}
     UNION ALL
-    SELECT chain.record, event.before FROM chain CROSS JOIN event ON event.id = chain.id)"""
+    SELECT chain.record, event.before FROM chain CROSS JOIN event ON event.id = chain.id
+    WHERE event.before < event.id)"""  # which damage may have turned into a circle
 _READ = f"""{_CHAIN}
 SELECT record.phase, record."group", record.member, event.id,
     event.kind, event.body, event.prompt, event.completion, event.logprobs
 FROM chain CROSS JOIN event ON event.id = chain.id CROSS JOIN record ON record.id = chain.record"""
+_COUNTS = 'SELECT phase, "group", member, calls + steps FROM record'
 _ERASE = f"{_CHAIN} DELETE FROM event WHERE id IN (SELECT id FROM chain)"
 
 
@@ -130,11 +132,23 @@ class EventLog:
         self._connection.execute(f"DELETE FROM record{OF_KEY}", parts(key))
         self._tails.pop(key, None)
 
+    def erase_orphans(self) -> None:
+        """Delete the events that belong to no episode, within the caller's transaction."""
+        delete = "DELETE FROM event WHERE id NOT IN (SELECT id FROM chain)"
+        self._connection.execute(f"{_CHAIN.format(where='')} {delete}")
+
     def read(self, where: str, values: Sequence[Any]) -> dict[Key, list[Event]]:
-        """The written events of the episodes that a condition on `record` chooses, in order."""
+        """The written events of the episodes that a condition on `record` chooses, in order.
+
+        Raises:
+            ValueError: they are not what was written (as whatever reads them may).
+        """
         found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
         for row in self._connection.execute(_READ.format(where=where), values):
             found.setdefault(row[:3], []).append(row[3:])
+        for *key, count in self._connection.execute(_COUNTS + where, values):
+            if len(found.get(tuple(key), ())) != count:
+                raise ValueError(f"not all {count} events of {Key(*key)} are there")
         for rows in found.values():
             rows.sort()  # by number
         flat = [EventRow(*row[1:]) for rows in found.values() for row in rows]

@@ -21,9 +21,9 @@ from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError, MissingPackage
 from palaestra.core.journal import Event
 from palaestra.store.codec import JSON, EventRow, decode_events, encode_event
-from palaestra.store.database import FORMAT, check_format
 from palaestra.store.disk import is_full, storage_full, sync
 from palaestra.store.header import events_in_order, header_row, rebuilt
+from palaestra.store.schema import FORMAT, check_format
 
 ROWS = 512  # episodes that are in memory at once while a file is written
 METADATA = b"palaestra"

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from palaestra.core.episode import Key
+from palaestra.store.damage import decoding
 from palaestra.store.database import Database
 from palaestra.store.events import OF_KEY, parts
 from palaestra.store.header import SUMMARY_COLUMNS, EpisodeSummary, summaries_of
@@ -99,7 +100,7 @@ class Queries:
     """Asks a database that was opened for reading, in the same thread."""
 
     def __init__(self, database: Database) -> None:
-        self._connection = database._connection
+        self._connection, self._file = database._connection, database.path
 
     def ids(self, filter: Filter, sort: str = "finished", *, seconds: float | None = None) -> Found:
         """The episodes chosen by `filter`, ordered by a name of SORTS; "-" before it turns it."""
@@ -125,11 +126,11 @@ class Queries:
             f"SELECT {SUMMARY_COLUMNS}, id, agent, usage FROM episode WHERE id IN ({marks})",
             list(ids),
         ).fetchall()
-        summaries = summaries_of(selected)
-        known = {
-            row[-3]: Row(row[-3], summary, row[-2], json.loads(row[-1])["seconds"])
-            for row, summary in zip(selected, summaries, strict=True)
-        }
+        with decoding(self._file):
+            known = {
+                row[-3]: Row(row[-3], summary, row[-2], json.loads(row[-1])["seconds"])
+                for row, summary in zip(selected, summaries_of(selected), strict=True)
+            }
         return [known[id] for id in ids if id in known]
 
     def phases(self) -> dict[str, int]:

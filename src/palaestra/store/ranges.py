@@ -24,6 +24,7 @@ from palaestra.core.journal import Event
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
 from palaestra.store.codec import EventRow, decode_events, from_json
+from palaestra.store.damage import decoding
 from palaestra.store.database import Database
 from palaestra.store.events import OF_KEY, parts
 from palaestra.store.header import HEADER_COLUMNS, rebuilt
@@ -31,7 +32,7 @@ from palaestra.store.header import HEADER_COLUMNS, rebuilt
 _CHAIN = """WITH RECURSIVE chain (id) AS (
     SELECT ? UNION ALL
     SELECT event.before FROM chain CROSS JOIN event ON event.id = chain.id
-    WHERE event.before IS NOT NULL)
+    WHERE event.before < event.id)
 SELECT id FROM chain"""
 _RUN = "SELECT count(*) FROM event WHERE id > ? AND id <= ? AND before = id - 1"
 _ROWS = "SELECT id, kind, body, prompt, completion, logprobs FROM event WHERE id"
@@ -40,7 +41,7 @@ _LATEST = """WITH RECURSIVE chain (record, id, depth) AS (
     SELECT id, last, 0 FROM record WHERE phase = ?
     UNION ALL
     SELECT chain.record, event.before, depth + 1 FROM chain
-    CROSS JOIN event ON event.id = chain.id WHERE event.before IS NOT NULL AND depth + 1 < ?)
+    CROSS JOIN event ON event.id = chain.id WHERE event.before < event.id AND depth + 1 < ?)
 SELECT record."group", record.member, event.id, event.body
 FROM chain CROSS JOIN event ON event.id = chain.id CROSS JOIN record ON record.id = chain.record
 WHERE event.kind = 'step'"""
@@ -104,7 +105,7 @@ def span_of(database: Database, key: Key) -> Span | None:
 def header_of(database: Database, key: Key) -> Episode | None:
     """The finished episode without its calls and steps; None where it has not finished."""
     rows = _select(database, f"SELECT {HEADER_COLUMNS} FROM episode{OF_KEY}", parts(key)).fetchall()
-    return rebuilt(rows, {})[0] if rows else None
+    return _rebuilt(database, rows)[0] if rows else None
 
 
 def reward_of(database: Database, key: Key) -> float | None:
@@ -120,7 +121,7 @@ def headers_of(database: Database, phase: str, group: int) -> list[Episode]:
         f'SELECT {HEADER_COLUMNS} FROM episode WHERE phase = ? AND "group" = ? ORDER BY member',
         (phase, group),
     ).fetchall()
-    return rebuilt(rows, {})
+    return _rebuilt(database, rows)
 
 
 def phase_headers(database: Database, phase: str) -> list[Episode]:
@@ -130,7 +131,7 @@ def phase_headers(database: Database, phase: str) -> list[Episode]:
         f'SELECT {HEADER_COLUMNS} FROM episode WHERE phase = ? ORDER BY "group", member',
         (phase,),
     ).fetchall()
-    return rebuilt(rows, {})
+    return _rebuilt(database, rows)
 
 
 def group_episodes(database: Database, phase: str, group: int) -> list[Episode]:
@@ -161,7 +162,8 @@ def count_of(database: Database, phase: str) -> int:
 def events_between(database: Database, span: Span, start: int, stop: int) -> list[Event]:
     """The events at positions `start` … `stop - 1` of the episode."""
     rows = [row[1:] for row in _among(database, _ROWS, span.ids[max(0, start) : max(0, stop)])]
-    return decode_events([EventRow(*row) for row in rows])
+    with decoding(database.path):
+        return decode_events([EventRow(*row) for row in rows])
 
 
 def turn_events(database: Database, span: Span, start: int, stop: int) -> list[Event]:
@@ -186,18 +188,20 @@ def position_after(database: Database, span: Span, steps: int) -> int:
 def step_facts(database: Database, span: Span) -> Iterator[StepFacts]:
     """A few facts of every step; about a second for 150,000."""
     for (body,) in _among(database, _BODIES.format("step"), span.ids):
-        found = json.loads(body)  # not SQLite's own reader, which knows no NaN
-        happened = found["transition"]
-        yield StepFacts(
-            found["index"], found["before"]["progress"], happened["valid"], happened["reward"]
-        )
+        with decoding(database.path):
+            found = json.loads(body)  # not SQLite's own reader, which knows no NaN
+            happened, before = found["transition"], found["before"]["progress"]
+            facts = StepFacts(found["index"], before, happened["valid"], happened["reward"])
+        yield facts
 
 
 def call_facts(database: Database, span: Span) -> Iterator[CallFacts]:
     """Of every call what it continues, and who spoke."""
     for (body,) in _among(database, _BODIES.format("call"), span.ids):
-        found = json.loads(body)
-        yield CallFacts(found["index"], found["parent"], found["role"], found["policy"])
+        with decoding(database.path):
+            found = json.loads(body)
+            facts = CallFacts(found["index"], found["parent"], found["role"], found["policy"])
+        yield facts
 
 
 def latest_steps(database: Database, phase: str, events: int = 12) -> dict[Key, list[Step]]:
@@ -206,7 +210,8 @@ def latest_steps(database: Database, phase: str, events: int = 12) -> dict[Key, 
     for group, member, number, body in _select(database, _LATEST, (phase, events)):
         found.setdefault(Key(phase, group, member), []).append((number, body))
     flat = [EventRow("step", body, None, None, None) for of in found.values() for _, body in of]
-    decoded = iter(decode_events(flat))
+    with decoding(database.path):
+        decoded = iter(decode_events(flat))
     steps: dict[Key, list[Step]] = {}
     for key, rows in found.items():
         numbered = [(number, next(decoded)) for number, _ in rows]
@@ -230,12 +235,14 @@ class _Taken(Sequence[int]):
     def __getitem__(self, events: Any) -> Any:
         if events == 0:
             return 0
-        kind, body = _select(
+        row = _select(
             self._database,
             "SELECT kind, body FROM event WHERE id = ?",
             (self._span.ids[events - 1],),
         ).fetchone()
-        index = json.loads(body)["index"]
+        with decoding(self._database.path):
+            kind, body = row
+            index = json.loads(body)["index"]
         return index + 1 if kind == "step" else events - 1 - index
 
 
@@ -249,6 +256,11 @@ def _among(database: Database, query: str, ids: Sequence[int]) -> Iterator[tuple
         some = tuple(ids[start : start + _BATCH])
         marks = ",".join("?" * len(some))
         yield from _select(database, f"{query} IN ({marks}) ORDER BY id", some)
+
+
+def _rebuilt(database: Database, rows: Sequence[tuple[Any, ...]]) -> list[Episode]:
+    with decoding(database.path):
+        return rebuilt(rows, {})
 
 
 def _select(database: Database, query: str, values: Sequence[Any]) -> sqlite3.Cursor:

@@ -24,6 +24,7 @@ from typing import Any
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
 from palaestra.core.paths import cache_folder
+from palaestra.store.damage import decoding
 from palaestra.store.database import Database
 from palaestra.store.disk import is_full, refusal, storage_full
 
@@ -96,7 +97,8 @@ class TextIndex:
                 if start and time.monotonic() > end:
                     break
                 batch = lacking[start : start + _BATCH]
-                texts = _texts(database._connection, batch, end)
+                with decoding(database.path):
+                    texts = _texts(database._connection, batch, end)
                 with connection:
                     for id, body in texts.items():
                         number = connection.execute(
@@ -200,7 +202,8 @@ _EVENTS = """WITH RECURSIVE chain (id) AS (
         AND record."group" = episode."group" AND record.member = episode.member
         WHERE episode.id = ?
     UNION ALL
-    SELECT event.before FROM chain CROSS JOIN event ON event.id = chain.id)
+    SELECT event.before FROM chain CROSS JOIN event ON event.id = chain.id
+    WHERE event.before < event.id)
 SELECT kind, body FROM chain CROSS JOIN event ON event.id = chain.id"""
 
 

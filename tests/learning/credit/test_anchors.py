@@ -53,6 +53,32 @@ def test_the_published_numbers() -> None:
     assert close(at_meeting(normalised), [1.8183, 1.6412, -1.7298, -1.7298])
 
 
+def test_the_episode_part_has_two_public_forms() -> None:
+    """One vote per rollout (the paper), or one per step, as the release does by default.
+
+    Steps 5, 7, 8, 8 with returns 1, 1, 0, 0: the mean is 12 / 28, the deviation 0.5040.
+    """
+    episodes = partial(gigpo, crossing(), omega=0.0)
+    assert close(at_meeting(episodes()), [0.5, 0.5, -0.5, -0.5])
+    assert close(at_meeting(episodes(mean_over="rollouts")), [0.5, 0.5, -0.5, -0.5])
+    by_steps = at_meeting(episodes(mean_over="steps"))
+    assert close(by_steps, [0.5714, 0.5714, -0.4286, -0.4286])
+    scaled = at_meeting(episodes(mean_over="steps", normalise=True))
+    assert close(scaled, [1.1339, 1.1339, -0.8504, -0.8504])
+    both = gigpo(crossing(), mean_over="steps")
+    assert close(at_meeting(both), [1.0447, 0.9567, -0.8578, -0.8578])
+    with pytest.raises(InputError, match="mean_over"):
+        episodes(mean_over="turns")
+
+
+def test_turns_of_one_step_vote_once_in_the_mean_over_steps() -> None:
+    team = rollout([0, 0], outcome=1, step=[0, 0], anchor=["start", "start"])
+    single = rollout([0, 0], member=1, anchor=["start", "hall"])
+    credit = gigpo([team, single], omega=0.0, mean_over="steps")
+    assert close(credit.advantages[0], [2 / 3, 2 / 3])  # one step against two: the mean is 1/3
+    assert close(credit.advantages[1], [-1 / 3, -1 / 3])
+
+
 def test_what_is_compared_is_the_discounted_return_from_the_state_on() -> None:
     first, second = anchor(crossing()[:2]).advantages
     assert close(first[4] - second[4], 0.9025 - 0.8145)

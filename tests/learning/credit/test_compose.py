@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
-from palaestra.learning.component import Need
+from palaestra.learning.component import Kind, Need, components
 from palaestra.learning.credit.anchors import anchor, gigpo
 from palaestra.learning.credit.compose import needs, options, parse, whiten
 from palaestra.learning.credit.gae import gae
@@ -35,6 +35,11 @@ def same(a: Credit, b: Credit) -> bool:
     return close(torch.cat(a.advantages), torch.cat(b.advantages), 1e-12)
 
 
+def alone(groups: tuple[int, int] = (1, 3)) -> st.SearchStrategy[list[Trajectory]]:
+    """As `trajectories`, without results per player, which `parse` would judge apart."""
+    return trajectories(groups=groups).map(lambda drawn: [replace(t, outcomes={}) for t in drawn])
+
+
 def weighted(*parts: tuple[float, Credit]) -> Tensor:
     return sum(
         (weight * torch.cat(credit.advantages) for weight, credit in parts),
@@ -46,14 +51,14 @@ def weighted(*parts: tuple[float, Credit]) -> Tensor:
 
 
 @settings(max_examples=20)
-@given(trajectories())
+@given(alone())
 def test_a_name_is_its_rule(drawn: list[Trajectory]) -> None:
     assert same(parse("rloo")(drawn), rloo(drawn))
     assert same(parse(" reinforce++ ")(drawn), reinforce_plus_plus(drawn))
 
 
 @settings(max_examples=20)
-@given(trajectories())
+@given(alone())
 def test_a_sum_adds_weighted_advantages(drawn: list[Trajectory]) -> None:
     group, step = rloo(drawn), anchor(drawn)
     for expression, weight in [
@@ -73,7 +78,7 @@ def test_a_sum_adds_weighted_advantages(drawn: list[Trajectory]) -> None:
 
 
 @settings(max_examples=20)
-@given(trajectories())
+@given(alone())
 def test_gigpo_is_a_sum_of_rules(drawn: list[Trajectory]) -> None:
     assert same(parse("drgrpo + anchor")(drawn), gigpo(drawn))
     scaled = {"anchor": {"normalise": True}}
@@ -81,7 +86,7 @@ def test_gigpo_is_a_sum_of_rules(drawn: list[Trajectory]) -> None:
 
 
 @settings(max_examples=20)
-@given(trajectories(groups=(1, 1)))
+@given(alone(groups=(1, 1)))
 def test_gigpo_of_one_group_is_leave_one_out_with_a_weight(drawn: list[Trajectory]) -> None:
     shrunk = (len(drawn) - 1) / len(drawn)
     assert same(parse(f"{shrunk!r}*rloo + anchor")(drawn), gigpo(drawn))
@@ -144,7 +149,7 @@ def test_options_of_a_single_rule_are_its_own() -> None:
 
 
 @settings(max_examples=20)
-@given(trajectories())
+@given(alone())
 def test_options_of_a_sum_are_given_by_rule(drawn: list[Trajectory]) -> None:
     rule = parse("grpo + anchor", {"grpo": {"ddof": 0}, "anchor": {"gamma": 0.5}})
     expected = weighted((1.0, grpo(drawn, ddof=0)), (1.0, anchor(drawn, gamma=0.5)))
@@ -195,9 +200,30 @@ def test_the_critics_targets_are_those_of_the_only_rule_that_has_some() -> None:
     )
 
 
+@settings(max_examples=5)
+@given(trajectories())
+def test_a_rule_says_whether_it_sets_targets(drawn: list[Trajectory]) -> None:
+    for part in components(Kind.CREDIT).values():
+        assert (part.function(drawn).returns is not None) == part.targets, part.name
+
+
 def test_two_rules_cannot_teach_one_critic() -> None:
-    with pytest.raises(InputError, match="'gae' and 'turn_gae' both set targets"):
-        parse("gae + turn_gae")([valued(1), valued(0, 1)])
+    with pytest.raises(RecipeError, match="'gae' and 'turn_gae' both set targets"):
+        parse("gae + turn_gae")
+
+
+def targeted(batch: Sequence[Trajectory]) -> Credit:
+    """A rule that sets targets without having said so."""
+    return replace(
+        broadcast(batch, [0.0] * len(batch)), returns=[torch.zeros(t.tokens) for t in batch]
+    )
+
+
+def test_a_second_teacher_that_nobody_knew_of_is_found_when_it_teaches() -> None:
+    drawn = [rollout([0.0], tokens=1, values=[0.5])]
+    rule = parse(f"gae + {__name__}:targeted")
+    with pytest.raises(InputError, match="both set targets"):
+        rule(drawn)
 
 
 def test_states_of_a_sum_are_kept_apart_and_given_back() -> None:

@@ -1,5 +1,6 @@
 """Drafts, replies and mistakes: what examples are made of."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -44,7 +45,7 @@ def test_a_draft_ends_with_its_last_trained_token():
     row = draft.row()
     assert row.tokens == [1, 2, 3, 4, 8]
     assert row.mask == [False, False, True, True, True]
-    assert row.logprobs == [0, 0, -3, -4, 0]
+    assert row.logprobs == pytest.approx([0, 0, -3, -4, math.nan], nan_ok=True)
     assert row.calls == [-1, -1, 4, 4, 5]
     assert row.versions == [0, 0, 7, 7, 0]
 

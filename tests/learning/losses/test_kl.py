@@ -1,5 +1,7 @@
 """KL estimators: published numbers, and what their values and gradients mean on average."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -19,7 +21,8 @@ from palaestra.learning.losses.kl import (
 from tests.learning.losses.made import fp64
 
 numbers = st.floats(-5, 0)
-logits = st.lists(st.floats(-2, 2), min_size=4, max_size=4).map(fp64)
+near = st.floats(-2.5, 0)  # differences of them are within the bounds of k3
+logits = st.lists(st.floats(-0.9, 0.9), min_size=4, max_size=4).map(fp64)  # and so are these
 
 
 def value(estimator, lp, lp_ref, lp_old=-1.0):
@@ -53,7 +56,24 @@ def test_k3_is_never_negative_and_zero_only_where_equal(lp, lp_ref):
     assert value("k3", lp, lp + 0.5) > 0.1
 
 
-@given(lp=numbers, lp_ref=numbers)
+@pytest.mark.parametrize("difference", [-30.0, -20.0, -4.0, 12.0, 30.0])
+def test_one_token_cannot_drown_the_others(difference):
+    """verl's bounds: without them, the estimate of one token reaches 5e8."""
+    assert value("k3", difference, 0.0) == 10
+    assert slope("k3", difference, 0.0, difference) == 0
+    assert value("k3+", difference, 0.0) == 10
+    assert slope("k3+", difference, 0.0, difference) == difference
+    assert value("k3-weighted", difference, 0.0, lp_old=difference) == 10
+
+
+@pytest.mark.parametrize("difference", [-2.6, 10.9])
+def test_within_its_bounds_k3_is_as_published(difference):
+    expected = math.exp(-difference) + difference - 1
+    assert value("k3", difference, 0.0) == pytest.approx(expected) and expected < 10
+    assert slope("k3", difference, 0.0, difference) == pytest.approx(1 - math.exp(-difference))
+
+
+@given(lp=near, lp_ref=near)
 def test_the_gradients_differ_as_stated(lp, lp_ref):
     d = lp - lp_ref
     assert slope("k1", lp, lp_ref, lp) == 1

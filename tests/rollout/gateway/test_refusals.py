@@ -119,7 +119,7 @@ def test_malformed_requests_are_refused_in_each_protocols_words() -> None:
     wrong: list[tuple[str, Any]] = [
         ("/v1/chat/completions", {"model": "m"}),
         ("/v1/chat/completions", {**CHAT, "n": 2}),
-        ("/v1/chat/completions", {**CHAT, "response_format": {"type": "json_object"}}),
+        ("/v1/chat/completions", {**CHAT, "response_format": {"type": "grammar"}}),
         ("/v1/chat/completions", {**CHAT, "max_tokens": 0}),
         ("/v1/chat/completions", [1]),
         ("/v1/responses", {"model": "m", "input": []}),
@@ -152,11 +152,6 @@ def test_malformed_requests_are_refused_in_each_protocols_words() -> None:
             assert not visited.session.graph.calls and not visited.session.steps
             unknown = (await visited.rpc("resources/list")).json()
             assert unknown["error"]["code"] == -32601
-            lone = await visited.client.post(
-                "/v1/chat/completions",
-                content=b'{"model": "m", "messages": [{"role": "user", "content": "\\ud800"}]}',
-            )
-            assert lone.status_code == 200  # no text, and yet no reason to break
 
     asyncio.run(run())
 

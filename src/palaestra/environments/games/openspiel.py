@@ -12,9 +12,9 @@ one lists the moves; dice for chance and opponents are made anew for each move f
 seed, so the same seed deals the same first cards whoever plays.
 
 The agent's seat is the task's number modulo the number of seats. Success is a strictly positive
-return at the end. In a game of points, where no return is negative (2048, solitaire), that says
-little: compare rewards there. Rewards are the package's returns, as they come: in most games at
-the end.
+return at the end; where every seat is a player, that of the first. In a game of points, where no
+return is negative (2048, solitaire), that says little: compare rewards there. Rewards are the
+package's returns, as they come: in most games at the end.
 
 The oracle (tic_tac_toe, nim, nim:optimal) searches all ways of the agent, best moves first,
 against what this task's opponent will do: it knows the dice, and empty means that no way wins.
@@ -89,6 +89,7 @@ class OpenSpiel(Environment):
     """A seat, or all seats, of a game."""
 
     capabilities = frozenset({Capability.STATE_KEY, Capability.SNAPSHOT, Capability.ADMISSIBLE})
+    version = "2"  # since then, success in self-play is the first player's
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
@@ -176,7 +177,7 @@ class OpenSpiel(Environment):
             Observation(self._tell()),
             reward=won[seat],
             terminated=over,
-            success=over and state.returns()[seat] > 0,
+            success=over and state.returns()[0 if self._form == SELF else seat] > 0,
             rewards=dict(zip(self.players, won, strict=True)) if self._form == SELF else {},
         )
 

@@ -7,8 +7,8 @@ are. `pursuit_small` is pursuit with a smaller world, fewer agents and 50 rounds
 Source: Terry et al. 2021; card games are RLCard's (Zha et al. 2019), pursuit is of Gupta et al.
 2017. Faithful: rules, legal actions, rewards (unshaped, of every seat at every step), ends. Ours:
 observations are told in words; a match of rock, paper, scissors is over after the package's 15
-rounds, and not cut off. Success is a positive sum of rewards at the end, in pursuit that all are
-caught.
+rounds, and not cut off. Success is a positive sum of rewards at the end (where every seat is a
+player, of the first one), in pursuit that all are caught.
 
 The agent's seat is the task's number modulo the number of seats. What the seats before it earn
 for it in the first round comes with its first action's reward.
@@ -53,6 +53,7 @@ class PettingZoo(Environment):
     """A seat, or all seats, of a game."""
 
     capabilities = frozenset({Capability.STATE_KEY, Capability.SNAPSHOT, Capability.ADMISSIBLE})
+    version = "2"  # since then, success in self-play is the first player's
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
@@ -128,7 +129,8 @@ class PettingZoo(Environment):
         self._go_on()
         earned, self._owed = self._owed, dict.fromkeys(self._game.seats, 0.0)
         ended = self._over() and (self._game.match or any(self._game_itself.terminations.values()))
-        won = self._game.together or self._total[actor] > 0
+        judged = actor if self._alone else self.players[0]
+        won = self._game.together or self._total[judged] > 0
         return Transition(
             Observation(self._tell()),
             reward=earned[actor],

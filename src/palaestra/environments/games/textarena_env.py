@@ -9,7 +9,7 @@ default wrapper writes it), rewards, ends. Ours: a player hears what is new sinc
 everything again and not its own words; words that the package calls invalid, or that break
 it, are answered with its reason and change nothing (in the package, the second one in a row
 loses); the order of turns in the package may begin with any seat. Success is the whole reward (1)
-for one player, and a positive one among several.
+for one player, and a positive one among several; where every seat is a player, the first one's.
 
 The package draws from Python's global dice; each world here has its own. Not here, and why:
 `LEFT_OUT`.
@@ -87,6 +87,7 @@ class TextArena(Environment):
     """A seat, or all seats, of a game."""
 
     capabilities = frozenset({Capability.STATE_KEY, Capability.SNAPSHOT})
+    version = "2"  # since then, success in self-play is the first player's
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
@@ -168,11 +169,12 @@ class TextArena(Environment):
             return Transition(Observation(refusal), valid=False)
         self._go_on()
         rewards = self._rewards()
+        judged = 0 if self._own else seat
         return Transition(
             Observation(self._hear(seat)),
             reward=rewards[seat],
             terminated=self._over(),
-            success=self._over() and rewards[seat] >= (1 if self._base in ALONE else 1e-9),
+            success=self._over() and rewards[judged] >= (1 if self._base in ALONE else 1e-9),
             rewards=dict(zip(self.players, rewards, strict=True)) if self._own else {},
         )
 

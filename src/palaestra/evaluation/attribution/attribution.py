@@ -42,6 +42,12 @@ def role_of(episode: Episode, turn: int) -> str:
     return episode.calls[call].role if call is not None else ""
 
 
+def verdict(found: Sequence[Attribution]) -> Attribution | None:
+    """The one to believe: the first that is exact, else the first that can say; None: none can."""
+    able = [one for one in found if one.ending is not Ending.UNKNOWN]
+    return next((one for one in able if one.exact), able[0] if able else None)
+
+
 def share_right(found: Sequence[Attribution], truth: Sequence[int], within: int = 0) -> float:
     """The share of attributions that name the true turn, or one at most `within` turns away.
 

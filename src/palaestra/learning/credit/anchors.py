@@ -11,13 +11,15 @@ from collections.abc import Hashable, Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import groupby
+from typing import Literal
 
 from palaestra.core.errors import InputError
 from palaestra.learning.component import Kind, Need, Status, component
-from palaestra.learning.credit.outcome import drgrpo, grpo
+from palaestra.learning.credit.outcome import by_votes
 from palaestra.learning.credit.rule import (
     Credit,
     centred,
+    check_choice,
     check_groups,
     discounted,
     groups,
@@ -25,6 +27,7 @@ from palaestra.learning.credit.rule import (
     per_token,
     within,
 )
+from palaestra.learning.options import NotNegative, Positive, Share
 from palaestra.learning.trajectory import Trajectory
 
 SOURCE = "Feng et al. 2025 (GiGPO); the author's core_gigpo.py in DrMAS"
@@ -40,10 +43,10 @@ SOURCE = "Feng et al. 2025 (GiGPO); the author's core_gigpo.py in DrMAS"
 def anchor(
     batch: Sequence[Trajectory],
     *,
-    gamma: float = 0.95,
+    gamma: Share = 0.95,
     normalise: bool = False,
-    eps: float = 1e-6,
-    similarity: float | None = None,
+    eps: Positive = 1e-6,
+    similarity: Share | None = None,
 ) -> Credit:
     """Return-to-go of a step minus the mean over steps that its group took in the same state.
 
@@ -104,17 +107,18 @@ def anchor(
 def gigpo(
     batch: Sequence[Trajectory],
     *,
-    omega: float = 1.0,
-    gamma: float = 0.95,
+    omega: NotNegative = 1.0,
+    gamma: Share = 0.95,
     normalise: bool = False,
-    eps: float = 1e-6,
-    similarity: float | None = None,
+    eps: Positive = 1e-6,
+    similarity: Share | None = None,
+    mean_over: Literal["rollouts", "steps"] = "rollouts",
 ) -> Credit:
     """Return minus the group's mean, plus `omega` times `anchor`: credit on two scales.
 
-    `A = A^E + omega * A^S`: the episode part is `drgrpo` (`grpo` when normalised), one vote
-    per rollout; the step part is `anchor`. Where no state repeats, only the first is left.
-    The release passes the return of a group of one through; here that is an error.
+    `A = A^E + omega * A^S`: the episode part compares the returns of a group, the step part
+    is `anchor`. Where no state repeats, only the first is left. The release passes the return
+    of a group of one through; here that is an error.
 
     Args:
         batch: rollouts whose turns have anchors.
@@ -123,13 +127,19 @@ def gigpo(
         normalise: divide both parts by their standard deviation (n - 1) plus eps.
         eps: added to the standard deviations, in units of reward.
         similarity: as in `anchor`.
+        mean_over: what counts once in the episode part's mean and deviation. "rollouts" is the
+            paper's equation 3 and the release's `compute_mean_std_cross_steps = False`: the part
+            is `drgrpo` (`grpo` when normalised). "steps" is the release's default: a rollout
+            counts once for each of its steps, so that long rollouts weigh more in the mean.
 
     Raises:
         GroupTooSmall: a group of one rollout.
-        InputError: no turn has an anchor.
+        InputError: no turn has an anchor, or an unknown `mean_over`.
     """
+    check_choice("gigpo", "mean_over", mean_over, ("rollouts", "steps"))
     check_groups(batch, "gigpo")
-    episode = grpo(batch, eps=eps) if normalise else drgrpo(batch)
+    votes = [len(_steps(t)) if mean_over == "steps" else 1 for t in batch]
+    episode = by_votes(batch, votes, partial(normalised, eps=eps) if normalise else centred)
     steps = anchor(batch, gamma=gamma, normalise=normalise, eps=eps, similarity=similarity)
     pairs = zip(episode.advantages, steps.advantages, strict=True)
     return Credit([of_episode + omega * of_step for of_episode, of_step in pairs])

@@ -16,6 +16,7 @@ from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.credit.gae import gae
 from palaestra.learning.credit.rule import Credit, centred, check_groups, groups
 from palaestra.learning.credit.turns import return_to_go
+from palaestra.learning.options import NotNegative, Share
 from palaestra.learning.trajectory import Trajectory
 
 
@@ -80,9 +81,9 @@ def spa_attributed(
 def spa(
     batch: Sequence[Trajectory],
     *,
-    alpha: float = 1.0,
-    beta: float = 0.5,
-    gamma: float = 1.0,
+    alpha: NotNegative = 1.0,
+    beta: NotNegative = 0.5,
+    gamma: Share = 1.0,
     overwrite: bool = False,
 ) -> Credit:
     """SPA-RL's rewards from a turn on minus the group's mean at the same turn.
@@ -112,14 +113,16 @@ def spa(
     source="SPA-RL (Wang et al. 2025); prm/ of its release for the rewards",
     status=Status.SECONDARY,
     needs=[Need.VALUE, Need.CONTRIBUTION],
+    when={Need.GROUP: lambda options: bool(options["overwrite"])},
+    targets=True,
 )
 def spa_gae(
     batch: Sequence[Trajectory],
     *,
-    alpha: float = 1.0,
-    beta: float = 0.5,
-    gamma: float = 1.0,
-    lam: float = 1.0,
+    alpha: NotNegative = 1.0,
+    beta: NotNegative = 0.5,
+    gamma: Share = 1.0,
+    lam: Share = 1.0,
     overwrite: bool = False,
 ) -> Credit:
     """SPA-RL's rewards at the turns' ends, and PPO with a critic over tokens.

@@ -6,6 +6,7 @@ are named as registered, or `module:function`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
 from palaestra.learning.component import Component, Kind, Need, find
+from palaestra.learning.credit.applied import Applied
 from palaestra.learning.credit.rule import Credit, CreditRule, groups, normalised
 from palaestra.learning.trajectory import Trajectory
 
@@ -45,7 +47,7 @@ class Sum:
     """The rule that adds up weighted rules; see `parse`."""
 
     terms: tuple[Term, ...]
-    rules: tuple[Callable[..., Credit], ...]  # of each term, with its options
+    rules: tuple[Applied, ...]  # of each term, with its options
 
     def __call__(
         self, batch: Sequence[Trajectory], *, state: Mapping[str, float] | None = None
@@ -57,7 +59,7 @@ class Sum:
             state: `Credit.state` of the batch before.
 
         Raises:
-            InputError: more than one rule has targets for the critic.
+            InputError: more than one rule has targets for the critic, or see `Applied`.
         """
         totals = [torch.zeros(trajectory.tokens, dtype=torch.float64) for trajectory in batch]
         returns: list[Tensor] | None = None
@@ -69,10 +71,7 @@ class Sum:
             totals = [total + term.weight * advantages for total, advantages in pairs]
             if credit.returns is not None:
                 if returns is not None:
-                    raise InputError(
-                        f"'{teacher}' and '{term.part.name}' both set targets for the critic, "
-                        "which can learn only one; leave one of them out of the sum."
-                    )
+                    raise InputError(_two_teachers(teacher, term.part.name))
                 returns, teacher = credit.returns, term.part.name
             merged |= {self._prefix(term) + name: value for name, value in credit.state.items()}
         return Credit(totals, returns, merged)
@@ -93,6 +92,8 @@ def parse(expression: str, options: Mapping[str, Any] | None = None) -> CreditRu
     `rule`, or rules joined by + and -, each with an optional weight: `rloo + 0.5*anchor`.
     Advantages add up. The critic's targets are those of the only rule that has some. States
     are merged under `rule.name`; a result whose rules remember takes them back as `state=`.
+    What each rule gives is checked, and where players have results of their own, each player's
+    turns are judged by its own (see `Applied`).
 
     Args:
         expression: what to look up.
@@ -103,27 +104,33 @@ def parse(expression: str, options: Mapping[str, Any] | None = None) -> CreditRu
         UnknownName: a rule that does not exist.
     """
     terms = _terms(expression)
-    given = dict(options or {})
-    if len(terms) == 1:
-        rule = terms[0].part.configured(given)
-        return rule if terms[0].weight == 1.0 else Sum(terms, (rule,))
-    names = [term.part.name for term in terms]
-    for name, own in given.items():
-        if name not in names or not isinstance(own, Mapping):
-            raise RecipeError(
-                f"Options of '{expression}' are given by rule, one table for each of "
-                f"{', '.join(names)}, but got '{name}' = {own!r}."
-            )
-    return Sum(terms, tuple(term.part.configured(given.get(term.part.name, {})) for term in terms))
+    teachers = [term.part.name for term in terms if term.part.targets]
+    if len(teachers) > 1:
+        raise RecipeError(_two_teachers(*teachers[:2]))
+    own = _options_by_rule(expression, terms, options or {})
+    parts = [term.part for term in terms]
+    rules = tuple(Applied(part, part.configured(own[part.name])) for part in parts)
+    return rules[0] if len(terms) == 1 and terms[0].weight == 1.0 else Sum(terms, rules)
 
 
-def needs(expression: str) -> frozenset[Need]:
-    """All that the rules of an expression read beyond tokens and returns.
+def names(expression: str) -> tuple[str, ...]:
+    """The rules of an expression.
 
     Raises:
         RecipeError, UnknownName: as `parse`.
     """
-    return frozenset(need for term in _terms(expression) for need in term.part.needs)
+    return tuple(term.part.name for term in _terms(expression))
+
+
+def needs(expression: str, options: Mapping[str, Any] | None = None) -> frozenset[Need]:
+    """All that the rules of an expression, with these options, read beyond tokens and returns.
+
+    Raises:
+        RecipeError, UnknownName: as `parse`.
+    """
+    terms = _terms(expression)
+    own = _options_by_rule(expression, terms, options or {})
+    return frozenset(n for term in terms for n in term.part.needs_with(own[term.part.name]))
 
 
 def options(expression: str) -> dict[str, Any]:
@@ -185,6 +192,29 @@ def whiten(
     return Credit(advantages, credit.returns, credit.state)
 
 
+def _options_by_rule(
+    expression: str, terms: Sequence[Term], options: Mapping[str, Any]
+) -> dict[str, Mapping[str, Any]]:
+    """Each rule's own options; raises RecipeError where those of a sum name no rule."""
+    names = [term.part.name for term in terms]
+    if len(terms) == 1:
+        return {names[0]: options}
+    for name, own in options.items():
+        if name not in names or not isinstance(own, Mapping):
+            raise RecipeError(
+                f"Options of '{expression}' are given by rule, one table for each of "
+                f"{', '.join(names)}, but got '{name}' = {own!r}."
+            )
+    return {name: options.get(name, {}) for name in names}
+
+
+def _two_teachers(one: str, other: str) -> str:
+    return (
+        f"'{one}' and '{other}' both set targets for the critic, which can learn only one; leave "
+        "one of them out of the sum."
+    )
+
+
 def _terms(expression: str) -> tuple[Term, ...]:
     found: list[Term] = []
     position = 0
@@ -197,6 +227,11 @@ def _terms(expression: str) -> tuple[Term, ...]:
                 "'rloo + 0.5*anchor'."
             )
         weight = float(match["weight"] or 1.0) * (-1.0 if match["sign"] == "-" else 1.0)
+        if not math.isfinite(weight):
+            raise RecipeError(
+                f"The credit '{expression}' weighs '{match['name']}' by {match['weight']}, which "
+                "is too large a number."
+            )
         part = find(Kind.CREDIT, match["name"])
         if any(term.part.name == part.name for term in found):
             raise RecipeError(

@@ -24,6 +24,7 @@ from palaestra.learning.credit.rule import (
     turn_starts,
     whitened,
 )
+from palaestra.learning.options import Positive, Share
 from palaestra.learning.trajectory import Trajectory
 
 
@@ -33,9 +34,10 @@ from palaestra.learning.trajectory import Trajectory
     source="Schulman et al. 2016; verl compute_gae_advantage_return",
     status=Status.RELEASE,
     needs=[Need.VALUE],
+    targets=True,
 )
 def gae(
-    batch: Sequence[Trajectory], *, gamma: float = 1.0, lam: float = 1.0, whiten: bool = True
+    batch: Sequence[Trajectory], *, gamma: Share = 1.0, lam: Share = 1.0, whiten: bool = True
 ) -> Credit:
     """PPO's advantages over sampled tokens, observations skipped.
 
@@ -64,12 +66,13 @@ def gae(
     source="AReaL trainer/ppo/gae.py (first); VAGEN compute_turn_wise_gae_advantage_return (last)",
     status=Status.RELEASE,
     needs=[Need.VALUE],
+    targets=True,
 )
 def turn_gae(
     batch: Sequence[Trajectory],
     *,
-    gamma: float = 1.0,
-    lam: float = 1.0,
+    gamma: Share = 1.0,
+    lam: Share = 1.0,
     value_at: Literal["first", "last"] = "first",
     whiten: bool = True,
 ) -> Credit:
@@ -117,14 +120,15 @@ def turn_gae(
     source="VAGEN; RAGEN compute_bi_level_gae_advantage_return",
     status=Status.RELEASE,
     needs=[Need.VALUE],
+    targets=True,
 )
 def bilevel_gae(
     batch: Sequence[Trajectory],
     *,
-    gamma: float = 1.0,
-    lam: float = 1.0,
-    turn_gamma: float = 0.95,
-    turn_lam: float = 1.0,
+    gamma: Share = 1.0,
+    lam: Share = 1.0,
+    turn_gamma: Share = 0.95,
+    turn_lam: Share = 1.0,
     whiten: bool = True,
 ) -> Credit:
     """GAE over turns sets each turn's return, then GAE over the tokens inside each turn.
@@ -169,12 +173,13 @@ def bilevel_gae(
     source="VAPO 2025; AReaL vapo_length_adaptive_gae (lam), digests of VAPO (targets)",
     status=Status.SECONDARY,
     needs=[Need.VALUE],
+    targets=True,
 )
 def length_adaptive_gae(
     batch: Sequence[Trajectory],
     *,
-    gamma: float = 1.0,
-    alpha: float = 0.05,
+    gamma: Share = 1.0,
+    alpha: Positive = 0.05,
     over: Literal["tokens", "turns"] = "tokens",
     whiten: bool = True,
 ) -> Credit:
@@ -220,13 +225,14 @@ def length_adaptive_gae(
     source="Yuan et al. 2025 (VC-PPO); VAPO 2025; used in UI-TARS-2",
     status=Status.SECONDARY,
     needs=[Need.VALUE],
+    targets=True,
 )
 def decoupled_gae(
     batch: Sequence[Trajectory],
     *,
-    gamma: float = 1.0,
-    lam: float = 0.95,
-    critic_lam: float = 1.0,
+    gamma: Share = 1.0,
+    lam: Share = 0.95,
+    critic_lam: Share = 1.0,
     whiten: bool = True,
 ) -> Credit:
     """GAE over tokens with one lam for the policy and another, 1, for the critic's targets.

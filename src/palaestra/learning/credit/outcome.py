@@ -7,7 +7,7 @@ return-to-go put each turn's reward at the turn's last token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -29,6 +29,7 @@ from palaestra.learning.credit.rule import (
     whitened,
     within,
 )
+from palaestra.learning.options import Ddof, Decay, Positive, Share
 from palaestra.learning.trajectory import Trajectory
 
 Axis = Literal["token", "turn"]
@@ -40,12 +41,16 @@ Axis = Literal["token", "turn"]
     "reinforce",
     source="Williams 1992; verl compute_policy_loss_reinforce",
     status=Status.RELEASE,
+    when={
+        Need.GROUP: lambda options: options["baseline"] == "group",
+        Need.OTHERS: lambda options: options["baseline"] == "batch",
+    },
 )
 def reinforce(
     batch: Sequence[Trajectory],
     *,
     baseline: Literal["none", "batch", "group"] = "none",
-    gamma: float = 1.0,
+    gamma: Share = 1.0,
     axis: Axis = "token",
 ) -> Credit:
     """Return-to-go minus a baseline that does not include the rollout itself.
@@ -92,9 +97,9 @@ def reinforce(
 def running(
     batch: Sequence[Trajectory],
     *,
-    gamma: float = 1.0,
+    gamma: Share = 1.0,
     axis: Axis = "token",
-    decay: float = 0.95,
+    decay: Decay = 0.95,
     state: Mapping[str, float] | None = None,
 ) -> Credit:
     """Return-to-go minus a running mean of earlier batches' returns.
@@ -135,7 +140,7 @@ def running(
     status=Status.RELEASE,
 )
 def reinforce_plus_plus(
-    batch: Sequence[Trajectory], *, gamma: float = 1.0, axis: Axis = "token"
+    batch: Sequence[Trajectory], *, gamma: Share = 1.0, axis: Axis = "token"
 ) -> Credit:
     """Return-to-go, whitened over all sampled tokens of the batch.
 
@@ -211,8 +216,8 @@ def rloo(batch: Sequence[Trajectory]) -> Credit:
 def grpo(
     batch: Sequence[Trajectory],
     *,
-    ddof: int = 1,
-    eps: float = 1e-6,
+    ddof: Ddof = 1,
+    eps: Positive = 1e-6,
     scale: Literal["group", "batch", "none"] = "group",
 ) -> Credit:
     """Return in standard deviations from the group's mean.
@@ -271,7 +276,7 @@ def drgrpo(batch: Sequence[Trajectory]) -> Credit:
     needs=[Need.GROUP],
 )
 def rollout_broadcast(
-    batch: Sequence[Trajectory], *, ddof: int = 1, eps: float = 1e-6, legacy: bool = False
+    batch: Sequence[Trajectory], *, ddof: Ddof = 1, eps: Positive = 1e-6, legacy: bool = False
 ) -> Credit:
     """Group-normalised return with one vote per rollout, on all tokens of all its calls.
 
@@ -289,11 +294,24 @@ def rollout_broadcast(
         GroupTooSmall: a group of one rollout.
     """
     check_groups(batch, "broadcast")
-    votes = torch.tensor([len(t.turns) if legacy else 1 for t in batch], dtype=torch.int64)
-    returns = _totals(batch).repeat_interleave(votes)
-    keys = [t.group for t, n in zip(batch, votes.tolist(), strict=True) for _ in range(n)]
-    voted = within(returns, keys, partial(normalised, ddof=ddof, eps=eps))
-    return broadcast(batch, voted[votes.cumsum(0) - votes])
+    votes = [len(t.turns) if legacy else 1 for t in batch]
+    return by_votes(batch, votes, partial(normalised, ddof=ddof, eps=eps))
+
+
+def by_votes(
+    batch: Sequence[Trajectory], votes: Sequence[int], reduce: Callable[[Tensor], Tensor]
+) -> Credit:
+    """Apply `reduce` ([n] -> [n]) to each group's returns, each counted as often as it votes.
+
+    Args:
+        batch: rollouts.
+        votes: of each rollout, at least 1.
+        reduce: such as `centred`; its result goes to all tokens of the rollout.
+    """
+    counts = torch.tensor(votes, dtype=torch.int64)
+    returns = _totals(batch).repeat_interleave(counts)
+    keys = [t.group for t, n in zip(batch, votes, strict=True) for _ in range(n)]
+    return broadcast(batch, within(returns, keys, reduce)[counts.cumsum(0) - counts])
 
 
 def _totals(batch: Sequence[Trajectory]) -> Tensor:

@@ -28,6 +28,7 @@ from palaestra.learning.credit.rule import (
     turn_starts,
     within,
 )
+from palaestra.learning.options import Ddof, Decay, NotNegative, Positive, Share
 from palaestra.learning.trajectory import Trajectory
 
 
@@ -37,14 +38,15 @@ from palaestra.learning.trajectory import Trajectory
     source="MARFT; marft/buffers/action_level_buffer.py and algorithms/appo_trainer.py",
     status=Status.RELEASE,
     needs=[Need.VALUE],
+    targets=True,
 )
 def marft(
     batch: Sequence[Trajectory],
     *,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    gamma: Share = 0.99,
+    lam: Share = 0.95,
     normalise: bool = True,
-    eps: float = 1e-8,
+    eps: Positive = 1e-8,
 ) -> Credit:
     """GAE over the turns of all roles in sequence, each looking ahead to the next speaker.
 
@@ -91,8 +93,8 @@ def marft(
 def spiral(
     batch: Sequence[Trajectory],
     *,
-    decay: float = 0.95,
-    gamma: float = 1.0,
+    decay: Decay = 0.95,
+    gamma: Share = 1.0,
     update_first: bool = False,
     state: Mapping[str, float] | None = None,
 ) -> Credit:
@@ -218,9 +220,9 @@ def waltz(
     *,
     feedback: str = "feedback",
     partner: str = "agent",
-    alpha: float = 0.65,
-    form: float = 0.1,
-    eps: float = 1e-8,
+    alpha: NotNegative = 0.65,
+    form: NotNegative = 0.1,
+    eps: Positive = 1e-8,
 ) -> Credit:
     """A feedback role's turn earns what the partner's next reply is better than its last.
 
@@ -272,7 +274,7 @@ def improvements(trajectory: Trajectory, feedback: str, partner: str) -> list[fl
     needs=[Need.GROUP],
 )
 def supo(
-    batch: Sequence[Trajectory], *, std: bool = True, ddof: int = 1, eps: float = 1e-6
+    batch: Sequence[Trajectory], *, std: bool = True, ddof: Ddof = 1, eps: Positive = 1e-6
 ) -> Credit:
     """One vote per rollout, its advantage on all its segments; truncated ones are not trained.
 

@@ -27,6 +27,7 @@ from palaestra.learning.credit.rule import (
     per_token,
     within,
 )
+from palaestra.learning.options import Ddof, NotNegative, Positive, Share
 from palaestra.learning.trajectory import Trajectory
 
 
@@ -62,7 +63,7 @@ def by_turn(
     status=Status.OURS,
     needs=[Need.GROUP],
 )
-def return_to_go(batch: Sequence[Trajectory], *, gamma: float = 1.0) -> Credit:
+def return_to_go(batch: Sequence[Trajectory], *, gamma: Share = 1.0) -> Credit:
     """Return from a turn on minus the group's mean at the same turn.
 
     A rollout that had ended before the turn counts with its outcome. So, with gamma 1 and no
@@ -87,7 +88,7 @@ def return_to_go(batch: Sequence[Trajectory], *, gamma: float = 1.0) -> Credit:
     needs=[Need.GROUP, Need.TURN_REWARD],
 )
 def mt_grpo(
-    batch: Sequence[Trajectory], *, c: float = 1.0, ddof: int = 1, eps: float = 1e-4
+    batch: Sequence[Trajectory], *, c: NotNegative = 1.0, ddof: Ddof = 1, eps: Positive = 1e-4
 ) -> Credit:
     """Normalised outcome plus the normalised turn rewards that were still to come.
 
@@ -130,7 +131,7 @@ def mt_grpo(
     needs=[Need.GROUP, Need.TURN_REWARD],
 )
 def mt_grpo_cumulative(
-    batch: Sequence[Trajectory], *, gamma: float = 1.0, ddof: int = 1, eps: float = 1e-4
+    batch: Sequence[Trajectory], *, gamma: Share = 1.0, ddof: Ddof = 1, eps: Positive = 1e-4
 ) -> Credit:
     """Return from a turn on, normalised over the group at the same turn.
 
@@ -192,7 +193,7 @@ def gains(trajectory: Trajectory) -> list[float]:
     needs=[Need.GROUP, Need.BELIEF],
 )
 def igpo(
-    batch: Sequence[Trajectory], *, gamma: float = 1.0, ddof: int = 0, eps: float = 1e-6
+    batch: Sequence[Trajectory], *, gamma: Share = 1.0, ddof: Ddof = 0, eps: Positive = 1e-6
 ) -> Credit:
     """Gains in the belief in the right answer and outcomes, normalised together, then summed.
 
@@ -255,7 +256,7 @@ def igpo_token_baseline(batch: Sequence[Trajectory]) -> Credit:
     status=Status.SECONDARY,
     needs=[Need.GROUP],
 )
-def step_grpo(batch: Sequence[Trajectory], *, ddof: int = 1, eps: float = 1e-6) -> Credit:
+def step_grpo(batch: Sequence[Trajectory], *, ddof: Ddof = 1, eps: Positive = 1e-6) -> Credit:
     """All turns of a group in one pool, normalised: 1 for a valid turn of a success, else 0.
 
     Long rollouts weigh more in the mean, and an invalid turn of a success is pushed down

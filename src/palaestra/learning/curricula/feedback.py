@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from palaestra.core.errors import RecipeError
 from palaestra.learning.component import Kind, Status, component
+from palaestra.learning.options import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def tallies(labelled: Iterable[tuple[str, bool]]) -> dict[str, Tally]:
     status=Status.SECONDARY,
 )
 def weak_skills(
-    skills: Mapping[str, Tally], *, original: float = 0.5, mastered: float = 0.1
+    skills: Mapping[str, Tally], *, original: Share = 0.5, mastered: Share = 0.1
 ) -> Mix:
     """Ask for tasks on weak skills: in proportion to failure rates, beside the original tasks.
 

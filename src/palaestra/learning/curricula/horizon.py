@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from palaestra.core.errors import RecipeError
 from palaestra.learning.component import Kind, Status, component
+from palaestra.learning.options import Count
 
 
 @component(
@@ -15,7 +16,7 @@ from palaestra.learning.component import Kind, Status, component
     source="Xi et al. 2025 (ScalingInter-RL), AgentGym-RL release",
     status=Status.RELEASE,
 )
-def scaling_inter(step: int, *, horizons: Sequence[int] = (5, 8, 10), every: int = 100) -> int:
+def scaling_inter(step: int, *, horizons: Sequence[Count] = (5, 8, 10), every: Count = 100) -> int:
     """The most turns grow in stages: one horizon for each `every` training steps, then the last.
 
     `horizons[min((step - 1) // every, last)]`, the release's live counter. Its resume path

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, pstdev
+from typing import Annotated
 
 from palaestra.core.errors import InputError, RecipeError
 from palaestra.learning.component import Kind, Need, Status, component
+from palaestra.learning.options import Count, Decay, Positive, Range, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,11 @@ def uniform(histories: Sequence[TaskHistory]) -> list[float]:
     status=Status.SECONDARY,
 )
 def learnability(
-    histories: Sequence[TaskHistory], *, window: int = 32, prior: float = 1.0, share: float = 0.1
+    histories: Sequence[TaskHistory],
+    *,
+    window: Count = 32,
+    prior: Positive = 1.0,
+    share: Share = 0.1,
 ) -> list[float]:
     """Tasks at the frontier: in proportion to p (1 - p), the variance of success.
 
@@ -72,9 +78,9 @@ def learnability(
 def dart(
     histories: Sequence[TaskHistory],
     *,
-    window: int = 32,
-    threshold: float = 0.6,
-    floor: float = 0.25,
+    window: Count = 32,
+    threshold: Share = 0.6,
+    floor: Share = 0.25,
 ) -> list[float]:
     """Tasks by difficulty: evenly up to a success rate of `threshold`, then ever more rarely.
 
@@ -123,7 +129,10 @@ def solved_before(histories: Sequence[TaskHistory]) -> list[float]:
     status=Status.SECONDARY,
 )
 def learning_progress(
-    histories: Sequence[TaskHistory], *, window: int = 200, share: float = 0.2
+    histories: Sequence[TaskHistory],
+    *,
+    window: Annotated[int, Range(least=3)] = 200,
+    share: Share = 0.2,
 ) -> list[float]:
     """Levels where success changes: in proportion to the absolute change of the mean result.
 
@@ -156,7 +165,7 @@ def learning_progress(
     needs={Need.ERROR},
 )
 def waker(
-    histories: Sequence[TaskHistory], *, temperature: float = 1.0, share: float = 0.2
+    histories: Sequence[TaskHistory], *, temperature: Positive = 1.0, share: Share = 0.2
 ) -> list[float]:
     """Variants that the model knows worst: a softmax over the standardised latest error.
 
@@ -183,9 +192,9 @@ def waker(
 def waker_reduction(
     histories: Sequence[TaskHistory],
     *,
-    temperature: float = 0.5,
-    share: float = 0.2,
-    memory: float = 0.95,
+    temperature: Positive = 0.5,
+    share: Share = 0.2,
+    memory: Decay = 0.95,
 ) -> list[float]:
     """Variants whose error falls most: a softmax over the smoothed reduction of the error.
 

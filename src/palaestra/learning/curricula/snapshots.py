@@ -14,6 +14,7 @@ from statistics import fmean
 from palaestra.core.episode import Key
 from palaestra.core.errors import RecipeError
 from palaestra.learning.component import Kind, Need, Status, component
+from palaestra.learning.options import Count, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Snapshot:
     status=Status.SECONDARY,
     needs={Need.SNAPSHOT, Need.PROGRESS},
 )
-def clustered(snapshots: Sequence[Snapshot], *, clusters: int = 6) -> list[float]:
+def clustered(snapshots: Sequence[Snapshot], *, clusters: Count = 6) -> list[float]:
     """Weights of snapshots: each cluster of like progress alike, and alike within a cluster.
 
     Long stretches of little progress then do not crowd out rare states. The source clusters by
@@ -91,9 +92,9 @@ def backward(
     length: int,
     results: Sequence[float],
     *,
-    stride: int = 1,
-    window: int = 16,
-    threshold: float = 0.2,
+    stride: Count = 1,
+    window: Count = 16,
+    threshold: Share = 0.2,
 ) -> int:
     """The step of a solved episode to start from: near its end first, then ever earlier.
 

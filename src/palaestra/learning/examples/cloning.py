@@ -10,8 +10,16 @@ from collections.abc import Sequence
 
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
-from palaestra.learning.component import Kind, Status, component
-from palaestra.learning.examples.example import Example, Score, scoring, usable
+from palaestra.learning.component import Kind, Need, Status, component
+from palaestra.learning.examples.example import (
+    Example,
+    Score,
+    ScoreName,
+    reads_progress,
+    scoring,
+    usable,
+)
+from palaestra.learning.options import SomeShare
 from palaestra.learning.rows import rows_of
 
 
@@ -20,14 +28,15 @@ from palaestra.learning.rows import rows_of
     "filtered-cloning",
     source="Zhou et al. 2024, as released in PAE; Abdulhai et al. 2023 (LMRL-Gym)",
     status=Status.RELEASE,
+    when={Need.PROGRESS: reads_progress},
 )
 def filtered_cloning(
     episodes: Sequence[Episode],
     policy: str,
     *,
     least: float = 1.0,
-    share: float = 1.0,
-    score: Score | str = "success",
+    share: SomeShare = 1.0,
+    score: Score | ScoreName = "success",
 ) -> list[Example]:
     """All replies of the episodes that score at least `least`, or of the best share of these.
 
@@ -60,9 +69,10 @@ def filtered_cloning(
     "reward-weighted",
     source="Xi et al. 2024 (AgentEvol)",
     status=Status.SECONDARY,
+    when={Need.PROGRESS: reads_progress},
 )
 def reward_weighted(
-    episodes: Sequence[Episode], policy: str, *, score: Score | str = "reward"
+    episodes: Sequence[Episode], policy: str, *, score: Score | ScoreName = "reward"
 ) -> list[Example]:
     """All replies of the episodes, each weighing as much as its episode scored.
 

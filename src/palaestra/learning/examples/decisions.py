@@ -14,7 +14,15 @@ from statistics import fmean
 
 from palaestra.core.episode import Episode
 from palaestra.learning.component import Kind, Need, Status, component
-from palaestra.learning.examples.example import Example, Score, group_of, scoring, usable
+from palaestra.learning.examples.example import (
+    Example,
+    Score,
+    ScoreName,
+    group_of,
+    reads_progress,
+    scoring,
+    usable,
+)
 from palaestra.learning.examples.replies import history, replies, reply_row
 from palaestra.learning.rows import Row
 
@@ -95,9 +103,14 @@ def on_best_path(
     source="Motwani et al. 2024 (MALT), the supervised stage",
     status=Status.SECONDARY,
     needs=[Need.TREE],
+    when={Need.PROGRESS: reads_progress},
 )
 def thresholded(
-    episodes: Sequence[Episode], policy: str, *, theta: float = 0.5, score: Score | str = "success"
+    episodes: Sequence[Episode],
+    policy: str,
+    *,
+    theta: float = 0.5,
+    score: Score | ScoreName = "success",
 ) -> list[Example]:
     """Single replies whose value exceeds `theta`, each once.
 

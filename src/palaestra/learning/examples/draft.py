@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 from palaestra.core.episode import Key
@@ -28,7 +29,7 @@ class Draft:
         """Add a reply that no model said, to be trained as call `number` of the row."""
         self._row.tokens.extend(tokens)
         self._row.mask.extend([True] * len(tokens))
-        self._row.logprobs.extend([0.0] * len(tokens))
+        self._row.logprobs.extend([math.nan] * len(tokens))
         self._row.calls.extend([number] * len(tokens))
         self._row.versions.extend([0] * len(tokens))
 

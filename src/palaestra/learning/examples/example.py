@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError, UnknownName
@@ -17,6 +18,8 @@ from palaestra.learning.rows import Row
 
 Score = Callable[[Episode], float]
 """How good a scored episode was; larger is better."""
+ScoreName = Literal["success", "reward", "progress"]
+"""Those of `SCORES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,11 @@ def progress(episode: Episode) -> float:
             "declares none; score by success or reward."
         )
     return episode.progress
+
+
+def reads_progress(options: Mapping[str, Any]) -> bool:
+    """Whether the part scores episodes by their progress."""
+    return bool(options["score"] == "progress")
 
 
 SCORES: Mapping[str, Score] = {"success": success, "reward": reward, "progress": progress}

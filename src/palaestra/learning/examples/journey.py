@@ -17,7 +17,15 @@ from palaestra.core.message import Message, assistant, user
 from palaestra.core.model import Renderer
 from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.examples.draft import Draft
-from palaestra.learning.examples.example import Example, Score, grouped, scoring, usable
+from palaestra.learning.examples.example import (
+    Example,
+    Score,
+    ScoreName,
+    grouped,
+    reads_progress,
+    scoring,
+    usable,
+)
 from palaestra.learning.examples.mistakes import Mistakes, finder
 from palaestra.learning.examples.replies import Reply, conversation
 from palaestra.learning.rows import Row
@@ -156,9 +164,14 @@ def journeys(
     source="Qin et al. 2024 (O1 Replication Journey), the baseline of journey learning",
     status=Status.SECONDARY,
     needs=[Need.ANCHOR],
+    when={Need.PROGRESS: reads_progress},
 )
 def shortcuts(
-    episodes: Sequence[Episode], policy: str, *, least: float = 1.0, score: Score | str = "success"
+    episodes: Sequence[Episode],
+    policy: str,
+    *,
+    least: float = 1.0,
+    score: Score | ScoreName = "success",
 ) -> list[Example]:
     """Episodes that ended well, without the detours in them.
 

@@ -9,21 +9,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from palaestra.core.episode import Episode
-from palaestra.learning.component import Kind, Status, component
+from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.examples.draft import without
-from palaestra.learning.examples.example import Example, Score, scoring, usable
-from palaestra.learning.examples.mistakes import Mistakes, finder
+from palaestra.learning.examples.example import (
+    Example,
+    Score,
+    ScoreName,
+    reads_progress,
+    scoring,
+    usable,
+)
+from palaestra.learning.examples.mistakes import Mistakes, MistakesName, finder
 from palaestra.learning.rows import rows_of
 
 
-@component(Kind.EXAMPLES, "step-masks", source="STeP, 2025", status=Status.SECONDARY)
+@component(
+    Kind.EXAMPLES,
+    "step-masks",
+    source="STeP, 2025",
+    status=Status.SECONDARY,
+    when={Need.PROGRESS: reads_progress},
+)
 def step_masks(
     episodes: Sequence[Episode],
     policy: str,
     *,
     least: float = 1.0,
-    score: Score | str = "success",
-    mistakes: Mistakes | str = "misunderstood",
+    score: Score | ScoreName = "success",
+    mistakes: Mistakes | MistakesName = "misunderstood",
 ) -> list[Example]:
     """Episodes that ended well, without training on the mistakes in them.
 

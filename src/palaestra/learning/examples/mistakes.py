@@ -6,6 +6,7 @@ Whoever knows better (a teacher, a judge, the policy itself) gives another funct
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Literal
 
 from palaestra.core.episode import Episode
 from palaestra.core.errors import UnknownName
@@ -13,6 +14,8 @@ from palaestra.learning.examples.replies import Reply, replies
 
 Mistakes = Callable[[Episode, str], Collection[int]]
 """(episode, policy) -> indices of the calls that were mistakes."""
+MistakesName = Literal["misunderstood", "futile"]
+"""Those of `MISTAKES`."""
 
 
 def misunderstood(episode: Episode, policy: str) -> set[int]:

@@ -11,8 +11,16 @@ from collections.abc import Sequence
 
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
-from palaestra.learning.component import Kind, Status, component
-from palaestra.learning.examples.example import Example, Score, scoring, usable
+from palaestra.learning.component import Kind, Need, Status, component
+from palaestra.learning.examples.example import (
+    Example,
+    Score,
+    ScoreName,
+    reads_progress,
+    scoring,
+    usable,
+)
+from palaestra.learning.options import Count
 from palaestra.learning.rows import Row, rows_of
 
 
@@ -21,15 +29,16 @@ from palaestra.learning.rows import Row, rows_of
     "rejection",
     source="Yuan et al. 2023; Lai et al. 2025 (Entropulse)",
     status=Status.SECONDARY,
+    when={Need.PROGRESS: reads_progress},
 )
 def rejection(
     episodes: Sequence[Episode],
     policy: str,
     *,
-    cap: int | None = None,
+    cap: Count | None = None,
     least: float = 1.0,
     seed: int = 0,
-    score: Score | str = "success",
+    score: Score | ScoreName = "success",
 ) -> list[Example]:
     """Distinct successes, at most `cap` of each task, drawn at random.
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
-from palaestra.learning.component import Kind, Status, component
+from palaestra.learning.component import Kind, Options, Status, component
 from palaestra.learning.losses.tokens import (
     MAX_LOG_RATIO,
     Tokens,
@@ -28,6 +28,7 @@ from palaestra.learning.losses.tokens import (
     unit_mean,
     unit_sum,
 )
+from palaestra.learning.options import Cap, Floor, NotNegative, Share
 
 
 class Divergence(StrEnum):
@@ -55,9 +56,9 @@ class Reduce(StrEnum):
 def tis(
     tokens: Tokens,
     *,
-    cap: float = 2.0,
-    floor: float = 0.0,
-    level: str = Unit.TOKEN,
+    cap: Cap = 2.0,
+    floor: Floor = 0.0,
+    level: Unit = Unit.TOKEN,
     normalise: bool = False,
 ) -> Tensor:
     """Truncated importance weights, `clip(w, floor, cap)`.
@@ -91,7 +92,7 @@ def tis(
     source="masked importance sampling (IcePop), as in verl and TRL",
     status=Status.RELEASE,
 )
-def mis(tokens: Tokens, *, low: float = 0.5, high: float = 2.0, level: str = Unit.TOKEN) -> Tensor:
+def mis(tokens: Tokens, *, low: Floor = 0.5, high: Cap = 2.0, level: Unit = Unit.TOKEN) -> Tensor:
     """Importance weights, zero outside bounds: `w` where `low <= w <= high`.
 
     Returns:
@@ -106,20 +107,27 @@ def mis(tokens: Tokens, *, low: float = 0.5, high: float = 2.0, level: str = Uni
     return torch.where((low <= weight) & (weight <= high), weight, torch.zeros_like(weight))
 
 
+def _keeps_what_is_on_policy(options: Options) -> None:
+    """Raises RecipeError unless `rejection` with these options keeps tokens without divergence."""
+    none = 1 if options["estimator"] == Divergence.K1 else 0
+    check_bounds("rejection", options["low"], none, options["high"])
+
+
 @component(
     Kind.CORRECTION,
     "rejection",
     source="rejection masks of rollout correction, as in verl",
     status=Status.RELEASE,
+    check=_keeps_what_is_on_policy,
 )
 def rejection(
     tokens: Tokens,
     *,
-    estimator: str = Divergence.K3,
-    level: str = Unit.ROLLOUT,
-    reduce: str = Reduce.MEAN,
-    low: float = 0.0,
-    high: float = 0.01,
+    estimator: Divergence = Divergence.K3,
+    level: Unit = Unit.ROLLOUT,
+    reduce: Reduce = Reduce.MEAN,
+    low: NotNegative = 0.0,
+    high: NotNegative = 0.01,
 ) -> Tensor:
     """One or zero: rejects what diverges from its sampler beyond bounds, without weighting.
 
@@ -170,7 +178,7 @@ def rejection(
     source="token veto of rollout correction, as in slime and in earlier verl",
     status=Status.RELEASE,
 )
-def veto(tokens: Tokens, *, threshold: float = 1e-4, level: str = Unit.ROLLOUT) -> Tensor:
+def veto(tokens: Tokens, *, threshold: Share = 1e-4, level: Unit = Unit.ROLLOUT) -> Tensor:
     """One or zero: one token with a ratio below the threshold rejects its whole rollout.
 
     Such a token is next to impossible under the learner's weights: what follows it was

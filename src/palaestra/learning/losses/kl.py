@@ -18,6 +18,8 @@ from torch import Tensor
 from palaestra.core.errors import UnknownName
 from palaestra.learning.losses.tokens import MAX_LOG_RATIO, ratio
 
+MAX_K3 = 10.0  # nats; verl's bound on the estimate of one token
+
 
 class Estimator(StrEnum):
     """Which function of `d = lp - lp_ref` stands for the divergence."""
@@ -42,14 +44,19 @@ def k2(lp: Tensor, lp_ref: Tensor) -> Tensor:
 def k3(lp: Tensor, lp_ref: Tensor) -> Tensor:
     """`exp(-d) + d - 1`: unbiased and never negative; biased as a loss. [M] -> [M].
 
-    `d` is bounded to +-20, beyond which the exponential would drown every other token.
+    Bounded twice, as in verl: `d` to +-20, and the estimate to 10, or one token (up to 5e8)
+    would drown every other one. A token beyond the bounds (`d` below -2.6 or above 11) counts
+    with 10 and has no gradient; up to there the statements above hold.
     """
     d = torch.clamp(lp - lp_ref, -MAX_LOG_RATIO, MAX_LOG_RATIO)
-    return torch.exp(-d) + d - 1
+    return torch.clamp(torch.exp(-d) + d - 1, max=MAX_K3)
 
 
 def k3_plus(lp: Tensor, lp_ref: Tensor) -> Tensor:
-    """The value of k3 with the gradient of k2 (straight-through). [M] -> [M]."""
+    """The value of k3, its bound included, with the gradient of k2 (straight-through).
+
+    The gradient has no bound: it is `d`, also where the value stays at 10. [M] -> [M].
+    """
     gradient = k2(lp, lp_ref)
     return k3(lp, lp_ref).detach() + gradient - gradient.detach()
 
@@ -58,7 +65,8 @@ def k3_weighted(lp: Tensor, lp_ref: Tensor, lp_old: Tensor) -> Tensor:
     """k3 times the importance ratio: right also for tokens that older weights sampled.
 
     Source: DeepSeek-V3.2, as recorded by TRL. The gradient flows through the ratio as well;
-    its mean over tokens of the old policy is that of the KL. [M] -> [M].
+    its mean over tokens of the old policy is that of the KL. TRL bounds neither factor, we
+    bound both, each with its own gradient only within its bounds. [M] -> [M].
     """
     return ratio(lp, lp_old) * k3(lp, lp_ref)
 

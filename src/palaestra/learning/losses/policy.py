@@ -15,18 +15,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from palaestra.core.errors import RecipeError, UnknownName
-from palaestra.learning.component import Component, Kind, Status, component, find
+from palaestra.learning.component import (
+    Component,
+    Kind,
+    Need,
+    Options,
+    Status,
+    component,
+    find,
+)
 from palaestra.learning.losses.corrections import as_unit, check_bounds
 from palaestra.learning.losses.kl import Estimator, penalty
 from palaestra.learning.losses.tokens import Tokens, Unit, ratio, unit_ids, unit_mean, unit_sum
+from palaestra.learning.options import Cap, Floor, NotNegative, Range, Share
 
-MODES = ("mask", "truncate")
+Mode = Literal["mask", "truncate"]
+MODES = get_args(Mode)
+Dual = Annotated[float, Range(above=1, most=math.inf)]
+
+
+def _has_beta(options: Options) -> bool:
+    return bool(options["beta"] > 0)
 
 
 @component(Kind.LOSS, "pg", source="Williams 1992 (REINFORCE), as in verl", status=Status.RELEASE)
@@ -45,7 +60,7 @@ def pg(tokens: Tokens) -> Tensor:
     source="Schulman et al. 2017 (PPO), Ye et al. 2020 (dual clip), as in verl",
     status=Status.RELEASE,
 )
-def ppo(tokens: Tokens, *, low: float = 0.2, high: float = 0.2, dual: float = 3.0) -> Tensor:
+def ppo(tokens: Tokens, *, low: Share = 0.2, high: NotNegative = 0.2, dual: Dual = 3.0) -> Tensor:
     """Clipped surrogate per token, bounded for negative advantages too (dual clip).
 
     `max(-A * rho, -A * clip(rho, 1 - low, 1 + high))`; where A < 0 at most `-A * dual`.
@@ -63,7 +78,7 @@ def ppo(tokens: Tokens, *, low: float = 0.2, high: float = 0.2, dual: float = 3.
 @component(
     Kind.LOSS, "loop", source="Chen et al. 2025 (LOOP), as in ml-loop", status=Status.RELEASE
 )
-def loop(tokens: Tokens, *, epsilon: float = 0.1, unit: str = Unit.TOKEN) -> Tensor:
+def loop(tokens: Tokens, *, epsilon: NotNegative = 0.1, unit: Unit = Unit.TOKEN) -> Tensor:
     """Clipped surrogate with bounds symmetric in logarithms, per token, turn or rollout.
 
     `-min(rho * A, g(A))` with g(A) = (1 + epsilon) A if A >= 0, else A / (1 + epsilon): the
@@ -95,15 +110,16 @@ def loop(tokens: Tokens, *, epsilon: float = 0.1, unit: str = Unit.TOKEN) -> Ten
     "grpo",
     source="Shao et al. 2024 (GRPO), as in verl and TRL",
     status=Status.RELEASE,
+    when={Need.REFERENCE: _has_beta},
 )
 def grpo(
     tokens: Tokens,
     *,
-    low: float = 0.2,
-    high: float = 0.2,
-    dual: float = 3.0,
-    beta: float = 0.0,
-    kl: str = Estimator.K3,
+    low: Share = 0.2,
+    high: NotNegative = 0.2,
+    dual: Dual = 3.0,
+    beta: NotNegative = 0.0,
+    kl: Estimator = Estimator.K3,
 ) -> Tensor:
     """PPO's clipped surrogate plus `beta` times an estimate of the KL to a reference.
 
@@ -129,7 +145,7 @@ def grpo(
 @component(
     Kind.LOSS, "dapo", source="Yu et al. 2025 (DAPO), as in verl and TRL", status=Status.RELEASE
 )
-def dapo(tokens: Tokens, *, low: float = 0.2, high: float = 0.28, dual: float = 3.0) -> Tensor:
+def dapo(tokens: Tokens, *, low: Share = 0.2, high: NotNegative = 0.28, dual: Dual = 3.0) -> Tensor:
     """PPO's clipped surrogate with more room above than below (clip-higher), no KL.
 
     Aggregate with `TOKEN_MEAN`; dynamic sampling and overlong shaping are a filter and a
@@ -146,15 +162,16 @@ def dapo(tokens: Tokens, *, low: float = 0.2, high: float = 0.28, dual: float = 
     "gspo",
     source="Zheng et al. 2025 (GSPO), as in verl, TRL and AReaL",
     status=Status.RELEASE,
+    when={Need.REFERENCE: _has_beta},
 )
 def gspo(
     tokens: Tokens,
     *,
-    low: float = 3e-4,
-    high: float = 4e-4,
-    unit: str = Unit.ROLLOUT,
-    beta: float = 0.0,
-    kl: str = Estimator.K3,
+    low: Share = 3e-4,
+    high: NotNegative = 4e-4,
+    unit: Literal[Unit.TURN, Unit.ROLLOUT] = Unit.ROLLOUT,
+    beta: NotNegative = 0.0,
+    kl: Estimator = Estimator.K3,
 ) -> Tensor:
     """Clipped surrogate with one ratio per rollout or turn: the geometric mean of its tokens'.
 
@@ -188,7 +205,7 @@ def gspo(
     source="MiniMax 2025 (CISPO), as in verl, TRL, slime and AReaL",
     status=Status.RELEASE,
 )
-def cispo(tokens: Tokens, *, cap: float = 5.0, floor: float = 0.0) -> Tensor:
+def cispo(tokens: Tokens, *, cap: Cap = 5.0, floor: Floor = 0.0) -> Tensor:
     """Policy gradient weighted by a truncated ratio: `-clip(rho, floor, cap) * A * lp`.
 
     Clipping bounds the weight but never silences a token. Nothing holds back negative
@@ -218,10 +235,10 @@ def cispo(tokens: Tokens, *, cap: float = 5.0, floor: float = 0.0) -> Tensor:
 def decoupled(
     tokens: Tokens,
     *,
-    low: float = 0.2,
-    high: float = 0.2,
-    cap: float = 5.0,
-    mode: str = "mask",
+    low: Share = 0.2,
+    high: NotNegative = 0.2,
+    cap: Annotated[float, Range(least=1, most=math.inf)] = 5.0,
+    mode: Mode = "mask",
     approximate: bool = False,
 ) -> Tensor:
     """PPO around the weights at the start of the update, for tokens that older ones sampled.

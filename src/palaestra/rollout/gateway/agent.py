@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from palaestra.rollout.gateway.gateway import Gateway
 
 GRACE = 5.0  # seconds that a program has to end after its episode has
+CLOSING = 2.0  # seconds in which a program from elsewhere may still ask after the end
 LONGEST = 100_000  # characters of a task in a program's environment
 MODEL = "palaestra"  # what programs may call the model; any other name is taken too
 
@@ -153,6 +154,8 @@ class OutsideAgent(GatewayAgent):
         told = {name.lower(): value for name, value in variables(door, address).items()}
         print(json.dumps({**about, **told}), flush=True)
         await door.ended.wait()
+        if door.session.over and door.session.graph.calls:  # a tool loop asks once more
+            await asyncio.sleep(CLOSING)
 
 
 def variables(door: Door, address: str) -> dict[str, str]:

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import chat
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
+from palaestra.rollout.gateway.fields import Shape, ignored
+from palaestra.rollout.gateway.forms import Form, Format, form_of
 from palaestra.rollout.gateway.refusal import Refusal
 from palaestra.rollout.gateway.telling import Piece
 
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "messages.content.caller": (),  # of replies, as they come back
+    "messages.content.citations": (),
+    "service_tier": ("auto", "standard_only"),
+    "thinking": ({"type": "disabled"},),
+    "tools.type": ("custom",),
+}
+LOST = {"mcp_servers": "give the tools of servers as tools"}
+THOUGHTS = ("thinking", "redacted_thinking")  # blocks that are never made here
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
-class Block(BaseModel):
+class Block(Shape):
     """A block of a message: words, a call, or what it was answered."""
 
     type: str
@@ -30,14 +41,14 @@ class Block(BaseModel):
     content: str | list[chat.Part] | None = None
 
 
-class Turn(BaseModel):
+class Turn(Shape):
     """One message."""
 
     role: Literal["user", "assistant"]
     content: str | list[Block]
 
 
-class InputTool(BaseModel):
+class InputTool(Shape):
     """A tool."""
 
     name: str = Field(min_length=1)
@@ -45,27 +56,33 @@ class InputTool(BaseModel):
     input_schema: dict[str, Any]
 
 
-class Choice(BaseModel):
+class Choice(Shape):
     """Which tool to call."""
 
     type: Literal["auto", "any", "none", "tool"]
     name: str | None = None
 
 
-class MessagesRequest(BaseModel):
-    """The body of `/anthropic/v1/messages`, as far as it is honoured."""
+class OutputConfig(Shape):
+    """How to reply."""
 
-    model_config = ConfigDict(extra="allow")
+    format: Format | None = None
+
+
+class MessagesRequest(Shape):
+    """The body of `/anthropic/v1/messages`, as far as it is honoured."""
 
     model: str
     max_tokens: int = Field(ge=1)
     messages: list[Turn] = Field(min_length=1)
     system: str | list[chat.Part] | None = None
-    tools: list[InputTool] = []
+    tools: list[InputTool] | None = None
     tool_choice: Choice | None = None
     stop_sequences: list[str] | None = None
-    temperature: float | None = Field(None, ge=0)
+    temperature: float | None = Field(None, ge=0, le=2)
     stream: bool | None = None
+    output_format: Format | None = None
+    output_config: OutputConfig | None = None  # the newer place of the format
 
 
 def question(request: MessagesRequest) -> Question:
@@ -77,20 +94,24 @@ def question(request: MessagesRequest) -> Question:
     choice = request.tool_choice or Choice(type="auto")
     if choice.type == "tool" and not choice.name:
         raise Refusal(400, "tool_choice: name the tool to call.", "invalid")
+    wanted = CHOICES.get(choice.type) or choice.name or "auto"
     told = chat.text_of(request.system)
     return Question(
         messages=(
             *([Said("system", told)] if told else []),
             *(said for turn in request.messages for said in _said(turn)),
         ),
-        tools=tuple(Tool(t.name, t.description or "", t.input_schema) for t in request.tools),
-        choice=CHOICES.get(choice.type) or choice.name or "auto",
+        tools=tuple(Tool(t.name, t.description or "", t.input_schema) for t in request.tools or ()),
+        choice=wanted,
         max_tokens=request.max_tokens,
         stop=chat.stops(request.stop_sequences),
         temperature=request.temperature,
+        form=_form(request),
         ignored=(
-            *chat.ignored(request),
-            *(name for name in ("top_k", "thinking") if (request.model_extra or {}).get(name)),
+            *ignored(request, NEUTRAL, LOST),
+            *chat.forced(wanted),
+            *(["prefill"] if request.messages[-1].role == "assistant" else []),
+            *(["messages.thinking"] if _thought(request) else []),
         ),
     )
 
@@ -166,13 +187,25 @@ def _said(turn: Turn) -> Iterator[Said]:
             case "tool_use" if block.name and block.id and turn.role == "assistant":
                 calls.append(Called(block.id, block.name, block.input or {}))
             case "tool_result" if block.tool_use_id and turn.role == "user":
-                yield Said("tool", chat.text_of(block.content))
-            case "thinking" | "redacted_thinking":
-                continue  # none is ever made here
+                yield Said("tool", chat.text_of(block.content), call_id=block.tool_use_id)
+            case thought if thought in THOUGHTS:
+                continue
             case _:
                 raise Refusal(400, f"A block of the type '{block.type}' is not understood here.")
     if words or calls or not turn.content:
         yield Said(turn.role, "\n".join(words), tuple(calls))
+
+
+def _form(request: MessagesRequest) -> Form | None:
+    config = request.output_config
+    if config is not None and config.format is not None:
+        return form_of(config.format, "output_config.format")
+    return form_of(request.output_format, "output_format")
+
+
+def _thought(request: MessagesRequest) -> bool:
+    blocks = (turn.content for turn in request.messages if not isinstance(turn.content, str))
+    return any(block.type in THOUGHTS for content in blocks for block in content)
 
 
 def _blocks(answer: Answer) -> list[dict[str, Any]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
 from palaestra.rollout.gateway.refusal import Refusal
+from palaestra.rollout.gateway.strict import parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ LIMITS = Limits()
 
 
 async def read(request: Request, limits: Limits) -> Any:
-    """The JSON of a body, with text that any encoder takes.
+    """The JSON of a body, as `strict` has it.
 
     Raises:
         Refusal: it is too large (413), too slow (408), or no JSON (400).
@@ -51,20 +50,9 @@ async def read(request: Request, limits: Limits) -> Any:
 
 def _parsed(data: bytes) -> Any:
     try:
-        found = json.loads(data, parse_constant=_finite, parse_float=_finite)
-        if b"\\u" in data:  # lone surrogates can be spelt in JSON, and are no text
-            plain = json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
-            found = json.loads(plain)
-    except (ValueError, RecursionError) as error:
+        return parsed(data.decode("utf-8-sig"))
+    except ValueError as error:
         raise Refusal(400, f"The body is not JSON: {error}", "invalid") from None
-    return found
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is no number of JSON")
-    return value
 
 
 def _too_large(limits: Limits) -> Refusal:

@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
+from palaestra.rollout.gateway.fields import Shape, ignored
+from palaestra.rollout.gateway.forms import Format, form_of
 from palaestra.rollout.gateway.refusal import Refusal
+from palaestra.rollout.gateway.strict import parsed
 from palaestra.rollout.gateway.telling import Known, Piece
 
-IGNORED = ("seed", "top_p", "frequency_penalty", "presence_penalty", "logit_bias")
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "messages.annotations": (),  # of replies, as they come back
+    "messages.tool_calls.index": (),
+    "modalities": (["text"],),
+    "stream_options.include_obfuscation": (False, True),
+}
+LOST = {
+    "functions": "give them as tools",
+    "messages.audio": "send what was said as text",
+    "messages.function_call": "give calls as tool_calls",
+}
 NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
-class Part(BaseModel):
+class Part(Shape):
     """A part of a message's content."""
 
     type: str
     text: str | None = None
 
 
-class Function(BaseModel):
+class Function(Shape):
     """What a tool is."""
 
     name: str = Field(min_length=1)
@@ -34,21 +47,21 @@ class Function(BaseModel):
     parameters: dict[str, Any] | None = None
 
 
-class FunctionTool(BaseModel):
+class FunctionTool(Shape):
     """A tool."""
 
     type: Literal["function"]
     function: Function
 
 
-class CalledFunction(BaseModel):
+class CalledFunction(Shape):
     """What a call calls."""
 
     name: str = Field(min_length=1)
     arguments: str = "{}"
 
 
-class ToolCall(BaseModel):
+class ToolCall(Shape):
     """A call in an assistant's message."""
 
     id: str
@@ -56,49 +69,48 @@ class ToolCall(BaseModel):
     function: CalledFunction
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(Shape):
     """One message."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
     tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
 
 
-class Named(BaseModel):
+class Named(Shape):
     """The name in a choice of a tool."""
 
     name: str
 
 
-class NamedFunction(BaseModel):
+class NamedFunction(Shape):
     """A choice of one tool."""
 
     type: Literal["function"]
     function: Named
 
 
-class Format(BaseModel):
-    """The form of a reply."""
+class StreamOptions(Shape):
+    """What a stream tells besides."""
 
-    type: str
+    include_usage: bool | None = None
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(Shape):
     """The body of `/v1/chat/completions`, as far as it is honoured."""
-
-    model_config = ConfigDict(extra="allow")  # what is not honoured is told, not refused
 
     model: str
     messages: list[ChatMessage] = Field(min_length=1)
-    tools: list[FunctionTool] = []
+    tools: list[FunctionTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedFunction | None = None
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     stop: str | list[str] | None = None
-    temperature: float | None = Field(None, ge=0)
+    temperature: float | None = Field(None, ge=0, le=2)
     n: Literal[1] | None = None
     stream: bool | None = None
-    stream_options: dict[str, Any] | None = None
+    stream_options: StreamOptions | None = None
     logprobs: bool | None = None
     top_logprobs: Literal[0] | None = None
     response_format: Format | None = None
@@ -108,21 +120,22 @@ def question(request: ChatRequest) -> Question:
     """What a request asks.
 
     Raises:
-        Refusal: it asks for what there is not: pictures, or a reply in a given form.
+        Refusal: it asks for what there is not, such as pictures.
     """
-    if request.response_format is not None and request.response_format.type != "text":
-        raise Refusal(
-            400, "response_format: replies are free text; ask for a tool's call instead.", "invalid"
-        )
-    choice = request.tool_choice or "auto"
+    chosen = request.tool_choice or "auto"
+    choice = chosen if isinstance(chosen, str) else chosen.function.name
+    newer = request.max_completion_tokens is not None
     return Question(
         messages=tuple(_said(message) for message in request.messages),
-        tools=tuple(_tool(tool.function) for tool in request.tools),
-        choice=choice if isinstance(choice, str) else choice.function.name,
-        max_tokens=request.max_completion_tokens or request.max_tokens,
+        tools=tuple(_tool(tool.function) for tool in request.tools or ()),
+        choice=choice,
+        max_tokens=request.max_completion_tokens if newer else request.max_tokens,
+        limit="max_completion_tokens" if newer else "max_tokens",
         stop=stops(request.stop),
         temperature=request.temperature,
-        ignored=ignored(request),
+        form=form_of(request.response_format, "response_format"),
+        logprobs="logprobs" if request.logprobs else None,
+        ignored=(*ignored(request, NEUTRAL, LOST), *forced(choice)),
     )
 
 
@@ -165,7 +178,8 @@ class Chunks:
             yield self._chunk({"tool_calls": [{"index": number, **_call(call)}]})
         last = self._choice({}, tokens) | {"finish_reason": finish(answer)}
         yield _event({**self._head, "choices": [last], "palaestra": answer.about})
-        if (self._request.stream_options or {}).get("include_usage"):
+        options = self._request.stream_options
+        if options is not None and options.include_usage:
             yield _event({**self._head, "choices": [], "usage": usage(answer)})
         yield "data: [DONE]\n\n"
 
@@ -193,8 +207,8 @@ def text_of(content: str | list[Part] | None, kinds: tuple[str, ...] = ("text",)
 def arguments_of(text: str) -> dict[str, Any] | str:
     """The arguments of a call as a program sends them back."""
     try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        found = parsed(text or "{}")
+    except ValueError:
         return text
     return found if isinstance(found, dict) else text
 
@@ -205,10 +219,9 @@ def stops(given: str | list[str] | None) -> tuple[str, ...]:
     return tuple(stop for stop in listed if stop)
 
 
-def ignored(request: BaseModel) -> tuple[str, ...]:
-    """Which settings of the sampling a request asks for in vain."""
-    extra = request.model_extra or {}
-    return tuple(name for name in IGNORED if extra.get(name) is not None)
+def forced(choice: str) -> tuple[str, ...]:
+    """The field that asks for calls: the model is told so, and may say something else."""
+    return () if choice in ("auto", "none") else ("tool_choice",)
 
 
 def logprobs(tokens: Sequence[Known]) -> dict[str, Any]:
@@ -244,7 +257,7 @@ def _said(message: ChatMessage) -> Said:
         Called(call.id, call.function.name, arguments_of(call.function.arguments))
         for call in message.tool_calls or ()
     )
-    return Said(role, text_of(message.content), calls)
+    return Said(role, text_of(message.content), calls, message.tool_call_id)
 
 
 def _tool(function: Function) -> Tool:

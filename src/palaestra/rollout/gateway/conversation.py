@@ -18,6 +18,7 @@ from palaestra.core.message import Message, Speaker, ToolCall, assistant, system
 from palaestra.core.model import Generation
 from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import hermes
+from palaestra.rollout.gateway.forms import Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Said:
     role: Speaker
     content: str
     calls: tuple[Called, ...] = ()
+    call_id: str | None = None  # the call that a tool's result is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,11 @@ class Question:
     tools: tuple[Tool, ...] = ()
     choice: str = "auto"  # or "none", "required", a tool's name
     max_tokens: int | None = None
+    limit: str = "max_tokens"  # the field that sets it
     stop: tuple[str, ...] = ()
     temperature: float | None = None
+    form: Form | None = None  # None: words as they come
+    logprobs: str | None = None  # the field that asks for those of the sampled tokens
     ignored: tuple[str, ...] = ()  # what was asked for and is not honoured
     number: int = 0  # among the questions of its session; replies and calls are named after it
 
@@ -78,7 +83,7 @@ class Question:
 class Answer:
     """What it is answered, and where that lies in the message graph."""
 
-    index: int  # of the call
+    index: int | None  # of the call; None: the episode is over, and there was none
     number: int  # of the question
     parent: int | None  # the call that it continues; None: it begins a branch
     generation: Generation
@@ -95,7 +100,7 @@ class Answer:
         return {
             "call": self.index,
             "parent": self.parent,
-            "branch": branch,
+            "branch": None if self.index is None else branch,
             "policy_version": self.generation.version,
             "ignored": list(self.ignored),
         }
@@ -110,7 +115,8 @@ class Transcript:
     _alike: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
 
     def add(self, answer: Answer) -> None:
-        """Remember what the program was given."""
+        """Remember what the program was given by a call."""
+        assert answer.index is not None
         self._answers[answer.index] = answer
         self._alike.setdefault(_signature(answer.content, answer.calls), []).append(answer.index)
 
@@ -118,9 +124,11 @@ class Transcript:
         """Whether the reply of that call has been given."""
         return index in self._answers
 
-    def messages(self, question: Question) -> list[Message]:
-        """The prompt of a question."""
-        found = [self._system(question)] if question.tools else []
+    def messages(self, question: Question, form: Form | None = None) -> list[Message]:
+        """The prompt of a question, with a form that the model is to be told of."""
+        told = [hermes.told(question.tools, question.choice)] if question.tools else []
+        told += [form.told] if form is not None else []
+        found = [self._system(question, told)] if told else []
         rest = question.messages
         if found and rest and rest[0].role == "system":
             rest = rest[1:]
@@ -133,11 +141,11 @@ class Transcript:
                 found.append(Message(said.role, said.content))
         return found
 
-    def _system(self, question: Question) -> Message:
-        """The program's own system message, and after it the tools."""
+    def _system(self, question: Question, told: Sequence[str]) -> Message:
+        """The program's own system message, and after it what else is told."""
         first = question.messages[0] if question.messages else None
-        own = f"{first.content}\n\n" if first is not None and first.role == "system" else ""
-        return system(own + hermes.told(question.tools, question.choice))
+        own = [first.content] if first is not None and first.role == "system" else []
+        return system("\n\n".join([*own, *told]))
 
     def _reply(self, said: Said, before: Sequence[Message]) -> str:
         """The recorded text of a reply that was given here; else the reply written anew."""

@@ -7,23 +7,27 @@ was begun is recorded even if the program no longer waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
 
 from palaestra.core.environment import Action, Transition
-from palaestra.core.errors import ContextTooLong, InputError, PalaestraError
+from palaestra.core.errors import ContextTooLong, InputError, PalaestraError, RequestRefused
 from palaestra.core.journal import SessionOver
 from palaestra.core.message import ToolCall
-from palaestra.core.model import Generation, Listener, Renderer, Sampling
+from palaestra.core.model import Finish, Generation, Listener, Renderer, Sampling
 from palaestra.core.session import Session
 from palaestra.rollout.gateway import hermes
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Transcript
 from palaestra.rollout.gateway.refusal import Refusal, over
+from palaestra.rollout.gateway.results import matched
 
 T = TypeVar("T")
 
+COLDEST = 1e-4  # a temperature below it is greedy
+CLOSING = 32  # answers after the end of an episode
+LAST_WORDS = "The episode is over."  # of these answers: some frameworks take no reply without words
 AT_ONCE = 64  # requests to the model that one session may have under way
 
 
@@ -38,6 +42,7 @@ class Door:
         self.said: dict[str, tuple[Any, ...]] = {}  # conversations, by the id of a reply
         self._numbers = count()
         self._temperature = temperature
+        self._closings = CLOSING
         self._failure: PalaestraError | None = None
         self._context: ContextTooLong | None = None
         self._acting = asyncio.Lock()
@@ -56,15 +61,22 @@ class Door:
     # ── what programs do ─────────────────────────────────────────────────────
 
     def numbered(self, question: Question) -> Question:
-        """The question as the next one of this session."""
-        return replace(question, number=next(self._numbers))
+        """The question as the next one of this session, its results in order; see `matched`."""
+        messages = tuple(matched(question.messages))
+        return replace(question, messages=messages, number=next(self._numbers))
 
     async def ask(self, question: Question, listen: Listener | None = None) -> Answer:
         """Ask the model; `listen` is told its reply as it is sampled, where the model tells.
 
+        Once the episode is over nothing is asked or recorded: the answer has no tokens, no calls,
+        and `LAST_WORDS`. Tool loops ask once more after the call that ended it, and would crash.
+
         Raises:
-            Refusal: the episode is over, or the model takes no such conversation.
+            Refusal: the model takes no such conversation; or the episode is over and has had
+                `CLOSING` such answers, or was ended by a fault.
         """
+        if self.session.over or self.ended.is_set():
+            return self._closing(question)
         if len(self._asking) >= AT_ONCE:
             raise Refusal(429, f"There are {AT_ONCE} requests under way; wait for one.")
         return await self._done(self._ask(question, listen))
@@ -101,13 +113,22 @@ class Door:
 
     def _check(self) -> None:
         if self.session.over or self.ended.is_set():
-            raise over(self.session.outcome or "it was given up")
+            raise over(self._outcome)
+
+    @property
+    def _outcome(self) -> object:
+        return self.session.outcome or "it was given up"
 
     async def _ask(self, question: Question, listen: Listener | None) -> Answer:
         session = self.session
-        prompt = self.transcript.messages(question)
-        sampling = self._sampling(question)
-        generation = await session.generate(prompt, sampling=sampling, listen=listen)
+        grammar = self._grammar(question)
+        prompt = self.transcript.messages(question, None if grammar else question.form)
+        sampling = self._sampling(question, grammar)
+        try:
+            generation = await session.generate(prompt, sampling=sampling, listen=listen)
+        except SessionOver:
+            self.ended.set()
+            return self._closing(question)
         self._context = None
         index = next(
             call.index
@@ -119,6 +140,15 @@ class Door:
         answer = self._answer(question, generation, index)
         self.transcript.add(answer)
         return answer
+
+    def _closing(self, question: Question) -> Answer:
+        """The answer after the end; see `ask`."""
+        if self._failure is not None or not self._closings:
+            raise over(self._failure or self._outcome)
+        self._closings -= 1
+        nothing = Generation("", (), (), Finish.STOP, self.model, version=0)
+        words = LAST_WORDS if question.form is None else "{}"
+        return Answer(None, question.number, None, nothing, words, ())
 
     async def _act(self, action: Action) -> Transition:
         async with self._acting:
@@ -143,7 +173,7 @@ class Door:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled() and self.ended.is_set():
-                raise over(self.session.outcome or "it was given up") from None
+                raise over(self._outcome) from None
             raise
 
     async def _told(self, work: Coroutine[Any, Any, T]) -> T:
@@ -156,22 +186,32 @@ class Door:
         except ContextTooLong as error:
             self._context = error
             raise Refusal(400, str(error), "context_length_exceeded") from None
-        except InputError as error:  # such as roles in an order that a template does not take
+        except (
+            RequestRefused,
+            InputError,
+        ) as error:  # such as roles in an order that a template does not take
             raise Refusal(400, str(error), "invalid") from None
         except PalaestraError as error:
             self._failure = self._failure or error
             self.ended.set()
             raise over(error) from None
 
-    def _sampling(self, question: Question) -> Sampling:
+    def _grammar(self, question: Question) -> str | None:
+        """What the reply is held to; None: there is no form, or the model has to be told of it."""
+        if question.form is None or not self.session.can_constrain():
+            return None
+        return question.form.grammar(question.tools if question.calls else ())
+
+    def _sampling(self, question: Question, grammar: str | None) -> Sampling:
         ours = self.session.sampling
         asked = question.max_tokens
         temperature = question.temperature if self._temperature else None
         return replace(
             ours,
             max_tokens=ours.max_tokens if asked is None else min(asked, ours.max_tokens),
+            grammar=grammar,
             stop=(*ours.stop, *(stop for stop in question.stop if stop not in ours.stop)),
-            temperature=ours.temperature if temperature is None else temperature,
+            temperature=ours.temperature if temperature is None else _sound(temperature),
         )
 
     def _answer(self, question: Question, generation: Generation, index: int) -> Answer:
@@ -181,9 +221,6 @@ class Door:
         calls: list[ToolCall] = []
         if question.calls:
             words, calls = hermes.parsed(words)
-        ignored = list(question.ignored)
-        if question.temperature is not None and not self._temperature:
-            ignored.append("temperature")
         return Answer(
             index=index,
             number=question.number,
@@ -196,14 +233,31 @@ class Door:
             ),
             stopped=cuts[min(cuts)] if cuts else None,
             known=self._known(generation),
-            ignored=tuple(ignored),
+            ignored=(*question.ignored, *self._unmet(question)),
         )
+
+    def _unmet(self, question: Question) -> Iterator[str]:
+        """The fields of a question that this session does not honour, or not in full."""
+        ours = self.session.sampling
+        if (question.max_tokens or 0) > ours.max_tokens:
+            yield question.limit
+        if question.temperature not in (None, ours.temperature) and not self._temperature:
+            yield "temperature"
+        if question.form is not None and not self.session.can_constrain():
+            yield question.form.field
+        if question.logprobs is not None and self.renderer is None:
+            yield question.logprobs
 
     def _known(self, generation: Generation) -> tuple[tuple[str, float], ...]:
         if self.renderer is None:
             return ()
         pieces = self.renderer.pieces(generation.tokens)
         return tuple(zip(pieces, generation.logprobs, strict=False))
+
+
+def _sound(temperature: float) -> float:
+    """The temperature, or 0 (greedy) for one so low that logits divided by it overflow."""
+    return temperature if temperature >= COLDEST else 0.0
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

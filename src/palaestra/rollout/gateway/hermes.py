@@ -13,6 +13,7 @@ from typing import Any
 
 from palaestra.core.message import ToolCall
 from palaestra.core.tool import Tool
+from palaestra.rollout.gateway.strict import first
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
@@ -102,9 +103,9 @@ def _first_call(text: str) -> tuple[ToolCall | None, str]:
     """The call at the beginning of `text`, if there is one, and what follows it."""
     start = len(text) - len(text.lstrip())
     try:
-        found, end = json.JSONDecoder().raw_decode(text, start)
+        found, end = first(text, start)
         name, arguments = found["name"], found.get("arguments", {})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None, text
     rest = text[end:].lstrip()
     if rest and not rest.startswith(CLOSE):

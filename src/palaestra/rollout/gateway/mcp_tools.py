@@ -83,8 +83,11 @@ def look(session: Session) -> str:
 
 
 async def _call(door: Door, id: str | int, params: Mapping[str, Any]) -> dict[str, Any]:
-    name, arguments = params.get("name"), params.get("arguments") or {}
+    name, arguments = params.get("name"), params.get("arguments")
+    arguments = {} if arguments is None else arguments
     tools = {tool.name: tool for tool in offered(door.session)}
+    if not isinstance(name, str):
+        return _error(id, INVALID_PARAMS, "A tool's name must be a string.")
     if name not in tools:
         known = ", ".join(tools)
         return _error(id, INVALID_PARAMS, f"There is no tool '{name}'. Tools: {known}.")
@@ -94,7 +97,11 @@ async def _call(door: Door, id: str | int, params: Mapping[str, Any]) -> dict[st
         return _result(id, _told(look(door.session)))
     if tools[name] is ACT and not isinstance(arguments.get("action"), str):
         return _error(id, INVALID_PARAMS, "act needs the argument 'action', a text.")
-    transition = await door.act(action_of(ToolCall(str(name), arguments), door.session))
+    if door.session.over:  # such as the second of two calls at once; a tool loop bears an answer
+        return _result(
+            id, {**_told(f"The episode is over: {door.session.outcome}."), "isError": True}
+        )
+    transition = await door.act(action_of(ToolCall(name, arguments), door.session))
     about = {"palaestra/over": door.session.over, "palaestra/valid": transition.valid}
     return _result(id, {**_told(transition.observation.text), "_meta": about})
 

@@ -8,21 +8,36 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from palaestra.core.message import Speaker
 from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import chat
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
+from palaestra.rollout.gateway.fields import Shape, ignored
+from palaestra.rollout.gateway.forms import Format, form_of
 from palaestra.rollout.gateway.refusal import Refusal
 from palaestra.rollout.gateway.telling import Piece
 
 WORDS = ("input_text", "output_text", "text")
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "input.content.annotations": (),  # of replies, as they come back
+    "input.content.logprobs": (),
+    "input.id": (),
+    "input.status": (),
+    "store": (True,),
+    "stream_options.include_obfuscation": (False, True),
+    "text.verbosity": ("medium",),
+}
+LOST = {
+    "conversation": "go on by previous_response_id or by items",
+    "prompt": "send the prompt itself",
+}
 LOGPROBS = "message.output_text.logprobs"
 
 
-class Item(BaseModel):
+class Item(Shape):
     """One item of a conversation: a message, a call, or what it was answered."""
 
     type: str = "message"
@@ -34,7 +49,7 @@ class Item(BaseModel):
     output: str | list[chat.Part] | None = None
 
 
-class FlatTool(BaseModel):
+class FlatTool(Shape):
     """A tool."""
 
     type: Literal["function"]
@@ -43,32 +58,30 @@ class FlatTool(BaseModel):
     parameters: dict[str, Any] | None = None
 
 
-class NamedTool(BaseModel):
+class NamedTool(Shape):
     """A choice of one tool."""
 
     type: Literal["function"]
     name: str
 
 
-class TextPart(BaseModel):
+class TextPart(Shape):
     """The form of a reply."""
 
-    format: chat.Format | None = None
+    format: Format | None = None
 
 
-class ResponseRequest(BaseModel):
+class ResponseRequest(Shape):
     """The body of `/v1/responses`, as far as it is honoured."""
-
-    model_config = ConfigDict(extra="allow")
 
     model: str
     input: str | list[Item]
     instructions: str | None = None
     previous_response_id: str | None = None
-    tools: list[FlatTool] = []
+    tools: list[FlatTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     max_output_tokens: int | None = Field(None, ge=1)
-    temperature: float | None = Field(None, ge=0)
+    temperature: float | None = Field(None, ge=0, le=2)
     stream: bool | None = None
     include: list[str] | None = None
     text: TextPart | None = None
@@ -81,9 +94,6 @@ def question(request: ResponseRequest, earlier: Mapping[str, tuple[Said, ...]]) 
     Raises:
         Refusal: like `chat.question`; or the previous response is none of this session's.
     """
-    form = request.text.format if request.text else None
-    if form is not None and form.type != "text":
-        raise Refusal(400, "text.format: replies are free text; ask for a tool's call instead.")
     before: tuple[Said, ...] = ()
     if request.previous_response_id is not None:
         if request.previous_response_id not in earlier:
@@ -96,17 +106,26 @@ def question(request: ResponseRequest, earlier: Mapping[str, tuple[Said, ...]]) 
         messages.insert(0, Said("system", request.instructions))
     if not messages:
         raise Refusal(400, "input: there is no message to reply to.", "invalid")
-    choice = request.tool_choice or "auto"
+    chosen = request.tool_choice or "auto"
+    choice = chosen if isinstance(chosen, str) else chosen.name
     return Question(
         messages=tuple(messages),
         tools=tuple(
             Tool(t.name, t.description or "", t.parameters or chat.NO_PARAMETERS)
-            for t in request.tools
+            for t in request.tools or ()
         ),
-        choice=choice if isinstance(choice, str) else choice.name,
+        choice=choice,
         max_tokens=request.max_output_tokens,
+        limit="max_output_tokens",
         temperature=request.temperature,
-        ignored=chat.ignored(request),
+        form=form_of(request.text.format if request.text else None, "text.format"),
+        logprobs="include" if LOGPROBS in _included(request) else None,
+        ignored=(
+            *ignored(request, NEUTRAL, LOST),
+            *chat.forced(choice),
+            *(["include"] if set(_included(request)) - {LOGPROBS} else []),
+            *(["input.reasoning"] if any(item.type == "reasoning" for item in items) else []),
+        ),
     )
 
 
@@ -216,7 +235,7 @@ def _said(items: list[Item]) -> list[Said]:
                 called = Called(item.call_id, item.name, chat.arguments_of(item.arguments or ""))
                 part = Said("assistant", "", (called,))
             case "function_call_output" if item.call_id:
-                part = Said("tool", chat.text_of(item.output, WORDS))
+                part = Said("tool", chat.text_of(item.output, WORDS), call_id=item.call_id)
             case "reasoning":
                 continue  # none is ever made here
             case _:
@@ -268,6 +287,6 @@ def _head(request: ResponseRequest, number: int, model: str) -> dict[str, Any]:
         "previous_response_id": request.previous_response_id,
         "temperature": request.temperature,
         "tool_choice": request.model_dump()["tool_choice"] or "auto",
-        "tools": [{"strict": False, **tool.model_dump()} for tool in request.tools],
+        "tools": [{"strict": False, **tool.model_dump()} for tool in request.tools or ()],
         "metadata": {},
     }

@@ -26,8 +26,8 @@ from palaestra.core.graph import Call
 from palaestra.core.message import Speaker
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.store.codec import JSON, from_json, to_json
-from palaestra.store.database import FORMAT
 from palaestra.store.disk import is_full, storage_full, sync
+from palaestra.store.schema import FORMAT
 
 REST = "palaestra"
 """Where a format keeps what it has no field for."""

@@ -16,7 +16,6 @@ from typing import Any
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
 from palaestra.store.codec import JSON
-from palaestra.store.database import FORMAT
 from palaestra.store.exchange.parts import (
     built,
     check_version,
@@ -25,6 +24,7 @@ from palaestra.store.exchange.parts import (
     understood,
     write_lines,
 )
+from palaestra.store.schema import FORMAT
 
 NAME = f"episode-{FORMAT}.json"  # of the published file, in docs/schema
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import time
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -166,32 +167,46 @@ def _hits(looked: Looked, question: Question, start: int) -> list[dict[str, Any]
     end = time.monotonic() + QUOTING
     hits: list[dict[str, Any]] = []
     skipped = start
-    for record, ids in looked.found:
+    for record, ids in list(looked.found):
         if skipped >= len(ids):
             skipped -= len(ids)
             continue
         chosen = ids[skipped : skipped + PAGE - len(hits)].tolist()
+        try:
+            hits += _shown(record, chosen, question, end)
+        except InputError as error:
+            looked.found.remove((record, ids))
+            looked.failed.append(f"{record.name}: {error}")
+            continue
         skipped = 0
-        with RunFolder.read(record.path) as opened:
-            queries = Queries(opened.database)
-            for row in queries.rows(chosen):
-                url, summary = episode_url(record.name, row.summary.key), row.summary
-                short = time.monotonic() < end and queries.events(summary.key) <= LONGEST
-                said = _passage(opened, row.summary.key, question) if short else None
-                if said and said[0] is not None:
-                    url += f"?turn={said[0] + 1}#turn-{said[0] + 1}"
-                hits.append(
-                    {
-                        "run": record.name,
-                        "summary": summary,
-                        "url": url,
-                        "kind": outcome_kind(summary.outcome),
-                        "passage": said[1] if said else None,
-                        "turn": said[0] + 1 if said and said[0] is not None else None,
-                    }
-                )
         if len(hits) >= PAGE:
             break
+    return hits
+
+
+def _shown(
+    record: RunRecord, ids: Sequence[int], question: Question, end: float
+) -> list[dict[str, Any]]:
+    """Episodes of one run as they are listed; passages are looked for until `end`."""
+    hits: list[dict[str, Any]] = []
+    with RunFolder.read(record.path) as opened:
+        queries = Queries(opened.database)
+        for row in queries.rows(ids):
+            url, summary = episode_url(record.name, row.summary.key), row.summary
+            short = time.monotonic() < end and queries.events(summary.key) <= LONGEST
+            said = _passage(opened, row.summary.key, question) if short else None
+            if said and said[0] is not None:
+                url += f"?turn={said[0] + 1}#turn-{said[0] + 1}"
+            hits.append(
+                {
+                    "run": record.name,
+                    "summary": summary,
+                    "url": url,
+                    "kind": outcome_kind(summary.outcome),
+                    "passage": said[1] if said else None,
+                    "turn": said[0] + 1 if said and said[0] is not None else None,
+                }
+            )
     return hits
 
 

@@ -1,0 +1,75 @@
+"""A world whose worker is killed in the middle of a step, by the test that waits for it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from palaestra.core.environment import Action, Observation, Transition
+from palaestra.core.task import Task, TaskSet
+from palaestra.environments import registry
+from palaestra.environments.wrapper import Wrapper
+
+MARKS = "PALAESTRA_TESTS_MARKS"  # a folder
+WHERE = "PALAESTRA_TESTS_WHERE"  # kind of task, e.g. train
+ID = f"{__name__}:Mortal/babyai/GoToObjS4"
+
+
+class Mortal(Wrapper):
+    """A real world, named by its id; waits to be killed in the steps whose marks are missing."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(registry.make(name))
+        self.here = False
+
+    @classmethod
+    def check_name(cls, name: str) -> None:
+        """Whatever there is."""
+
+    @classmethod
+    def tasks(cls, environment: str) -> TaskSet:
+        return TaskSet(environment)
+
+    def reset(self, task: Task) -> Observation:
+        self.here = task.id.startswith(os.environ[WHERE])
+        return super().reset(task)
+
+    def step(self, action: Action) -> Transition:
+        missing = [n for n in range(2) if not mark(n).exists()]
+        if self.here and self.turn == 1 and missing:
+            mark(missing[0]).write_text(str(os.getpid()))
+            time.sleep(3600)
+        return super().step(action)
+
+
+def mark(number: int) -> Path:
+    return Path(os.environ[MARKS]) / str(number)
+
+
+@contextmanager
+def killing() -> Iterator[list[int]]:
+    """Kill each worker of this process that waits for it; gives the ids of those killed."""
+    killed: list[int] = []
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.02):
+            for number in range(2):
+                said = mark(number).read_text() if mark(number).exists() else ""
+                if said and int(said) not in killed:
+                    psutil.Process(int(said)).kill()
+                    killed.append(int(said))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
