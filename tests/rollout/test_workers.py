@@ -605,7 +605,8 @@ async def main():
     async with WorkerPool(1, timeout=3.0) as pool:
         world = await pool.world(sys.argv[1] + ":Plodding")
         await world.reset(Task("train/0", "x", 0))
-        print("stepping", flush=True)
+        print("ready", flush=True)
+        sys.stdin.readline()
         try:
             transition, _ = await world.step(Action("1"))
         except InfrastructureFault:
@@ -629,13 +630,17 @@ def test_time_in_which_this_process_was_stopped_makes_no_hang(
 ) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", SUSPENDED, FAULTY],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[2],
     )
-    assert parent.stdout is not None
-    assert parent.stdout.readline() == "stepping\n"
+    assert parent.stdin is not None and parent.stdout is not None
+    assert parent.stdout.readline() == "ready\n"
     everything = [psutil.Process(parent.pid), *workers_of(parent.pid)]
+    parent.stdin.write("\n")
+    parent.stdin.flush()
+    time.sleep(0.2)
     for process in everything:
         process.suspend()
     time.sleep(seconds)
