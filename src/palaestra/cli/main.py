@@ -52,7 +52,7 @@ COMMANDS = {
     "new": "write a package with an environment or agent of your own, its tests and entry point",
     "check-env": "hold an environment to its contract, clause by clause",
     "sandbox": "run one command in a sandbox and say how it ended",
-    "doctor": "check this machine and say what to do",
+    "doctor": "check this machine, or a run, and say what to do",
 }
 
 
