@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,24 @@ def test_the_trained_model_can_be_evaluated_by_the_same_command_line(
     said = json.loads(done.stdout.strip().splitlines()[-1])
     assert said["tasks"] == 4
     assert 0 <= said["interval"][0] <= said["success"] <= said["interval"][1] <= 1
+
+
+def test_training_ends_with_commands_that_work_as_they_stand(
+    finished: tuple[Path, dict[str, object]], tmp_path: Path
+) -> None:
+    run = tmp_path / "a run's copy"
+    shutil.copytree(finished[0], run)
+    said = palaestra("train", "--resume", run).stdout
+    after = said.partition("What to type next\n")[2]
+    commands = [shlex.split(line, comments=True) for line in after.splitlines()]
+    assert [words[:2] for words in commands] == [
+        ["palaestra", name] for name in ("show", "view", "eval")
+    ]
+    show, view, trial = (words[1:] for words in commands)
+    assert "end: " in palaestra(*show).stdout
+    assert Path(view[1]) == run
+    done = palaestra(*trial, "-n", "2", "--json", "--run", tmp_path / "trial")
+    assert json.loads(done.stdout.strip().splitlines()[-1])["scored"] == 2
 
 
 def test_an_expert_who_never_succeeds_is_told_before_anything_is_learned(

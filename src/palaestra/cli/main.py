@@ -17,6 +17,15 @@ from palaestra.core.errors import PalaestraError
 from palaestra.core.visible import visible
 from palaestra.experiment.machine import plan_threads
 
+FIRST = """\
+palaestra: build, run, train and evaluate LLM agents in interactive environments.
+
+  palaestra doctor          check this machine, and what to do if something lacks
+  palaestra train quick     train an agent, test it, and write a report
+  palaestra view            look at what it did, in a browser
+
+All commands: palaestra --help"""
+
 COMMANDS = {
     "train": "train a policy from a recipe; a report at the end",
     "eval": "evaluate agents and models on environments or a suite",
@@ -43,7 +52,7 @@ COMMANDS = {
     "new": "write a package with an environment or agent of your own, its tests and entry point",
     "check-env": "hold an environment to its contract, clause by clause",
     "sandbox": "run one command in a sandbox and say how it ended",
-    "doctor": "check this machine and say what to do",
+    "doctor": "check this machine, or a run, and say what to do",
 }
 
 
@@ -54,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
+    if not (sys.argv[1:] if arguments is None else arguments):
+        print(FIRST)
+        return 0
     plan_threads()
     parser = argparse.ArgumentParser(
         prog="palaestra",

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestra.cli.tables import table
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError, UnknownName
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from palaestra.store.run import RunFolder
 
 EXAMPLE = "palaestra show runs/default-20260101-120000 test/rl/17.0 --tokens"
-RL_COLUMNS = ("success", "reward", "turns", "invalid", "entropy", "kl", "seconds")
 Row = dict[str, Any]
 
 
@@ -65,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
     if options.context is not None and options.context < 1:
         raise InputError(f"--context {options.context} holds nothing; give 1 or more tokens.")
     from palaestra.cli.console import Console
+    from palaestra.cli.run_text import show_run
     from palaestra.store.run import RunFolder, run_path
 
     console = Console(highlight=False)
@@ -81,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         elif options.json:
             print(json.dumps(summary(opened)))
         else:
-            _show_run(summary(opened), console)
+            show_run(summary(opened), console)
     return 0
 
 
@@ -104,26 +103,21 @@ def find_episode(database: Database, name: str) -> Episode:
 
 def summary(opened: RunFolder) -> Row:
     """The run as one JSON object."""
+    from palaestra.cli.run_text import phases_of
+
     database = opened.database
-    phases: dict[str, Row] = {}
-    for found in database.summaries():
-        row = phases.setdefault(found.key.phase, {"episodes": 0, "scored": 0, "solved": 0})
-        row["episodes"] += 1
-        row["scored"] += found.outcome.scored
-        row["solved"] += found.outcome.solved
-    for row in phases.values():
-        row["success"] = row["solved"] / row["scored"] if row["scored"] else None
     return {
         "path": str(opened.path),
         "created": opened.record.created.isoformat(timespec="seconds"),
         "palaestra": opened.record.palaestra,
+        "versions": database.get("versions") or [opened.record.palaestra],
         "recipe": database.get("recipe"),
         "machine": database.get("machine"),
         "totals": database.get("totals"),
         "stages": database.get("stages") or [],
         "rl": [{"step": step, **values} for step, values in database.metrics("rl")],
         "alarms": database.get("alarms/rl"),
-        "phases": phases,
+        "phases": phases_of(database),
     }
 
 
@@ -145,80 +139,6 @@ def _show_measures(options: argparse.Namespace, database: Database, console: Con
                 measures.show_moved(phase, row["drift"], console)
     if options.json:
         print(json.dumps(found))
-
-
-# ── a run ────────────────────────────────────────────────────────────────────
-
-
-def _show_run(run: Row, console: Console) -> None:
-    recipe = run["recipe"] or {}
-    console.print(run["path"], markup=False, style="bold", soft_wrap=True)
-    console.print(recipe.get("summary", ""), markup=False)
-    console.print(f"created {run['created']} by palaestra {run['palaestra']}")
-    if run["totals"]:
-        peak = run["totals"]["peak_memory_bytes"] / 1e9
-        console.print(f"{run['totals']['seconds']:.0f} s in all, peak memory {peak:.2f} GB")
-    console.print(table(["recipe", "value"], [[k, _short(v)] for k, v in _flat(recipe)]))
-    if run["stages"]:
-        stages = [
-            [
-                stage["name"],
-                _percent(run["phases"].get(stage["name"], {}).get("success")),
-                f"{stage['seconds']:.0f}",
-                str(stage["sampled_tokens"]),
-                str(stage["trained_tokens"]),
-            ]
-            for stage in run["stages"]
-        ]
-        console.print(table(["stage", "success", "seconds", "sampled", "trained"], stages))
-    if run["rl"]:
-        columns = [name for name in RL_COLUMNS if any(name in row for row in run["rl"])]
-        steps = [
-            [str(row["step"]), *(f"{row[c]:.3f}" if c in row else "" for c in columns)]
-            for row in run["rl"]
-        ]
-        console.print(table(["RL step", *columns], steps))
-    _show_alarms(run, console)
-    if run["phases"]:
-        console.print(table(["phase", "episodes", "success"], _phases(run["phases"])))
-        console.print("An episode: palaestra show RUN PHASE/TASK.MEMBER", style="dim")
-
-
-def _show_alarms(run: Row, console: Console) -> None:
-    """The alarms that monitors raised while the run was made."""
-    if run["alarms"] is None and run["rl"]:
-        console.print("No record of alarms: the run is older than that.", style="dim")
-    for alarm in run["alarms"] or []:
-        stood = f" (stood at {alarm['steps']} steps, the last time at step {alarm['last']})"
-        text = f"{alarm['name']}: {alarm['message']}{stood if alarm['steps'] > 1 else ''}"
-        console.print("[yellow]alarm[/yellow]", end=" ")
-        console.print(text, markup=False, soft_wrap=True)
-
-
-def _phases(phases: dict[str, Row]) -> list[list[str]]:
-    """One line per phase; the many numbered ones of RL share a line."""
-    rows: list[list[str]] = []
-    numbered = [name for name in phases if re.fullmatch(r"rl/\d+", name)]
-    for name, row in phases.items():
-        if name in numbered[1:]:
-            continue
-        if name in numbered and len(numbered) > 1:
-            of = [phases[other] for other in numbered]
-            row = {part: sum(one[part] for one in of) for part in ("episodes", "scored", "solved")}
-            row["success"] = row["solved"] / row["scored"] if row["scored"] else None
-            name = f"{name} to {numbered[-1]}"
-        rows.append([name, str(row["episodes"]), _percent(row["success"])])
-    return rows
-
-
-def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for name, value in data.items():
-        if isinstance(value, dict):
-            found += _flat(value, f"{prefix}{name}.")
-        elif value is not None and prefix + name != "summary":
-            found.append((prefix + name, value))
-    return found
 
 
 # ── an episode ───────────────────────────────────────────────────────────────
@@ -309,14 +229,3 @@ def _record(episode: Episode, pieces: Callable[[Call], list[str]] | None) -> str
         for call, found in zip(episode.calls, record["calls"], strict=True):
             found["pieces"] = pieces(call)
     return json.dumps(record)
-
-
-# ── details ──────────────────────────────────────────────────────────────────
-
-
-def _short(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.1f} %"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,4 +147,21 @@ def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
             print(json.dumps(report.summary(built)))
         else:
             presentation.render(built, Console())
+            print(next_steps(recipe, folder))
     return 0
+
+
+def next_steps(recipe: Recipe, folder: Path) -> str:
+    """What to type after training, with paths as they are reached from here."""
+    run, final = shlex.quote(str(folder)), shlex.quote(str(folder / "final"))
+    policy = "rl" if recipe.rl.steps else "imitation" if recipe.imitation.demonstrations else "base"
+    agent = shlex.quote(recipe.agent.chosen) if recipe.agent.command is None else None
+    trial = f"palaestra eval --env {recipe.environment.id} --model {final}"
+    if agent is not None:
+        trial += f" --agent {agent} --max-tokens {recipe.agent.max_tokens}"
+    return (
+        "\nWhat to type next\n"
+        f"  palaestra show {run} test/{policy}/0   # one of its tests, turn by turn\n"
+        f"  palaestra view {run}   # all of it, in a browser\n"
+        f"  {trial}   # more tasks, or other ones"
+    )

@@ -1,0 +1,94 @@
+"""`palaestra show RUN`: how the run did comes first."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from palaestra.cli.main import FIRST, main
+from palaestra.core.episode import Key
+from palaestra.core.outcome import Outcome, Owner
+from palaestra.store.run import RunFolder
+from tests.store import samples
+
+CRASH = Outcome.error("crash", Owner.ENVIRONMENT)
+LOST = Outcome.error("crash", Owner.INFRASTRUCTURE)
+
+
+def make(path: Path, phases: dict[str, list[Outcome]], recipe: dict[str, object]) -> None:
+    with RunFolder.create(path, recipe) as run:
+        for phase, outcomes in phases.items():
+            for number, outcome in enumerate(outcomes):
+                run.database.finish(replace(samples.episode(Key(phase, number)), outcome=outcome))
+
+
+def lines(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    capsys.readouterr()
+    assert main(["show", str(path)]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_success_its_interval_and_faults_come_before_all_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = Outcome.success(), Outcome.failure()
+    phases = {
+        "test/base": [bad] * 8,
+        "demonstrations": [good] * 3,
+        "test/imitation": [good, bad, bad, bad],
+        "rl/1": [good, bad, LOST],
+        "rl/2": [good, CRASH, bad],
+        "test/rl": [good] * 6 + [bad, CRASH, bad],
+    }
+    make(tmp_path / "run", phases, {"summary": "a small one", "rl": {"steps": 2}})
+    said = lines(tmp_path / "run", capsys)
+    assert said[:4] == [
+        str(tmp_path / "run"),
+        "a small one",
+        "test/rl: success 75.0 % of 8 tasks, 95 % interval over tasks 40.9 to 92.9 %",
+        "faults: infrastructure 1, environment 2 (these episodes have no result)",
+    ]
+    row = next(line.split() for line in said if line.strip().startswith("test/rl  "))
+    assert row == "test/rl 75.0 % 40.9 to 92.9 % 8 9 environment 1".split()
+    assert main(["show", str(tmp_path / "run"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["phases"]["test/rl"]
+    assert told["interval"] == [pytest.approx(0.409, abs=1e-3), pytest.approx(0.929, abs=1e-3)]
+    assert told["faults"] == {"environment": 1} and told["tasks"] == 8
+
+
+def test_what_infrastructure_broke_in_a_test_comes_with_the_command_that_lives_it_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path / "e", {"eval/test": [Outcome.success(), LOST]}, {"command": "eval"})
+    make(tmp_path / "t", {"test/base": [LOST]}, {"rl": {}})
+    make(tmp_path / "i", {"eval/test": [LOST]}, {"imported": {}})
+    assert lines(tmp_path / "e", capsys)[3].endswith(f"palaestra eval --resume {tmp_path / 'e'}")
+    training = lines(tmp_path / "t", capsys)
+    assert training[2] == "test/base: no episode has a result"
+    assert training[3].endswith(f"palaestra train --resume {tmp_path / 't'}")
+    assert "resume" not in lines(tmp_path / "i", capsys)[3]
+
+
+def test_a_run_without_a_test_says_so_and_one_of_many_cells_has_no_one_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path / "new", {"rl/1": [Outcome.success()]}, {"rl": {}})
+    assert lines(tmp_path / "new", capsys)[2].startswith("No episode outside of training")
+    cells = {f"eval/test/{agent}": [Outcome.success()] for agent in ("direct", "react")}
+    make(tmp_path / "many", cells, {"command": "eval"})
+    assert lines(tmp_path / "many", capsys)[2] == "faults: none"
+
+
+def test_palaestra_alone_shows_the_first_three_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert said.strip() == FIRST
+    commands = [line.split("  ")[1] for line in said.splitlines() if line.startswith("  ")]
+    assert len(commands) == 3
+    for command in commands:
+        with pytest.raises(SystemExit) as ended:
+            main([*command.split()[1:2], "--help"])
+        assert ended.value.code == 0
