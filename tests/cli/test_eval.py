@@ -70,12 +70,12 @@ def test_episodes_without_a_result_are_counted_beside_the_success(
     with socket.socket() as shut:  # bound, and nobody listens
         shut.bind(("127.0.0.1", 0))
         model = f"openai:m@http://127.0.0.1:{shut.getsockname()[1]}/v1?attempts=1"
-        assert main(["eval", "--env", WORLD, "--model", model, "-n", "2", "--workers", "0"]) in (
-            0,
-            1,
-        )
-    shown = capsys.readouterr().out
-    assert "2 of 2 episodes excluded: 2 error(connection, infrastructure)" in shown
+        asked = ["eval", "--env", WORLD, "-n", "2", "--workers", "0", "--model", model]
+        main(asked)
+        shown = capsys.readouterr().out
+        assert "2 of 2 episodes excluded: 2 error(connection, infrastructure)" in shown
+        main([*asked, "--model", "expert"])
+        assert "2 infrastructure" in capsys.readouterr().out
 
 
 def test_options_that_are_repeated_make_a_matrix(capsys: pytest.CaptureFixture[str]) -> None:

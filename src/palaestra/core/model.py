@@ -20,6 +20,9 @@ from palaestra.core.message import Message
 CHOOSING = "|choices"
 """Behind the name of a model that was held to choices, in the record of its calls."""
 
+CONSTRAINED = "|grammar"
+"""Likewise of one that was held to a grammar."""
+
 Listener = Callable[[Sequence[int], Sequence[float]], None]
 """Told the tokens of a reply and their log-probabilities while it is sampled: each once, in order.
 What a listener hears is what the `Generation` will hold; a model need not tell anything."""
@@ -36,22 +39,35 @@ class Sampling:
     """The reply is one of these texts, said to its end whatever `max_tokens` is; None: any text.
     For models that can be held to it (`Model.chooses`). Each token is drawn among those with which
     some choice goes on, and its log-probability is the one under that restriction."""
+    grammar: str | None = None
+    """The reply is a text of this grammar (see `models/grammar.py`), unless it is cut short. For
+    models that can be held to it (`Model.constrains`); log-probabilities likewise."""
 
     def __post_init__(self) -> None:
         if "" in self.stop:
             raise InputError("A stop string is empty: every reply would end at once. Leave it out.")
         if self.choices is not None and self.stop:
             raise InputError("A reply with choices ends where its choice does: leave out `stop`.")
+        if self.choices is not None and self.grammar is not None:
+            raise InputError("A reply is held to choices or to a grammar: leave one out.")
         if self.choices == ():
             raise InputError("There is no choice, so there is no reply; give one, or None for any.")
 
     def policy(self, model: str) -> str:
         """The policy that speaks when `model` is sampled so, as calls record it.
 
-        A model that may only choose is another policy than the free one, and never learned from
-        as if it were: the learner's log-probabilities are those of the free one.
+        A model that may only choose, or is held to a grammar, is another policy than the free one,
+        and never learned from as if it were: the learner's log-probabilities are those of the free
+        one.
         """
+        if self.grammar is not None:
+            return f"{model}{CONSTRAINED}"
         return model if self.choices is None else f"{model}{CHOOSING}"
+
+
+def free(policy: str) -> str:
+    """The policy that spoke, or would have had it not been held to choices or a grammar."""
+    return policy.removesuffix(CHOOSING).removesuffix(CONSTRAINED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +149,10 @@ class Renderer(ABC):
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         """Each token as a readable string, for displays."""
 
+    def vocabulary(self) -> str | None:
+        """The tokenizer as a `tokenizer.json`; None where there is none."""
+        return None
+
 
 class Model(ABC):
     """Anything that answers prompts."""
@@ -142,12 +162,17 @@ class Model(ABC):
     chooses: bool = False
     """Whether it can be held to `Sampling.choices`."""
 
+    @property
+    def constrains(self) -> bool:
+        """Whether it can be held to `Sampling.grammar`."""
+        return False
+
     @abstractmethod
     async def generate(self, prompt: Prompt) -> Generation:
         """Answer one prompt.
 
         Raises:
-            InputError: there are choices that it cannot be held to, or cannot say.
+            InputError: there are choices or a grammar that it cannot be held to, or cannot say.
             ContextTooLong: the prompt leaves no room to answer.
             InfrastructureFault: the model could not be reached or broke.
         """

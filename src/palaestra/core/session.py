@@ -121,6 +121,10 @@ class Session:
         """Whether the model of that role can be held to `Sampling.choices`."""
         return self._model(role).chooses
 
+    def can_constrain(self, role: str = "agent") -> bool:
+        """Whether the model of that role can be held to `Sampling.grammar`."""
+        return self._model(role).constrains
+
     async def generate(
         self,
         messages: Sequence[Message],
@@ -135,7 +139,8 @@ class Session:
         `listen` is told the reply as it is sampled, where the model tells.
 
         Raises:
-            InputError: there is no model for the role, or it cannot be held to the choices.
+            InputError: there is no model for the role, or it cannot be held to the choices or the
+                grammar.
             SessionOver: the episode has ended, or a budget just ran out.
         """
         self._check_open()
@@ -145,6 +150,11 @@ class Session:
             raise InputError(
                 f"The model '{model.name}' cannot be held to choices; ask `can_choose` before, or "
                 "use a model in this process, such as smollm2-135m."
+            )
+        if sampling.grammar is not None and not model.constrains:
+            raise InputError(
+                f"The model '{model.name}' cannot be held to a grammar; ask `can_constrain` "
+                "before, or use a model in this process and: pip install 'palaestra[serving]'."
             )
         policy = sampling.policy(model.name)
         parent, known, asked = self.graph.place(messages, policy, role)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
-from palaestra.core.model import CHOOSING
+from palaestra.core.model import free
 from palaestra.learning.algorithms import Method
 from palaestra.learning.component import Need
 from palaestra.learning.credit.rule import Credit, groups
@@ -31,18 +31,17 @@ def trajectories(episodes: Sequence[Episode], shaping: Shaping, policy: str) -> 
     """The rollouts in which the policy said something, without those that have no valid result.
 
     Raises:
-        InputError: it was held to choices whenever it said something.
+        InputError: it was held to choices or a grammar whenever it said something.
     """
     found = [
         shaping.trajectory(episode, policy)
         for episode in episodes
         if episode.outcome.scored and any(call.policy == policy for call in episode.calls)
     ]
-    held = f"{policy}{CHOOSING}"
-    if not found and any(call.policy == held for e in episodes for call in e.calls):
+    if not found and any(free(call.policy) == policy for e in episodes for call in e.calls):
         raise InputError(
-            f"Every reply of '{policy}' was held to choices, and such replies are not learned "
-            "from; train with an agent that lets it speak freely, such as direct."
+            f"Every reply of '{policy}' was held to choices or a grammar, and such replies are not "
+            "learned from; train with an agent that lets it speak freely, such as direct."
         )
     return found
 

@@ -88,6 +88,9 @@ class ChatMLRenderer(Renderer):
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         return [self._piece(token) for token in tokens]
 
+    def vocabulary(self) -> str:
+        return self.tokenizer.to_str()
+
     def _messages(self, messages: Sequence[Message]) -> list[int]:
         tokens: list[int] = []
         for message in messages:

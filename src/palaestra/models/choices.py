@@ -65,9 +65,9 @@ class ChoiceTree:
         return sorted(self._next[place])
 
 
-def only(logits: Tensor, row: int, allowed: Sequence[int]) -> None:
+def only(logits: Tensor, row: int, allowed: Sequence[int] | Tensor) -> None:
     """Take all mass from the other tokens of a row of logits [R, vocabulary], in place."""
-    places = torch.tensor(allowed, device=logits.device)
+    places = torch.as_tensor(allowed, device=logits.device)
     kept = logits[row, places]
     logits[row] = -torch.inf
     logits[row, places] = kept

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -37,6 +38,9 @@ from palaestra.models.prefix_tree import common_prefix
 from palaestra.models.request import Request
 from palaestra.models.sampling import draw, uniform
 from palaestra.models.schedule import FirstComeFirstServed, Schedule
+
+if TYPE_CHECKING:  # which needs llguidance
+    from palaestra.models.grammar import GrammarMask
 
 MEMORY = 2 * 2**30  # bytes of keys and values: 93,000 tokens of SmolLM2-135M in bf16
 WORTH_WAITING = 16  # tokens that another request must be about to compute for us to wait
@@ -110,6 +114,7 @@ class Engine:
         seed: int,
         program: Hashable | None = None,
         choices: ChoiceTree | None = None,
+        grammar: GrammarMask | None = None,
     ) -> Request:
         """Queue one request.
 
@@ -119,6 +124,7 @@ class Engine:
             seed: equal seeds draw equal tokens.
             program: requests of equal programs belong together; None belongs to none.
             choices: the reply is one of them, however long; None: any.
+            grammar: the reply is one of its texts, as far as it goes; None: any.
 
         Raises:
             ContextTooLong: the prompt and one token, or the longest choice, do not fit the context.
@@ -146,7 +152,7 @@ class Engine:
             seed,
             alone if program is None else program,
             self.computed_tokens,
-            choices,
+            choices or grammar,
         )
         self.waiting.append(request)
         return request
@@ -332,8 +338,8 @@ class Engine:
         assert self._acting is not None
         logits = self._acting.logits(hidden)
         for row, request in enumerate(requests):
-            if request.choices is not None:
-                only(logits, row, request.choices.allowed(request.completion))
+            if request.held_to is not None:
+                only(logits, row, request.held_to.allowed(request.completion))
         wide, device = self.network.wide_dtype, logits.device
         temperature = [r.sampling.temperature for r in requests]
         chances = [uniform(r.seed, len(r.completion)) for r in requests]

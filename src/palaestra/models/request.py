@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
 
 from palaestra.core.model import Finish, Sampling
 from palaestra.models.cache import Past
-from palaestra.models.choices import ChoiceTree
 from palaestra.models.decoding import Said
+
+
+class Held(Protocol):
+    """What a reply may be."""
+
+    def allowed(self, said: Sequence[int]) -> Sequence[int] | Tensor:
+        """The tokens that may follow what has been said of it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -20,7 +29,7 @@ class Request:
     seed: int
     program: Hashable  # requests of equal programs belong together
     since: int  # the engine's clock when it began to wait
-    choices: ChoiceTree | None = None  # what the reply may be; None: anything
+    held_to: Held | None = None  # what the reply may be; None: anything
     past: Past | None = None
     cached: int = 0  # prompt tokens that the cache held
     completion: list[int] = field(default_factory=list)

@@ -13,6 +13,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from palaestra.core.model import Generation, Listener, Model, Prompt, Renderer
 from palaestra.models.choices import ChoiceTree
@@ -20,6 +23,9 @@ from palaestra.models.engine import MEMORY, Engine, OnUpdate
 from palaestra.models.network import DecoderNetwork
 from palaestra.models.request import Request
 from palaestra.models.schedule import ScheduleName, schedule_of
+
+if TYPE_CHECKING:
+    from palaestra.models.grammar import Grammars
 
 GRACE = 0.005  # seconds without a new request after which a step no longer waits
 PATIENCE = 0.1  # of a step's duration: a step waits no longer than that, or GRACE, in all
@@ -114,6 +120,18 @@ class ResidentModel(Model):
     def version(self, version: int) -> None:
         self.engine.version = version
 
+    @cached_property
+    def constrains(self) -> bool:
+        return find_spec("llguidance") is not None and self.renderer.vocabulary() is not None
+
+    @cached_property
+    def _grammars(self) -> Grammars:
+        from palaestra.models.grammar import Grammars
+
+        vocabulary = self.renderer.vocabulary()
+        assert vocabulary is not None  # the session asks whether it can be held
+        return Grammars(vocabulary, self.network.config.vocab_size, self.renderer.end_tokens)
+
     @contextmanager
     def participant(self) -> Iterator[None]:
         """See `Model.participant`; lockstep runs a batch when all participants wait for it."""
@@ -155,7 +173,8 @@ class ResidentModel(Model):
         started = time.monotonic()
         asked = prompt.sampling
         tree = None if asked.choices is None else ChoiceTree.of(asked.choices, self.renderer)
-        request = self.engine.submit(prompt.tokens, asked, prompt.seed, prompt.program, tree)
+        mask = None if asked.grammar is None else self._grammars.of(asked.grammar)
+        request = self.engine.submit(prompt.tokens, asked, prompt.seed, prompt.program, tree, mask)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[id(request)] = (request, done)
         heard = None if prompt.listen is None else _Heard(request, prompt.listen)

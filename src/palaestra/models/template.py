@@ -98,6 +98,10 @@ class TemplateRenderer(Renderer):
             for token in tokens
         ]
 
+    def vocabulary(self) -> str | None:
+        fast = getattr(self._tokenizer, "backend_tokenizer", None)  # slow ones have none
+        return None if fast is None else str(fast.to_str())
+
     def _tail(self, history: Sequence[Message], new: Sequence[Message]) -> str:
         """What the template writes after the last reply of `history`, once `new` follows."""
         before = self._render(history[:-1], header=True)

@@ -124,7 +124,7 @@ def test_malformed_requests_are_refused_in_each_protocols_words() -> None:
         ("/v1/completions", {"model": "m", "prompt": [1, 2]}),
         ("/v1/completions", {"model": "m", "prompt": ["x"] * 17}),
         ("/v1/completions", {"model": "m", "prompt": "x", "echo": True}),
-        ("/v1/chat/completions", {**CHAT, "response_format": {"type": "json_object"}}),
+        ("/v1/chat/completions", {**CHAT, "response_format": {"type": "grammar"}}),
         ("/v1/chat/completions", {**CHAT, "max_tokens": 0}),
         ("/v1/chat/completions", [1]),
         ("/v1/responses", {"model": "m", "input": []}),

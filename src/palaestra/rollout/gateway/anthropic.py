@@ -13,6 +13,7 @@ from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import chat, pictures
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.fields import Shape, ignored
+from palaestra.rollout.gateway.forms import Form, Format, form_of
 from palaestra.rollout.gateway.refusal import Refusal
 from palaestra.rollout.gateway.telling import Piece
 
@@ -64,6 +65,12 @@ class Choice(Shape):
     name: str | None = None
 
 
+class OutputConfig(Shape):
+    """How to reply."""
+
+    format: Format | None = None
+
+
 class MessagesRequest(Shape):
     """The body of `/anthropic/v1/messages`, as far as it is honoured."""
 
@@ -76,6 +83,8 @@ class MessagesRequest(Shape):
     stop_sequences: list[str] | None = None
     temperature: float | None = Field(None, ge=0, le=2)
     stream: bool | None = None
+    output_format: Format | None = None
+    output_config: OutputConfig | None = None  # the newer place of the format
 
 
 class CountRequest(MessagesRequest):
@@ -109,6 +118,7 @@ def question(request: MessagesRequest) -> Question:
         max_tokens=request.max_tokens,
         stop=chat.stops(request.stop_sequences),
         temperature=request.temperature,
+        form=_form(request),
         ignored=(
             *ignored(request, NEUTRAL, LOST),
             *chat.left_out(request.tools or ()),
@@ -202,6 +212,13 @@ def _said(turn: Turn) -> Iterator[Said]:
                 raise Refusal(400, f"A block of the type '{block.type}' is not understood here.")
     if words or calls or images or not turn.content:
         yield Said(turn.role, "\n".join(words), tuple(calls), tuple(images))
+
+
+def _form(request: MessagesRequest) -> Form | None:
+    config = request.output_config
+    if config is not None and config.format is not None:
+        return form_of(config.format, "output_config.format")
+    return form_of(request.output_format, "output_format")
 
 
 def _thought(request: MessagesRequest) -> bool:

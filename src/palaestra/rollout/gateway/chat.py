@@ -14,6 +14,7 @@ from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import pictures
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.fields import Shape, ignored
+from palaestra.rollout.gateway.forms import Format, form_of
 from palaestra.rollout.gateway.refusal import Refusal
 from palaestra.rollout.gateway.strict import parsed
 from palaestra.rollout.gateway.telling import Known, Piece
@@ -135,12 +136,6 @@ class NamedFunction(Shape):
     function: Named
 
 
-class Format(Shape):
-    """The form of a reply."""
-
-    type: str
-
-
 class StreamOptions(Shape):
     """What a stream tells besides."""
 
@@ -170,12 +165,8 @@ def question(request: ChatRequest) -> Question:
     """What a request asks.
 
     Raises:
-        Refusal: it asks for what there is not: a reply in a given form, or several in a stream.
+        Refusal: it asks for what there is not, such as several replies in a stream.
     """
-    if request.response_format is not None and request.response_format.type != "text":
-        raise Refusal(
-            400, "response_format: replies are free text; ask for a tool's call instead.", "invalid"
-        )
     if request.stream and (request.n or 1) > 1:
         raise several_in_a_stream()
     chosen = request.tool_choice or "auto"
@@ -190,6 +181,7 @@ def question(request: ChatRequest) -> Question:
         limit="max_completion_tokens" if newer else "max_tokens",
         stop=stops(request.stop),
         temperature=request.temperature,
+        form=form_of(request.response_format, "response_format"),
         logprobs="logprobs" if request.logprobs else None,
         ignored=(*ignored(request, NEUTRAL, LOST), *left_out(tools), *forced(choice)),
     )

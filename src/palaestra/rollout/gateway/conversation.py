@@ -18,6 +18,7 @@ from palaestra.core.message import Message, Speaker, ToolCall, assistant, system
 from palaestra.core.model import Generation
 from palaestra.core.tool import Tool
 from palaestra.rollout.gateway import hermes
+from palaestra.rollout.gateway.forms import Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Question:
     limit: str = "max_tokens"  # the field that sets it
     stop: tuple[str, ...] = ()
     temperature: float | None = None
+    form: Form | None = None  # None: words as they come
     logprobs: str | None = None  # the field that asks for those of the sampled tokens
     ignored: tuple[str, ...] = ()  # what was asked for and is not honoured
     number: int = 0  # among the questions of its session; replies and calls are named after it
@@ -122,9 +124,11 @@ class Transcript:
         """Whether the reply of that call has been given."""
         return index in self._answers
 
-    def messages(self, question: Question) -> list[Message]:
-        """The prompt of a question."""
-        found = [self._system(question)] if question.tools else []
+    def messages(self, question: Question, form: Form | None = None) -> list[Message]:
+        """The prompt of a question, with a form that the model is to be told of."""
+        told = [hermes.told(question.tools, question.choice)] if question.tools else []
+        told += [form.told] if form is not None else []
+        found = [self._system(question, told)] if told else []
         rest = question.messages
         if found and rest and rest[0].role == "system":
             rest = rest[1:]
@@ -137,11 +141,11 @@ class Transcript:
                 found.append(Message(said.role, said.content, said.images))
         return found
 
-    def _system(self, question: Question) -> Message:
-        """The program's own system message, and after it the tools."""
+    def _system(self, question: Question, told: Sequence[str]) -> Message:
+        """The program's own system message, and after it what else is told."""
         first = question.messages[0] if question.messages else None
-        own = f"{first.content}\n\n" if first is not None and first.role == "system" else ""
-        return system(own + hermes.told(question.tools, question.choice))
+        own = [first.content] if first is not None and first.role == "system" else []
+        return system("\n\n".join([*own, *told]))
 
     def _reply(self, said: Said, before: Sequence[Message]) -> str:
         """The recorded text of a reply that was given here; else the reply written anew."""

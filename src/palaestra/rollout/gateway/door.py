@@ -127,7 +127,8 @@ class Door:
     async def length(self, question: Question) -> int:
         """How many tokens the question would send; raises like `ask`."""
         question = replace(question, messages=tuple(matched(question.messages)))
-        return await self._done(self.session.counted(self.transcript.messages(question)))
+        told = None if self._grammar(question) else question.form
+        return await self._done(self.session.counted(self.transcript.messages(question, told)))
 
     async def act(self, action: Action) -> Transition:
         """Act in the world, after whatever is being done there already; raises like `ask`."""
@@ -173,10 +174,11 @@ class Door:
 
     async def _ask(self, question: Question, listen: Listener | None) -> Answer:
         session = self.session
-        prompt = self.transcript.messages(question)
+        grammar = self._grammar(question)
+        prompt = self.transcript.messages(question, None if grammar else question.form)
         if self.renderer is not None and any(message.images for message in prompt):
             raise Refusal(400, "This model reads words only: leave out the pictures.", "invalid")
-        sampling = self._sampling(question)
+        sampling = self._sampling(question, grammar)
         try:
             generation = await session.generate(prompt, sampling=sampling, listen=listen)
         except SessionOver:
@@ -200,7 +202,8 @@ class Door:
             raise over(self._shown(self._failure or self._outcome))
         self._closings -= 1
         nothing = Generation("", (), (), Finish.STOP, self.model, version=0)
-        return Answer(None, question.number, None, nothing, LAST_WORDS, ())
+        words = LAST_WORDS if question.form is None else "{}"
+        return Answer(None, question.number, None, nothing, words, ())
 
     async def _act(self, action: Action) -> Transition:
         async with self._acting:
@@ -255,13 +258,20 @@ class Door:
             self.ended.set()
             raise over(self._shown(error)) from None
 
-    def _sampling(self, question: Question) -> Sampling:
+    def _grammar(self, question: Question) -> str | None:
+        """What the reply is held to; None: there is no form, or the model has to be told of it."""
+        if question.form is None or not self.session.can_constrain():
+            return None
+        return question.form.grammar(question.tools if question.calls else ())
+
+    def _sampling(self, question: Question, grammar: str | None) -> Sampling:
         ours = self.session.sampling
         asked = question.max_tokens
         temperature = question.temperature if self._temperature else None
         return replace(
             ours,
             max_tokens=ours.max_tokens if asked is None else min(asked, ours.max_tokens),
+            grammar=grammar,
             stop=(*ours.stop, *(stop for stop in question.stop if stop not in ours.stop)),
             temperature=ours.temperature if temperature is None else _sound(temperature),
         )
@@ -295,6 +305,8 @@ class Door:
             yield question.limit
         if question.temperature not in (None, ours.temperature) and not self._temperature:
             yield "temperature"
+        if question.form is not None and not self.session.can_constrain():
+            yield question.form.field
         if question.logprobs is not None and self.renderer is None:
             yield question.logprobs
 

@@ -16,6 +16,7 @@ from palaestra.core.model import Finish
 from palaestra.rollout.gateway import chat
 from palaestra.rollout.gateway.conversation import Answer, Called, Question, Said
 from palaestra.rollout.gateway.fields import Shape, ignored
+from palaestra.rollout.gateway.forms import Format, form_of
 from palaestra.rollout.gateway.offered import AnyTool, full_name, left_out, offered, unknown
 from palaestra.rollout.gateway.refusal import Refusal
 from palaestra.rollout.gateway.telling import Piece
@@ -63,7 +64,7 @@ class NamedTool(Shape):
 class TextPart(Shape):
     """The form of a reply."""
 
-    format: chat.Format | None = None
+    format: Format | None = None
 
 
 class ResponseRequest(Shape):
@@ -105,9 +106,6 @@ def question(request: ResponseRequest, earlier: Issued) -> Question:
     Raises:
         Refusal: like `chat.question`; or it names a response or an item that is none of `earlier`.
     """
-    form = request.text.format if request.text else None
-    if form is not None and form.type != "text":
-        raise Refusal(400, "text.format: replies are free text; ask for a tool's call instead.")
     before: tuple[Said, ...] = ()
     if request.previous_response_id is not None:
         if request.previous_response_id not in earlier.conversations:
@@ -130,6 +128,7 @@ def question(request: ResponseRequest, earlier: Issued) -> Question:
         max_tokens=request.max_output_tokens,
         limit="max_output_tokens",
         temperature=request.temperature,
+        form=form_of(request.text.format if request.text else None, "text.format"),
         logprobs="include" if LOGPROBS in _included(request) else None,
         ignored=(
             *ignored(request, NEUTRAL, LOST),
