@@ -23,7 +23,7 @@ packages() {
         anthropic) echo "anthropic==2.10.0" ;;
         autogen) echo "autogen-agentchat==0.7.5 autogen-ext[openai]==0.7.5" ;;
         dspy) echo "dspy==3.4.1" ;;
-        google_adk) echo "google-adk==2.13.0 litellm==1.106.2" ;;
+        google_adk) echo "google-adk==2.13.0 litellm==1.106.2 mcp==2.3.0" ;;
         instructor) echo "instructor==1.17.0" ;;
         langchain) echo "langchain-openai==1.7.3" ;;
         litellm) echo "litellm==1.106.2 mcp==2.3.0" ;;
@@ -31,7 +31,8 @@ packages() {
         mcp) echo "mcp==2.3.0" ;;
         node)
             echo "openai@7.55.0 @anthropic-ai/sdk@1.10.0 ai@7.0.173 @ai-sdk/openai@4.0.118" \
-                "@ai-sdk/anthropic@4.0.105 @openai/agents@0.20.0 @langchain/openai@1.6.0 zod@4"
+                "@ai-sdk/anthropic@4.0.105 @openai/agents@0.20.0 @langchain/openai@1.6.0 zod@4" \
+                "@openai/codex@0.169.0"
             ;;
         openai_agents) echo "openai-agents==0.24.0" ;;
         pydantic_ai) echo "pydantic-ai-slim[openai]==2.68.0" ;;

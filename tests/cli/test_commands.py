@@ -199,6 +199,32 @@ def test_a_person_plays_through_a_pipe(palaestra: Palaestra) -> None:
     assert "You left after 2 action(s)" in done.stdout
 
 
+def test_help_and_quit_are_known_as_one_says_them(palaestra: Palaestra) -> None:
+    done = palaestra("play", "--env", LEVEL, input="help\nhint\nactions\nleft\nquit\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("quit ends") == 2  # at the start, and when asked
+    assert "The expert would say:" in done.stdout and "You can say: left" in done.stdout
+    assert "(not understood)" not in done.stdout
+    assert "You left after 1 action(s)" in done.stdout
+
+
+class Polite(Probe):
+    """A world in which "help" is something to do."""
+
+    def admissible(self) -> tuple[str, ...]:
+        return (*super().admissible(), "help")
+
+
+def test_a_world_s_own_word_is_an_action(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = iter(["help\n", ":help\n", ":quit\n"])
+    monkeypatch.setattr("sys.stdin.readline", lambda: next(lines), raising=False)
+    assert main(["play", "--env", f"{__name__}:Polite/umbrella-4"]) == 0
+    shown = capsys.readouterr().out
+    assert "You left after 1 action(s)" in shown and shown.count("quit ends") == 2
+
+
 def test_knobs_tools_and_several_players_can_be_played(palaestra: Palaestra) -> None:
     knobs = palaestra("play", "--env", f"{LEVEL}?budget=1", input="left\n")
     assert "Budget left: 1" in knobs.stdout and "Not solved: the task ended" in knobs.stdout

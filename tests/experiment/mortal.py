@@ -1,4 +1,4 @@
-"""A world whose worker is killed in the middle of a step, by the test that waits for it."""
+"""Worlds whose workers are killed in the middle of a step, by the tests that wait for it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ WHERE = "PALAESTRA_TESTS_WHERE"  # kind of task, e.g. train
 ID = f"{__name__}:Mortal/babyai/GoToObjS4"
 
 
-class Mortal(Wrapper):
-    """A real world, named by its id; waits to be killed in the steps whose marks are missing."""
+class Around(Wrapper):
+    """A real world, named by its id."""
 
     def __init__(self, name: str) -> None:
         super().__init__(registry.make(name))
-        self.here = False
 
     @classmethod
     def check_name(cls, name: str) -> None:
@@ -35,6 +34,20 @@ class Mortal(Wrapper):
     @classmethod
     def tasks(cls, environment: str) -> TaskSet:
         return TaskSet(environment)
+
+
+class Dragging(Around):
+    """Takes its time, so that a random moment is likely to be one of a step."""
+
+    def step(self, action: Action) -> Transition:
+        time.sleep(0.02)
+        return super().step(action)
+
+
+class Mortal(Around):
+    """Waits to be killed in the steps whose marks are missing."""
+
+    here = False
 
     def reset(self, task: Task) -> Observation:
         self.here = task.id.startswith(os.environ[WHERE])

@@ -230,6 +230,12 @@ def test_a_step_on_tokens_of_unknown_probability_is_refused(loss: TokenLoss) -> 
         learner.update(rows(known=False), loss)
 
 
+def test_a_row_of_ones_own_is_named_by_its_number() -> None:
+    bare = Trained([1, 2], [False, True], lp_old=[0.0, NAN])
+    with pytest.raises(InputError, match="Call 0 of row 1 holds no log-probabilities"):
+        learner_of(tiny()).update([replace(bare, lp_old=[0.0, -1.0], lp_beh=[]), bare], ppo)
+
+
 @pytest.mark.parametrize("loss", [ppo, pg, decoupled])
 def test_recomputed_they_are_those_of_the_present_policy(loss: TokenLoss) -> None:
     """Then the ratio is 1: the gradient is that of the plain policy gradient."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 
 import pytest
 
+from palaestra.safety.opening import open_sandbox
 from tests.safety.kinds import parameters, skip_unless_here
 
 PROGRAM = """
@@ -68,6 +70,21 @@ def test_the_first_process_of_a_container_is_left_with_no_zombies(kind: str) -> 
     if subprocess.run([*container, "true"], capture_output=True).returncode != 0:
         pytest.skip("this machine lets us make no namespace of processes")
     lives(*container, sys.executable, "-c", PROGRAM, kind, "9")
+
+
+def test_orphans_are_asked_for_no_longer_than_programs_run(kind: str) -> None:
+    def asked() -> int:
+        answer = ctypes.c_int()
+        ctypes.CDLL(None).prctl(37, ctypes.byref(answer), 0, 0, 0)
+        return answer.value
+
+    before = asked()
+    sandbox = open_sandbox(kind)
+    program = sandbox.start(["cat"])
+    assert asked() == 1
+    program.close()
+    assert asked() == before
+    sandbox.close()
 
 
 @pytest.mark.slow

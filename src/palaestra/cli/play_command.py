@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 from palaestra.core.environment import Action, Capability
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split, parse_split
+from palaestra.core.visible import visible
 
 if TYPE_CHECKING:
     from palaestra.core.environment import Environment, Transition
 
 EXAMPLE = "palaestra play --env babyai/GoToLocalS5N2"
-COMMANDS = ":hint shows the expert's next action, :actions what can be said, :quit ends"
+COMMANDS = (
+    "help says this again, hint what the expert would do, actions what can be said, quit ends"
+)
+NAMES = ("help", "hint", "actions", "quit")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
         split = split or next((each for each in Split if known.count(each) != 0), Split.TRAIN)
         task = known.task(split, options.seed)
         first = world.reset(task)
-        print(f"{options.env}, task {task.id}\n\n{world.instructions}\n({COMMANDS})\n")
-        print(first.text)
+        print(visible(f"{options.env}, task {task.id}\n\n{world.instructions}\n({COMMANDS})\n"))
+        print(visible(first.text))
         _play(world)
     finally:
         world.close()
@@ -53,11 +57,12 @@ def _play(world: Environment) -> None:
         if len(world.players) > 1:
             print(f"It is the turn of {world.turn_of()}.")
         line = _read()
-        if line is None or line == ":quit":
+        command = "quit" if line is None else _command(world, line)
+        if line is None or command == "quit":
             print(f"You left after {turns} action(s), {_earned(rewards)}.")
             return
-        if line.startswith(":"):
-            print(_answer(world, line))
+        if command is not None:
+            print(visible(_answer(world, command)))
             continue
         if not line:
             continue
@@ -66,7 +71,7 @@ def _play(world: Environment) -> None:
         turns += 1
         for name, reward in (transition.rewards or {player: transition.reward}).items():
             rewards[name] += reward
-        print(_told(transition))
+        print(visible(_told(transition)))
         if transition.terminated or transition.truncated:
             print(f"\n{_end(transition)} after {turns} action(s), {_earned(rewards)}.")
             return
@@ -86,20 +91,35 @@ def _read() -> str | None:
     return line.strip() if line else None
 
 
+def _command(world: Environment, line: str) -> str | None:
+    """The command that a line gives; None where it is an action, as a world's own words are.
+
+    With a colon before it, it is always a command.
+    """
+    if line.startswith(":"):
+        return line[1:]
+    if line not in NAMES:
+        return None
+    own = Capability.ADMISSIBLE in world.capabilities and line in world.admissible()
+    return None if own else line
+
+
 def _answer(world: Environment, command: str) -> str:
-    if command == ":hint":
+    if command == "help":
+        return f"{world.instructions}\n({COMMANDS})"
+    if command == "hint":
         if Capability.ORACLE not in world.capabilities:
             return "This environment has no expert to ask."
         actions = world.oracle()
         return f"The expert would say: {actions[0].text}" if actions else "The expert knows no way."
-    if command == ":actions":
+    if command == "actions":
         if Capability.ADMISSIBLE in world.capabilities:
             return "You can say: " + ", ".join(world.admissible())
         if world.tools:
             calls = [tool.signature for tool in world.tools]
             return "You can call:\n" + "\n".join(calls)
         return world.instructions
-    return f"There is no command '{command}'; {COMMANDS}."
+    return f"There is no command ':{command}'; {COMMANDS}."
 
 
 def _told(transition: Transition) -> str:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
 from palaestra.learning.attention import RowAttention
 from palaestra.learning.losses.tokens import Tokens
@@ -87,15 +88,16 @@ def spread(mask: Sequence[bool], values: Iterable[float], elsewhere: float = 0.0
 
 def check_sampled(rows: Sequence[Trained]) -> None:
     """Raises InputError where it is unknown how probable a trained token was to its sampler."""
-    for row in rows:
+    for number, row in enumerate(rows):
         if not any(map(math.isnan, chain(row.lp_old, row.lp_beh))):
             continue
+        where = row.rollout if isinstance(row.rollout, Key) else f"row {number}"
         for call, old, sampled in compress(
             zip(row.turn, row.lp_old, row.lp_beh, strict=True), row.mask
         ):
             if math.isnan(old) or math.isnan(sampled):
                 raise InputError(
-                    f"Call {call} of {row.rollout} holds no log-probabilities of its tokens, "
+                    f"Call {call} of {where} holds no log-probabilities of its tokens, "
                     "against which reinforcement weighs the policy's; record them, or have them "
                     "recomputed with the present policy (`StudyPlan(recompute=True)`, or "
                     "`with_proximal` in a loop of your own)."

@@ -15,7 +15,6 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -24,6 +23,7 @@ from palaestra.core.errors import EnvironmentFault, InfrastructureFault, Workers
 from palaestra.core.heartbeat import ran
 from palaestra.rollout import worker
 from palaestra.rollout.deadline import Deadline
+from palaestra.rollout.end import End
 from palaestra.rollout.line import Line
 from palaestra.rollout.processes import (
     is_stopped,
@@ -39,31 +39,11 @@ START_SECONDS = 120.0  # a worker that is not ready by then cannot start
 BACK_OFF = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before a worker is started once more
 LAST_WORDS = 4096  # bytes of a worker's stderr that are kept for messages
 DYING = 1.0  # seconds in which a process whose pipe has closed comes to its own end
-OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-STANDSTILL = 5.0  # seconds of a call in which this process stood still, so that it saw too little
 
 GLANCE = 0.05  # seconds between looks at a call under way
 PATIENCE = 5  # glances after which a call that waits (for a program, the network …) is slow
 LOOKS = 1.0  # seconds between looks at the memory of a worker that answers quickly
 LONG = 100  # likewise, for one that computes: another process would take its processor
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """How a process ended."""
-
-    status: int | None  # minus the signal that ended it; None: not known
-    ours: bool  # whether it was ended here
-
-    @property
-    def from_outside(self) -> bool:
-        """Whether somebody else ended it: the kernel that lacks memory, say."""
-        return not self.ours and self.status in {-number for number in OUTSIDE}
-
-    def __str__(self) -> str:
-        if self.status is None or self.status >= 0:
-            return f"exit status {self.status}"
-        return f"killed by {signal.Signals(-self.status).name}"
 
 
 class Host:
@@ -78,6 +58,7 @@ class Host:
         self.ends: list[End] = []  # of these, in their order
         self._timeout, self._memory = timeout, memory
         self._looked = 0.0  # when the memory was last looked at
+        self._heard = (0.0, 0.0)  # when the process was last heard of, and how long this one ran
         self.line = Line()
         self._process: Process | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -181,7 +162,7 @@ class Host:
             return f"{end}, {shortened(words[-1], 200)}" if words else str(end)
         finally:
             receipt.cancel()
-        self.births += 1
+        self.births, self._heard = self.births + 1, (time.monotonic(), ran())
         return None
 
     async def exchange(self, request: worker.Request, shape: TypeAdapter[T], label: str) -> T:
@@ -195,8 +176,7 @@ class Host:
         """
         process, what = self._process, f"{label}: {request.verb}"
         assert process is not None and process.stdin is not None
-        self._words = b""
-        began, ran_before = time.monotonic(), ran()
+        self._words, self._heard = b"", (time.monotonic(), ran())
         process.stdin.write(worker.framed(worker.REQUEST.dump_json(request, exclude_defaults=True)))
         receipt = self._keep(_receive(process))
         try:
@@ -227,12 +207,9 @@ class Host:
         except (OSError, EOFError) as error:
             end = await self._bury(DYING)
             if end.from_outside:
-                detail = f"{what} lost its process, which was {end} from outside"
+                detail = f"{what} lost its process from outside ({end})"
                 raise InfrastructureFault("workers", detail) from error
             detail = f"{what} ended its process ({end}){self._said()}"
-            stood = time.monotonic() - began - (ran() - ran_before)
-            if stood > STANDSTILL:  # the process may have taken this one for gone
-                raise InfrastructureFault("workers", detail) from error
             raise EnvironmentFault("crash", detail) from error
         except ValueError as error:
             await self._bury()
@@ -311,7 +288,8 @@ class Host:
         if self._listener is not None:
             await asyncio.wait({self._listener}, timeout=1.0)
             self._listener.cancel()
-        end = End(process.returncode, ours)
+        stood = time.monotonic() - self._heard[0] - (ran() - self._heard[1])
+        end = End(process.returncode, ours, stood)
         if self.births > len(self.ends):
             self.ends.append(end)
         return end

@@ -29,7 +29,8 @@ from palaestra.core.environment import Action, Observation, Signals, Transition,
 from palaestra.core.errors import EnvironmentFault, InfrastructureFault, InputError
 from palaestra.core.task import Task
 from palaestra.rollout import worlds
-from palaestra.rollout.host import End, Host
+from palaestra.rollout.end import End
+from palaestra.rollout.host import Host
 from palaestra.rollout.line import Slow
 from palaestra.rollout.worker import Request, Verb
 
@@ -283,7 +284,7 @@ class HostedWorld(World):
         """
         if not self.deterministic and (self._base is None or self._past):
             if ended is not None and ended.from_outside:
-                detail = f"{self._id}: {why}, {ended} from outside; it is not deterministic"
+                detail = f"{self._id}: {why} from outside ({ended}); it is not deterministic"
                 raise InfrastructureFault("workers", detail)
             raise EnvironmentFault("crash", f"{self._id}: {why}; it is not deterministic")
         if self._base is not None:

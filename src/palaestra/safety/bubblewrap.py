@@ -99,7 +99,8 @@ class BubblewrapSandbox(LocalSandbox):
         for name, value in variables.items():
             found += ["--setenv", name, value]
         found += ["--ro-bind", "/usr", "/usr", *_system_words()]
-        found += ["--perms", "0755", "--dir", "/etc", "--perms", "0755", "--dir", "/run"]
+        for folder in ("/etc", "/etc/ssl", "/run"):  # made by bwrap, they would be root's alone
+            found += ["--perms", "0755", "--dir", folder]
         for name in ("passwd", "group", "hosts"):
             found += ["--ro-bind", f"{at}/etc/{name}", f"/etc/{name}"]
         for name in _CONFIGURED:

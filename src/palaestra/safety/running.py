@@ -51,7 +51,12 @@ class Running(ABC):
         self._input = bytearray(input or b"")
         self._open_input = input is None
         self.began = time.monotonic()
-        self.process = spawn(launch)
+        orphans.adopt()
+        try:
+            self.process = spawn(launch)
+        except BaseException:
+            orphans.release()
+            raise
         self._deadline = self.began + limits.seconds
         self._next_look = self.began
         self._pause = LOOK
@@ -130,6 +135,7 @@ class Running(ABC):
         self.kill()
         status = self._reap()
         orphans.reap(self.found)
+        orphans.release()
         code: int | None = None
         seconds = time.monotonic() - self.began
         for name, pipe in (("stdout", self.process.stdout), ("stderr", self.process.stderr)):
@@ -287,7 +293,6 @@ _starters: dict[int, ThreadPoolExecutor] = {}  # by process: a fork has no threa
 def _starter() -> ThreadPoolExecutor:
     if os.getpid() not in _starters:
         _starters.clear()
-        orphans.adopt()
         _starters[os.getpid()] = ThreadPoolExecutor(1, thread_name_prefix="sandbox-starter")
     return _starters[os.getpid()]
 

@@ -90,6 +90,7 @@ CLIENTS = [
     Client("ai_sdk_anthropic.mjs", "node", "@ai-sdk/anthropic"),
     Client("openai_agents_node.mjs", "node", "@openai/agents"),
     Client("langchain_node.mjs", "node", "@langchain/openai"),
+    Client("codex.mjs", "node", "@openai/codex"),  # with tools of namespaces, and hosted ones
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 import sys
 import time
@@ -125,3 +126,25 @@ def test_a_sandbox_stands_in_the_name_of_the_agent() -> None:
     agent = make_agent(recipe.agent.chosen)
     assert isinstance(agent, CommandAgent)
     assert agent._walls is not None and agent._walls.mounts == ("/opt",)
+
+
+@walled
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_a_program_of_node_acts_in_a_sandbox(tmp_path: Path) -> None:
+    """It reads OpenSSL's settings when it starts, and ends where it may not."""
+    program = tmp_path / "up.mjs"
+    program.write_text(CLIMBING)
+    program.chmod(0o644)
+    episode = lived(f"node {program}", seconds=120.0)
+    assert str(episode.outcome) == "success", episode.outcome.detail
+
+
+CLIMBING = """
+const { PALAESTRA_WORLD_URL: url, PALAESTRA_TOKEN: token } = process.env;
+let over = false;
+while (!over) {
+  const headers = { Authorization: `Bearer ${token}` };
+  const answer = await fetch(`${url}/step`, { method: "POST", headers, body: '{"action": "up"}' });
+  over = (await answer.json()).over;
+}
+"""

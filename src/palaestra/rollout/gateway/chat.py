@@ -165,7 +165,7 @@ def question(request: ChatRequest) -> Question:
     """What a request asks.
 
     Raises:
-        Refusal: it asks for what there is not, such as several choices in a stream.
+        Refusal: it asks for what there is not, such as several replies in a stream.
     """
     if request.stream and (request.n or 1) > 1:
         raise several_in_a_stream()

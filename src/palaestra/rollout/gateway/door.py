@@ -127,7 +127,8 @@ class Door:
     async def length(self, question: Question) -> int:
         """How many tokens the question would send; raises like `ask`."""
         question = replace(question, messages=tuple(matched(question.messages)))
-        return await self._done(self.session.counted(self.transcript.messages(question)))
+        told = None if self._grammar(question) else question.form
+        return await self._done(self.session.counted(self.transcript.messages(question, told)))
 
     async def act(self, action: Action) -> Transition:
         """Act in the world, after whatever is being done there already; raises like `ask`."""
