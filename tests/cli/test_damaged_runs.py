@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,11 @@ def test_the_list_of_runs_names_a_damaged_one_among_the_others(
 ) -> None:
     damaged.make(tmp_path / "broken")
     damaged.garble_all_but_the_first_page(tmp_path / "broken")
+    damaged.make(tmp_path / "bare")
+    (tmp_path / "bare" / "run.json").unlink()
+    capsys.readouterr()
     assert main(["list", "runs", "--json"]) == 0
-    said = capsys.readouterr().out
-    assert "umbrella" in said and f"palaestra doctor {tmp_path / 'broken'}" in said
+    said = {row["name"]: row["summary"] for row in json.loads(capsys.readouterr().out)}
+    assert "umbrella" in said[run]
+    for name in ("broken", "bare"):
+        assert f"palaestra doctor {tmp_path / name}" in said[name]

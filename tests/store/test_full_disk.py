@@ -178,6 +178,35 @@ print(json.dumps([kinds, sorted(str(p.relative_to(folder)) for p in folder.rglob
     assert report == [[True, True], ["there", "there/mine"]]
 
 
+def test_a_folder_is_replaced_whole_or_stays(tmp_path: Path) -> None:
+    report = outcome(
+        """
+from palaestra.store.disk import replacing
+
+def fill(size):
+    with replacing(folder / "final", "The policy") as fresh:
+        (fresh / "part").mkdir()
+        (fresh / "part" / "a").write_text("new")
+        (fresh / "b").write_bytes(bytes(size))
+
+limit(50_000)
+said = []
+for before in (False, True):
+    try:
+        fill(100_000)
+    except StorageFull as error:
+        said.append("The policy could not be written" in str(error))
+    said.append(sorted(str(p.relative_to(folder)) for p in folder.rglob("*")))
+    if not before:
+        fill(10)
+print(json.dumps(said))
+""",
+        tmp_path,
+    )
+    assert report == [True, [], True, ["final", "final/b", "final/part", "final/part/a"]]
+    assert (tmp_path / "final" / "b").stat().st_size == 10
+
+
 def test_on_a_disk_of_any_small_size_a_run_is_whole_or_not_there() -> None:
     """Real disks in memory, in a mount namespace of the process, where the system allows one."""
     code = """
@@ -203,15 +232,43 @@ for kilobytes in range(8, 160, 8):
     subprocess.run(["umount", sys.argv[1]], check=True)
 print(json.dumps(found))
 """
+    found = json.loads(with_small_disks(code))
+    assert set(found) == {"full", "made"}, found
+    assert found == sorted(found)
+
+
+@pytest.mark.slow
+def test_training_on_a_disk_of_any_size_ends_with_a_sentence_and_nothing_torn() -> None:
+    code = """
+import json, subprocess, sys
+from pathlib import Path
+
+small = ["imitation.demonstrations=4", "imitation.epochs=1", "rl.steps=1", "rl.tasks=2",
+         "rl.group=2", "evaluation.tasks=4", "evaluation.transfer_tasks=2"]
+found = []
+for kilobytes in (112, 116, 120, 124, 140, 15_000, 16_000, 18_000, 20_000, 40_000):
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", sys.argv[1]]
+    subprocess.run(mount, check=True)
+    run = Path(sys.argv[1]) / "run"
+    train = [sys.executable, "-m", "palaestra", "train", "quick", "--set", *small]
+    done = subprocess.run([*train, "--run", str(run)], capture_output=True, text=True)
+    torn = [name for name in ("final", "vocabulary") if (run / name).exists()
+            and not (run / name / "tokenizer_config.json").stat().st_size]
+    found.append([done.returncode, done.stderr[-600:] if "Traceback" in done.stderr else "", torn])
+    subprocess.run(["umount", sys.argv[1]], check=True)
+print(json.dumps(found))
+"""
+    found = json.loads(with_small_disks(code))
+    assert [[code, "", []] for code, _, _ in found] == found
+    assert {code for code, _, _ in found[:5]} == {1} and found[-1][0] == 0
+
+
+def with_small_disks(code: str) -> str:
+    """What a process prints that may mount disks on the folder of its argument."""
     with tempfile.TemporaryDirectory() as folder:
         inside = ["unshare", "--user", "--map-root-user", "--mount"]
-        allowed = (
-            shutil.which("unshare")
-            and not subprocess.run(
-                [*inside, "mount", "-t", "tmpfs", "none", folder], capture_output=True
-            ).returncode
-        )
-        if not allowed:
+        mount = [*inside, "mount", "-t", "tmpfs", "none", folder]
+        if not shutil.which("unshare") or subprocess.run(mount, capture_output=True).returncode:
             pytest.skip("this system lets no process mount a disk of its own")
         done = subprocess.run(
             [*inside, sys.executable, "-c", code, folder],
@@ -220,6 +277,4 @@ print(json.dumps(found))
             cwd=Path(__file__).parents[2],
         )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert set(found) == {"full", "made"}, found
-    assert found == sorted(found)
+    return done.stdout

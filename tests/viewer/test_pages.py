@@ -259,12 +259,13 @@ def test_any_place_of_the_table_can_be_asked_for(client: TestClient) -> None:
 
 
 def test_a_damaged_run_is_named_and_left_out_of_the_others_results(tmp_path: Path) -> None:
-    for name in ("sound", "broken", "half", "empty"):
+    for name in ("sound", "broken", "half", "empty", "bare"):
         make_run(
             tmp_path, name, [plain(Key("eval/test", i), saw="a purple door") for i in range(9)]
         )
     damaged.garble_all_but_the_first_page(tmp_path / "broken")
     (tmp_path / "empty" / "run.sqlite").write_bytes(b"")
+    (tmp_path / "bare" / "run.json").unlink()
     file = tmp_path / "half" / "run.sqlite"
     with closing(sqlite3.connect(file)) as connection, connection:  # listed, and cannot be quoted
         connection.execute("UPDATE episode SET usage = '{'")
@@ -274,7 +275,7 @@ def test_a_damaged_run_is_named_and_left_out_of_the_others_results(tmp_path: Pat
         assert client.get(f"/search?q={query}").status_code == 200
         said = words(page)
         assert "9 episodes" in said and page.count('href="/run/sound/episode') == 9
-        for name in ("broken", "half", "empty"):
+        for name in ("broken", "half", "empty", "bare"):
             assert f"{name}: The run {tmp_path / name} is damaged" in said, (query, name)
             assert f"palaestra doctor {tmp_path / name}" in said
     first = words(settled(client, "/"))

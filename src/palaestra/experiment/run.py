@@ -19,7 +19,7 @@ from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.setting import Setting
 from palaestra.models.tiny import learn_vocabulary
 from palaestra.models.weights import prepare
-from palaestra.store.disk import sync_all
+from palaestra.store.disk import replacing
 from palaestra.store.run import RunFolder
 
 VOCABULARY_WORLDS = 64  # training worlds whose words the tiny transformer's vocabulary covers
@@ -44,11 +44,11 @@ async def execute(recipe: Recipe, run: RunFolder, reporter: Reporter) -> report.
         if recipe.rl.steps:
             valued = await stages.reinforcement(setting)
             await stages.test(setting, "rl")
-        export(setting.policy, recipe, final_model(run))
-        sync_all(final_model(run))
+        with replacing(final_model(run), "The trained policy") as folder:
+            export(setting.policy, recipe, folder)
         if valued is not None:
-            export_critic(valued, recipe, run.path / "final-value", final_model(run))
-            sync_all(run.path / "final-value")
+            with replacing(run.path / "final-value", "The critic") as folder:
+                export_critic(valued, recipe, folder, final_model(run))
         setting.count_time()
     return write_report(run)
 
@@ -71,9 +71,10 @@ def origin(recipe: Recipe, run: RunFolder, reporter: Reporter) -> Path:
     if recipe.model.name != "tiny":
         return prepare(recipe.model.name, reporter.say)
     folder = run.path / "vocabulary"
-    if not (folder / "tokenizer_config.json").is_file():  # written last
-        save_tokenizer(learn_vocabulary(words_of(recipe)), folder)
-        sync_all(folder)
+    if not (folder / "tokenizer_config.json").is_file():
+        tokenizer = learn_vocabulary(words_of(recipe))
+        with replacing(folder, "The vocabulary") as fresh:
+            save_tokenizer(tokenizer, fresh)
     return folder
 
 

@@ -10,6 +10,8 @@ import errno
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from palaestra.core.errors import StorageFull
@@ -92,10 +94,35 @@ def replace_durably(file: Path, text: str) -> None:
     sync(file.parent)
 
 
-def sync_all(folder: Path) -> None:
-    """Wait until the disk has a folder, with all that is in it."""
-    for path in (*folder.rglob("*"), folder, folder.parent):
-        sync(path)
+@contextmanager
+def replacing(folder: Path, what: str) -> Iterator[Path]:
+    """A new folder to fill, which takes the place of `folder` once the disk has all of it.
+
+    One process at a time may do so. What it left where it was killed is cleared by the next.
+
+    Raises:
+        StorageFull: `what` does not fit; `folder` is as it was.
+    """
+    fresh, old = (folder.with_name(f".{folder.name}-{part}") for part in ("new", "old"))
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        fresh.mkdir(parents=True)
+        yield fresh
+        for path in (*fresh.rglob("*"), fresh):
+            sync(path)
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        fresh.rename(folder)
+        sync(folder.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException as error:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        if isinstance(error, Exception) and is_full(error):
+            raise storage_full(what, folder.parent, error) from error
+        raise
 
 
 def sync(path: Path) -> None:

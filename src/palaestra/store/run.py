@@ -251,11 +251,17 @@ def new_run_path(root: Path, name: str) -> Path:
 
 
 def list_runs(root: Path) -> list[RunRecord]:
-    """The runs in `root`, newest first, of any format; whatever is no run is skipped."""
+    """The runs in `root`, newest first, of any format; whatever is no run is skipped.
+
+    One that has lost its run.json is among them: reading it says what to do.
+    """
     records: list[RunRecord] = []
     for path in Path(root).iterdir() if Path(root).is_dir() else ():
         try:
             records.append(_record(path))
+        except DamagedRun:
+            written = datetime.fromtimestamp(_database_file(path).stat().st_mtime, UTC)
+            records.append(RunRecord(path.absolute(), written, "?", "?"))
         except InputError:
             continue
     return sorted(records, key=lambda record: (record.created, record.name), reverse=True)
