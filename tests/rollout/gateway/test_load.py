@@ -87,6 +87,25 @@ def test_a_long_text_has_the_tokens_that_it_has_in_one_piece() -> None:
     assert renderer().reply(words)[:-1] == whole
 
 
+def test_other_threads_run_while_a_long_text_is_tokenised() -> None:
+    turns, over = 0, threading.Event()
+
+    def run() -> None:
+        nonlocal turns
+        while not over.wait(0.005):
+            turns += 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    text = "the quick brown fox, up and down. é " * 20_000  # a second or more
+    before = turns
+    renderer().reply(text)
+    during = turns - before
+    over.set()
+    thread.join()
+    assert during >= 5  # none or one where the interpreter is held
+
+
 def test_whoever_asks_too_much_at_once_may_ask_again_and_is_recorded_once() -> None:
     async def run() -> None:
         model = Slow()
