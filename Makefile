@@ -14,7 +14,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test test-slow test-laws check check-peers check-environments bench clean
+.PHONY: help train test test-slow test-laws check check-peers check-environments check-clients bench clean
 
 export PYTHON PIP_ARGS
 JOBS = 2
@@ -27,6 +27,7 @@ help:
 	@echo "make check      formatting, lint, types, import rules, and make test"
 	@echo "make check-peers compare the learning library with verl and TRL, in their own environments"
 	@echo "make check-environments test every family of environments, with its package, in an environment of its own"
+	@echo "make check-clients let foreign clients live episodes through the gateway, each in an environment of its own"
 	@echo "make bench      set up, then measure speed against peers and limits (ARGS: names of benchmarks)"
 	@echo "make clean      remove .venv and caches; runs and downloaded models stay"
 
@@ -59,6 +60,9 @@ check-peers:
 
 check-environments:
 	@scripts/check_environments.sh $(ARGS)
+
+check-clients:
+	@scripts/check_clients.sh $(ARGS)
 
 bench:
 	@scripts/setup.sh dev

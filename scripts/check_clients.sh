@@ -9,7 +9,6 @@
 # PIP_ARGS  further options for `pip install`
 set -eu
 cd "$(dirname "$0")/.."
-scripts/setup.sh dev
 place=.peers/clients
 mkdir -p $place
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -59,6 +58,10 @@ install() {
     fi
 }
 
+for client in ${*:-$ALL}; do
+    packages "$client" >/dev/null
+done
+scripts/setup.sh dev
 for client in ${*:-$ALL}; do
     wanted=$(packages "$client")
     own=$place/$client

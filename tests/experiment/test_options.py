@@ -27,7 +27,7 @@ BAD: list[tuple[Sequence[str], str, str, str]] = [
     (["rl.credit=gae"], f"{CREDIT}.lam=-0.1", "lam = -0.1", "a number in [0, 1]"),
     (["rl.credit=reinforce"], f"{CREDIT}.axis=step", "axis = 'step'", "token or turn"),
     (["rl.credit=running"], f"{CREDIT}.decay=1", "decay = 1", "a number in [0, 1)"),
-    (["rl.credit=running"], f"{CREDIT}.state=1", "state = 1", "left out"),
+    (["rl.credit=running"], f"{CREDIT}.state=1", "state = 1", "left out, as the run fills it in"),
     (["rl.credit=anchor"], f"{CREDIT}.similarity=2", "similarity = 2", "a number in [0, 1]"),
     (["rl.credit=gigpo"], f"{CREDIT}.omega=inf", "omega = inf", "a finite number of at least 0"),
     (

@@ -117,7 +117,8 @@ TABLE: list[tuple[Any, list[Any], list[Any], str]] = [
     (tuple[int, ...], [[1, 2], (1,), []], [1, [1.5], "12"], "a list, each a whole number"),
     (Sequence[Any], [[1, "a"]], [1], "a list"),
     (Callable[[int], int] | str, ["a", abs], [1], "a text"),
-    (Mapping[str, float] | None, [None], [{}, 1], "left out"),
+    (Mapping[str, float] | None, [None, {"a": 1.0}], [1, [1]], "a table"),
+    (list[str] | dict[str, int], [["a"], {"a": 1}], ["a", [1]], "a list, each a text or a table"),
 ]
 
 

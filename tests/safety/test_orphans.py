@@ -13,6 +13,7 @@ from tests.safety.kinds import parameters, skip_unless_here
 
 PROGRAM = """
 import os, subprocess, sys
+from concurrent.futures import ThreadPoolExecutor
 from palaestra.safety.opening import open_sandbox
 from palaestra.safety.sandbox import Ended, Limits
 
@@ -21,7 +22,8 @@ asked = [subprocess.Popen(["sh", "-c", "exit 7"], start_new_session=new) for new
 daemon = ["sh", "-c", "(setsid sh -c 'true & exec sleep 60' >&- 2>&- &) ; true"]
 short = ["sh", "-c", "(sleep 0.01 &) ; (true &) ; exit 3"]
 sandbox = open_sandbox(kind)
-for number in range(runs):
+
+def live(number):
     assert sandbox.run(short).code == 3
     if number < 100 and number % 8 == 0:
         assert sandbox.run(daemon).code == 0
@@ -31,6 +33,9 @@ for number in range(runs):
         program.send("hello")
         assert program.receive(60) == "hello"
         program.close()
+
+with ThreadPoolExecutor(4) as threads:
+    list(threads.map(live, range(runs)))
 sandbox.close()
 zombies = []
 for name in filter(str.isdigit, os.listdir("/proc")):

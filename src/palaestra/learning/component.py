@@ -70,6 +70,8 @@ class Need(StrEnum):
 Options = Mapping[str, Any]
 """Name to value."""
 
+REMEMBERED = "state"  # the option by which a rule takes back what it returned for the batch before
+
 
 @dataclass(frozen=True, slots=True)
 class Component:
@@ -115,11 +117,12 @@ class Component:
                     f"The {self.kind} '{self.name}' has no option '{name}'; it has: "
                     f"{', '.join(has) or 'none'}."
                 )
-            hint = hint_of(self.function, has[name])
-            if not fits(value, hint):
+            hint, filled = hint_of(self.function, has[name]), name == REMEMBERED
+            if not fits(value, hint) or (filled and value is not None):
+                taken = "left out, as the run fills it in" if filled else words(hint)
                 raise RecipeError(
                     f"The {self.kind} '{self.name}' cannot take {name} = {value!r}: it must be "
-                    f"{words(hint)} (by default {has[name].default!s})."
+                    f"{taken} (by default {has[name].default!s})."
                 )
         if self.check is not None:
             self.check(self.options | dict(options))

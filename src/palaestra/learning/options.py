@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import NoneType, SimpleNamespace, UnionType
@@ -52,11 +52,7 @@ class Range:
         if high > FINITE:
             return f"{number}{above}, or inf"
         if low is None:
-            return (
-                f"{finite} of at most {high:g}"
-                if self.below is None
-                else f"{finite} below {high:g}"
-            )
+            return finite + (f" below {high:g}" if self.most is None else f" of at most {high:g}")
         left, right = "(" if self.least is None else "[", ")" if self.most is None else "]"
         return f"{number} in {left}{low:g}, {high:g}{right}"
 
@@ -113,10 +109,10 @@ def fits(value: Any, hint: Any) -> bool:
         return callable(value)
     if hint in (int, float):
         return _is_number(value, hint) and value in Range()
-    if hint is Any:
-        return True
-    if not isinstance(hint, type):
-        return value is None  # nothing that a recipe could hold, such as what a rule remembers
+    if kind in (dict, Mapping):
+        return isinstance(value, Mapping)
+    if hint is Any or not isinstance(hint, type):
+        return True  # nothing that is known here
     if issubclass(hint, Enum):
         return isinstance(value, str) and any(value == one.value for one in hint)
     return isinstance(value, hint)
@@ -142,7 +138,9 @@ def words(hint: Any) -> str:
         return Range().words(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _one_of([str(one.value) for one in hint])
-    return _WORDS.get(hint, "left out")
+    if kind in (dict, Mapping):
+        return "a table"
+    return _WORDS.get(hint, "something else")
 
 
 _WORDS: dict[Any, str] = {bool: "true or false", str: "a text"}

@@ -44,9 +44,11 @@ class SessionRunning(Running):
 
     def kill(self) -> None:
         until = time.monotonic() + LAST
+        alive: list[int] = []
         # Two rounds at least: the first may have met a process between fork and exec.
         for number in range(1000):
-            found = {*self._members(), *usage.marked(self._mark)}
+            # One that is about to end has lost its mark.
+            found = {*self._members(), *usage.marked(self._mark), *alive}
             self.found |= found - {self.process.pid}
             alive = [pid for pid in found if _end(pid)]
             self.process.poll()

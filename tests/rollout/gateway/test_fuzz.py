@@ -90,7 +90,7 @@ HEADERS: list[tuple[str, list[bytes]]] = [
     ("content-type", [b"", b"text/plain", b"application/json; charset=utf-16", b"\xff"]),
     ("accept", [b"", b"text/event-stream", b"\xe9"]),
     ("content-encoding", [b"gzip", b"x"]),
-    ("x-stainless-retry-count", [b"", b"1", b"-1", b"x", b"0", b"\xb2"]),
+    ("x-stainless-retry-count", [b"", b"1", b"-1", b"0", b"\xb2", b"9" * 5000]),
     ("x-api-key", [b"", b"x", b"\xff\xfe"]),
     ("mcp-protocol-version", [b"2025-06-18", b"x"]),
     ("anthropic-version", [b"2023-06-01", b""]),

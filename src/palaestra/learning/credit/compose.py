@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
-from palaestra.learning.component import Component, Kind, Need, find
+from palaestra.learning.component import REMEMBERED, Component, Kind, Need, find
 from palaestra.learning.credit.applied import Applied
 from palaestra.learning.credit.rule import Credit, CreditRule, groups, normalised
 from palaestra.learning.trajectory import Trajectory
@@ -39,7 +39,7 @@ class Term:
     @property
     def remembers(self) -> bool:
         """Whether the rule takes the state that it returned for the batch before."""
-        return "state" in self.part.options
+        return REMEMBERED in self.part.options
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,28 @@ class Doors(Protocol):
         """The open door of that id; raises Refusal for whom it does not open."""
 
 
+class Asker:
+    """The program behind a request; see `door.Asker`."""
+
+    def __init__(self, request: Request) -> None:
+        """It waits."""
+        self.request, self.answered = request, False
+
+    @property
+    def again(self) -> bool:
+        """As the SDKs of OpenAI and Anthropic say it."""
+        count = self.request.headers.get("x-stainless-retry-count", "")
+        return count.isdecimal() and bool(count.strip("0"))
+
+    async def left(self) -> bool:
+        return not self.answered and await self.request.is_disconnected()
+
+    async def given(self, answer: Any) -> Response:
+        """The answer, which it gets unless it has left."""
+        self.answered = not await self.request.is_disconnected()
+        return JSONResponse(answer)
+
+
 def application(doors: Doors, limits: Limits = LIMITS, beat: float = BEAT) -> Starlette:
     """All that is answered to programs; each request to a session needs its token."""
 
@@ -100,28 +122,22 @@ def _about(model: str) -> dict[str, Any]:
 
 async def _chat(request: Request, door: Door) -> Response:
     asked = await _asked(request, chat.ChatRequest)
-    questions = _numbered(request, door, [chat.question(asked)] * (asked.n or 1))
+    asker = Asker(request)
+    questions = [await door.numbered(chat.question(asked), asker) for _ in range(asked.n or 1)]
     if asked.stream:
         teller = chat.Chunks(asked, questions[0], door.model)
-        return await _streamed(request, door, questions[0], teller)
-    return JSONResponse(chat.reply(await _answers(door, questions), asked))
+        return await _streamed(asker, door, questions[0], teller)
+    return await asker.given(chat.reply(await _answers(door, questions), asked))
 
 
 async def _completions(request: Request, door: Door) -> Response:
     asked = await _asked(request, completions.CompletionRequest)
-    questions = _numbered(request, door, completions.questions(asked))
+    asker = Asker(request)
+    questions = [await door.numbered(one, asker) for one in completions.questions(asked)]
     if asked.stream:
         teller = completions.Parts(asked, questions[0], door.model)
-        return await _streamed(request, door, questions[0], teller)
-    return JSONResponse(completions.reply(await _answers(door, questions), asked))
-
-
-def _numbered(request: Request, door: Door, questions: Sequence[Question]) -> list[Question]:
-    """The questions as the next ones; those of a request that is sent again, as they were."""
-    found: list[Question] = []
-    for question in questions:
-        found.append(door.numbered(question, again=_again(request), but=found))
-    return found
+        return await _streamed(asker, door, questions[0], teller)
+    return await asker.given(completions.reply(await _answers(door, questions), asked))
 
 
 async def _answers(door: Door, questions: Sequence[Question]) -> list[Answer]:
@@ -136,25 +152,27 @@ async def _answers(door: Door, questions: Sequence[Question]) -> list[Answer]:
 
 async def _responses(request: Request, door: Door) -> Response:
     asked = await _asked(request, responses.ResponseRequest)
-    (question,) = _numbered(request, door, [responses.question(asked, door.issued)])
+    asker = Asker(request)
+    question = await door.numbered(responses.question(asked, door.issued), asker)
 
     def remembered(answer: Answer) -> None:
         door.issued.add(question, answer, asked)
 
     if asked.stream:
         teller = responses.Events(asked, question, door.model)
-        return await _streamed(request, door, question, teller, remembered)
+        return await _streamed(asker, door, question, teller, remembered)
     answer = await door.ask(question)
     remembered(answer)
-    return JSONResponse(responses.reply(answer, asked))
+    return await asker.given(responses.reply(answer, asked))
 
 
 async def _messages(request: Request, door: Door) -> Response:
     asked = await _asked(request, anthropic.MessagesRequest)
-    (question,) = _numbered(request, door, [anthropic.question(asked)])
+    asker = Asker(request)
+    question = await door.numbered(anthropic.question(asked), asker)
     if asked.stream:
-        return await _streamed(request, door, question, anthropic.Blocks(question, door.model))
-    return JSONResponse(anthropic.reply(await door.ask(question)))
+        return await _streamed(asker, door, question, anthropic.Blocks(question, door.model))
+    return await asker.given(anthropic.reply(await door.ask(question)))
 
 
 async def _count_tokens(request: Request, door: Door) -> Response:
@@ -188,7 +206,7 @@ async def _give_up(request: Request, door: Door) -> Response:
 
 
 async def _streamed(
-    request: Request,
+    asker: Asker,
     door: Door,
     question: Question,
     teller: Teller,
@@ -201,7 +219,7 @@ async def _streamed(
     telling = Telling(question, door.renderer)
     task = asyncio.ensure_future(door.ask(question, telling.listen))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    beat = request.state.beat
+    beat, path = asker.request.state.beat, asker.request.url.path
     alive = await telling.wait(task, beat)
     if task.done():
         task.result()  # raises a refusal
@@ -224,8 +242,9 @@ async def _streamed(
             last = teller.end(telling.rest(answer), answer)
             for event in (*(() if begun else teller.begin()), *last):
                 yield event
+            asker.answered = True
         except Refusal as refusal:
-            text = json.dumps(body(refusal, request.url.path))
+            text = json.dumps(body(refusal, path))
             yield f"event: error\ndata: {text}\n\n"
 
     headers = {"Cache-Control": "no-store"}
@@ -246,11 +265,6 @@ def _token(request: Request) -> str:
     if scheme.lower() == "bearer":
         return token.strip()
     return request.headers.get("x-api-key") or request.query_params.get("token", "")
-
-
-def _again(request: Request) -> bool:
-    """Whether the program says, as the SDKs of OpenAI and Anthropic do, that it asks once more."""
-    return request.headers.get("x-stainless-retry-count", "0") != "0"
 
 
 def _refused(refusal: Refusal, path: str, id: str | int | None = None) -> JSONResponse:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import ContextTooLong, InputError, PalaestraError, RequestRefused
@@ -38,6 +38,26 @@ COLDEST = 1e-4  # a temperature below it is greedy
 CLOSING = 32  # answers after the end of an episode
 LAST_WORDS = "The episode is over."  # of these answers: some frameworks take no reply without words
 AT_ONCE = 64  # requests to the model that one session may have under way
+
+
+class Asker(Protocol):
+    """Who waits for an answer."""
+
+    @property
+    def again(self) -> bool:
+        """Whether it says that it has asked before and had no answer."""
+
+    async def left(self) -> bool:
+        """Whether it went away without one."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A question of a session, and what becomes of it."""
+
+    question: Question
+    asker: Asker | None
+    answering: asyncio.Task[Answer] | None = None  # None: it was refused before it was begun
 
 
 class Door:
@@ -72,7 +92,7 @@ class Door:
         self._context: ContextTooLong | None = None
         self._acting = asyncio.Lock()
         self._asking: set[asyncio.Task[Any]] = set()
-        self._recent: deque[tuple[Question, asyncio.Task[Answer]]] = deque(maxlen=AT_ONCE)
+        self._recent: deque[_Asked] = deque(maxlen=2 * AT_ONCE)
 
     @property
     def model(self) -> str:
@@ -86,22 +106,21 @@ class Door:
 
     # ── what programs do ─────────────────────────────────────────────────────
 
-    def numbered(
-        self, question: Question, *, again: bool = False, but: Sequence[Question] = ()
-    ) -> Question:
+    async def numbered(self, question: Question, asker: Asker | None = None) -> Question:
         """The question as the next one of this session, its results in order; see `matched`.
 
-        Args:
-            question: what is asked.
-            again: the program says that it has asked this before and had no answer; where that
-                was begun, it is the question of then, whose answer is recorded once.
-            but: not one of these, where several answers to the same are wanted.
+        Where the asker has asked it before and left without an answer, it is the question of then,
+        so that its answer is recorded once.
         """
         question = replace(question, messages=tuple(matched(question.messages)))
-        for asked, _ in reversed(self._recent) if again else ():
-            if replace(asked, number=0) == question and asked not in but:
-                return asked
-        return replace(question, number=next(self._numbers))
+        for one in reversed(self._recent) if asker is not None and asker.again else ():
+            same = replace(one.question, number=0) == question
+            if same and one.asker is not asker and one.asker and await one.asker.left():
+                one.asker = asker
+                return one.question
+        question = replace(question, number=next(self._numbers))
+        self._recent.append(_Asked(question, asker))
+        return question
 
     async def ask(self, question: Question, listen: Listener | None = None) -> Answer:
         """Ask the model; `listen` is told its reply as it is sampled, where the model tells.
@@ -113,15 +132,16 @@ class Door:
             Refusal: the model takes no such conversation; or the episode is over and has had
                 `CLOSING` such answers, or was ended by a fault.
         """
-        for asked, answering in self._recent:
-            if asked.number == question.number:
-                return await self._waited(answering)
+        asked = next((a for a in self._recent if a.question.number == question.number), None)
+        if asked is not None and asked.answering is not None:
+            return await self._waited(asked.answering)
         if self.session.over or self.ended.is_set():
             return self._closing(question)
         if len(self._asking) >= AT_ONCE:
             raise Refusal(429, f"There are {AT_ONCE} requests under way; wait for one.")
         answering = self._begun(self._ask(question, listen))
-        self._recent.append((question, answering))
+        if asked is not None:
+            asked.answering = answering
         return await self._waited(answering)
 
     async def length(self, question: Question) -> int:
