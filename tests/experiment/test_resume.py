@@ -8,8 +8,10 @@ import random
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -162,10 +164,32 @@ def test_without_any_checkpoint_all_is_learned_again_from_the_record(
     assert weights_hash(run) == weights_hash(undisturbed)
     assert lived(run) == lived(undisturbed)
     with RunFolder.read(undisturbed) as before, RunFolder.read(run) as after:
-        names = [[row["name"] for row in of.database.get("stages")] for of in (before, after)]
+        names = [[row["name"] for row in of.database.get("stages") or []] for of in (before, after)]
         assert names[0] == names[1]  # no stage is counted twice
         steps = [[step for step, _ in of.database.metrics("rl")] for of in (before, after)]
         assert steps[0] == steps[1]
+
+
+@pytest.mark.slow
+def test_what_is_saved_of_a_damaged_run_is_gone_on_with(undisturbed: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(undisturbed, run)
+    with closing(sqlite3.connect(run / "run.sqlite")) as connection, connection:
+        for phase in ("test/base", "test/rl", "rl/2"):
+            connection.execute(
+                "UPDATE event SET body = '{' WHERE id = (SELECT max(last) FROM record"
+                " WHERE phase = ?)",
+                (phase,),
+            )
+    palaestra("train", "--resume", run, check=2)
+    saved = json.loads(palaestra("doctor", run, "--json", check=1).stdout)["salvaged"]
+    assert saved["dropped"] == 3
+    new = Path(saved["run"])
+    palaestra("train", "--resume", new)
+    assert weights_hash(new) == weights_hash(undisturbed)
+    tested = [[e for e in lived(of) if str(e[0]).startswith("t")] for of in (new, undisturbed)]
+    assert tested[0] == tested[1]  # the lost ones were lived again
+    assert len(lived(new)) == len(lived(undisturbed)) - 1
 
 
 @pytest.mark.slow

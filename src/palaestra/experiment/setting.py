@@ -144,10 +144,10 @@ class Setting:
             "and resume the run."
         )
 
-    def broken(self, phase: str) -> bool:
-        """Whether infrastructure broke episodes of a phase."""
-        found = self.store.summaries(phase)
-        return any(one.outcome.retriable for one in found if one.key.phase == phase)
+    def lacks(self, phase: str, count: int) -> bool:
+        """Whether a phase has fewer than `count` episodes, or infrastructure broke some."""
+        found = [one for one in self.store.summaries(phase) if one.key.phase == phase]
+        return len(found) < count or any(one.outcome.retriable for one in found)
 
     # ── learning ─────────────────────────────────────────────────────────────
 

@@ -47,9 +47,9 @@ async def test(setting: Setting, policy: str) -> None:
 
 
 async def _evaluate(setting: Setting, phase: str, tasks: TaskSet, turns: int, count: int) -> None:
-    if setting.is_done(phase) and not setting.broken(phase):
-        return
     jobs = [Job(Key(phase, i), task) for i, task in enumerate(tasks.take(Split.TEST, count))]
+    if setting.is_done(phase) and not setting.lacks(phase, len(jobs)):
+        return
     started = time.monotonic()
     with setting.reporter.stage(phase.replace("/", " "), count, "tasks") as shown:
         counter = EpisodeCounter(setting, shown)
