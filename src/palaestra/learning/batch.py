@@ -48,7 +48,10 @@ def trajectories(episodes: Sequence[Episode], shaping: Shaping, policy: str) -> 
         for episode in episodes
         if episode.outcome.scored and any(call.policy == policy for call in episode.calls)
     ]
-    if not found and any(free(call.policy) == policy for e in episodes for call in e.calls):
+    held = any(
+        call.policy != policy and free(call.policy) == policy for e in episodes for call in e.calls
+    )
+    if held and not found:
         raise InputError(
             f"Every reply of '{policy}' was held to choices or a grammar, and such replies are not "
             "learned from; train with an agent that lets it speak freely, such as direct."
