@@ -1,8 +1,14 @@
-"""What `palaestra eval` prints of its result."""
+"""The result of an evaluation as a table: in the terminal, as text, and in a notebook."""
 
 from __future__ import annotations
 
-from typing import Any
+import io
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Row = dict[str, Any]
 
@@ -10,40 +16,79 @@ UNSCORED = ("environment", "infrastructure")  # whose errors are no result of th
 WIDE = 160  # characters of a line where there is no terminal
 
 
-def render(result: Row) -> None:
+def render(result: Row, console: Console | None = None) -> None:
     """Print one cell in full, or several as a table."""
     from rich.console import Console
 
-    console = Console()
+    console = console or Console()
     if not console.is_terminal:
-        console = Console(width=WIDE)  # nothing is gained by wrapping into a file
+        console = Console(file=console.file, width=WIDE)  # wrapping into a file gains nothing
     console.print(_matrix(result) if "cells" in result else _cell(result))
+
+
+def as_text(result: Row) -> str:
+    """What `render` prints."""
+    from rich.console import Console
+
+    text = io.StringIO()
+    render(result, Console(file=text, force_terminal=False))
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def as_html(result: Row) -> str:
+    """The same as an HTML table, for notebooks."""
+    if "cells" not in result:
+        return html_table(result["summary"], (), _lines(result))
+    names, rows = _columns(result)
+    return html_table(_title(result), names, rows, _caption(result))
+
+
+def html_table(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = ""
+) -> str:
+    """Rows of text as an HTML table; nothing in them is taken for HTML."""
+
+    def line(cells: Sequence[str], kind: str) -> str:
+        return f"<tr>{''.join(f'<{kind}>{escape(cell)}</{kind}>' for cell in cells)}</tr>"
+
+    head = f"<thead>{line(heads, 'th')}</thead>" if heads else ""
+    body = "".join(line(row, "td") for row in rows)
+    note = f"<p>{escape(caption)}</p>" if caption else ""
+    return f"<p><b>{escape(title)}</b></p><table>{head}<tbody>{body}</tbody></table>{note}"
 
 
 def _cell(result: Row) -> Any:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE, show_header=False, title=result["summary"], title_justify="left")
-    table.add_row("success", _success(result))
-    if result["interval"] is not None:
-        table.add_row("mean reward", f"{result['reward']:.3f}")
-    if result["progress"] is not None:
-        table.add_row("progress", f"{100 * result['progress']:.1f} %")
-    table.add_row("mean turns", f"{result['turns']:.1f}  of at most {result['turn_limit']}")
-    table.add_row("invalid actions", f"{100 * result['invalid_rate']:.1f} %")
-    faults = ", ".join(f"{owner} {count}" for owner, count in result["faults"].items())
-    table.add_row("faults", faults)
-    table.add_row("outcomes", ", ".join(f"{k} {v}" for k, v in result["outcomes"].items()))
-    table.add_row("tokens", f"{result['sampled_tokens']} sampled, {result['prompt_tokens']} read")
-    table.add_row("money", money(result))
-    table.add_row("seconds", f"{result['seconds']:.1f}")
-    if result["episodes"] < result["planned"]:
-        table.add_row("episodes", f"{result['episodes']} of {result['planned']}")
-    if result["shard"]:
-        table.add_row("shard", result["shard"])
-    table.add_row("episodes in", result["run"])
+    for row in _lines(result):
+        table.add_row(*map(Text, row))
     return table
+
+
+def _lines(result: Row) -> list[tuple[str, str]]:
+    """What is said of a single cell: name and value."""
+    rows = [("success", _success(result))]
+    if result["interval"] is not None:
+        rows.append(("mean reward", f"{result['reward']:.3f}"))
+    if result["progress"] is not None:
+        rows.append(("progress", f"{100 * result['progress']:.1f} %"))
+    rows.append(("mean turns", f"{result['turns']:.1f}  of at most {result['turn_limit']}"))
+    rows.append(("invalid actions", f"{100 * result['invalid_rate']:.1f} %"))
+    faults = ", ".join(f"{owner} {count}" for owner, count in result["faults"].items())
+    rows.append(("faults", faults))
+    rows.append(("outcomes", ", ".join(f"{k} {v}" for k, v in result["outcomes"].items())))
+    rows.append(("tokens", f"{result['sampled_tokens']} sampled, {result['prompt_tokens']} read"))
+    rows.append(("money", money(result)))
+    rows.append(("seconds", f"{result['seconds']:.1f}"))
+    if result["episodes"] < result["planned"]:
+        rows.append(("episodes", f"{result['episodes']} of {result['planned']}"))
+    if result["shard"]:
+        rows.append(("shard", result["shard"]))
+    rows.append(("episodes in", result["run"]))
+    return rows
 
 
 def _matrix(result: Row) -> Any:
@@ -51,27 +96,43 @@ def _matrix(result: Row) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    left = "" if result["complete"] else f": stopped because {result['stopped']}"
-    of = f"{result['episodes']} of {result['planned']} episodes in {result['run']}"
     table = Table(
         box=box.SIMPLE_HEAD,
         header_style="bold",
-        title=f"{result['summary']}{left}",
+        title=_title(result),
         title_justify="left",
-        caption=f"{of}, {result['seconds']:.1f} s; money: {money(result)}. Compare: palaestra "
-        f"leaderboard {result['run']}",
+        caption=_caption(result),
         caption_justify="left",
     )
-    rows = [_row(cell) for cell in result["cells"]]
-    names = [name for name in rows[0] if any(row[name] for row in rows)]
-    if len({cell["seed"] for cell in result["cells"]}) == 1:
-        names.remove("seed")
+    names, rows = _columns(result)
     for name in names:
         words = name in ("environment", "agent, model")
         table.add_column(name, justify="left" if words else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(row[name]) for name in names))
+        table.add_row(*map(Text, row))
     return table
+
+
+def _title(result: Row) -> str:
+    left = "" if result["complete"] else f": stopped because {result['stopped']}"
+    return f"{result['summary']}{left}"
+
+
+def _caption(result: Row) -> str:
+    of = f"{result['episodes']} of {result['planned']} episodes in {result['run']}"
+    return (
+        f"{of}, {result['seconds']:.1f} s; money: {money(result)}. Compare: palaestra "
+        f"leaderboard {result['run']}"
+    )
+
+
+def _columns(result: Row) -> tuple[list[str], list[list[str]]]:
+    """Names of the columns that say something, and their values for each cell."""
+    rows = [_row(cell) for cell in result["cells"]]
+    names = [name for name in rows[0] if any(row[name] for row in rows)]
+    if len({cell["seed"] for cell in result["cells"]}) == 1:
+        names.remove("seed")
+    return names, [[row[name] for name in names] for row in rows]
 
 
 def _row(cell: Row) -> dict[str, str]:

@@ -1,0 +1,36 @@
+"""Names of classes and functions, by which plans and recipes can find them again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from palaestra.core.errors import InputError
+
+T = TypeVar("T")
+
+
+def name_of_class(cls: type) -> str:
+    """`module:Class`.
+
+    Raises:
+        InputError: the class is made inside a function, where nothing can find it.
+    """
+    if "." in cls.__qualname__:
+        raise InputError(
+            f"The class '{cls.__qualname__}' is inside another definition, where no name leads to "
+            "it; define it at the top of a module or a notebook cell."
+        )
+    return f"{cls.__module__}:{cls.__name__}"
+
+
+def named(one: str | type) -> str:
+    """The name itself, or that of a class."""
+    return name_of_class(one) if isinstance(one, type) else one
+
+
+def several(given: T | Sequence[T]) -> list[T]:
+    """One or several, as a list; a text is one."""
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return list(given)
+    return [given]
