@@ -134,10 +134,7 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Asked
         InputError: something that cannot be meant; names the option.
     """
     for option in ("n", "repeats", "turns", "max_tokens", "tried", "deadline"):
-        value = given.get(option)
-        if value is not None and not _counts(value, whole=option != "deadline"):
-            least = "more than 0" if option == "deadline" else "1 or more"
-            raise InputError(f"{name(option)} of {value} leaves nothing to do; give {least}.")
+        _check_count(option, given.get(option), name)
     if not given.get("model"):
         raise InputError(
             f"{name('model')} is missing; `palaestra list models` shows which there are."
@@ -205,8 +202,14 @@ def _entries(environments: Sequence[str], given: Subject) -> list[Entry]:
     ]
 
 
-def _counts(value: object, whole: bool) -> bool:
-    """Whether there is something to do with so many."""
+def _check_count(option: str, value: object, name: Naming) -> None:
+    """Raise InputError unless the option is unset or leaves something to do."""
+    whole = option != "deadline"
+    if value is None:
+        return
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-        return False
-    return value >= 1 if whole else value > 0
+        kind = "a whole number" if whole else "a number"
+        raise InputError(f"{name(option)} must be {kind}, not {value!r}.")
+    if not (value >= 1 if whole else value > 0):
+        least = "1 or more" if whole else "more than 0"
+        raise InputError(f"{name(option)} of {value} leaves nothing to do; give {least}.")

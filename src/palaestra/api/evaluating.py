@@ -127,8 +127,8 @@ class Evaluation:
         made, notes = plan(asked)
         effort.check(made, name)
         environment = asked.entries[0].environment
-        family = environment.partition("/")[2] or environment
-        title = asked.suite.name if asked.suite is not None else family
+        world = (environment.partition("/")[2] or environment).rpartition(":")[2]
+        title = asked.suite.name if asked.suite is not None else world
         path = Path(folder) if folder else new_run_path(default_root(), f"eval-{title}")
         documents = {DOCUMENT: as_json(made), "machine": as_document()}
         with RunFolder.create(

@@ -25,8 +25,12 @@ def name_of_class(cls: type) -> str:
 
 
 def named(one: str | type) -> str:
-    """The name itself, or that of a class."""
-    return name_of_class(one) if isinstance(one, type) else one
+    """The name itself, or that of a class; raises InputError for anything else."""
+    if isinstance(one, type):
+        return name_of_class(one)
+    if not isinstance(one, str):
+        raise InputError(f"{one!r} is neither a name nor a class; give one of the two.")
+    return one
 
 
 def several(given: T | Sequence[T]) -> list[T]:

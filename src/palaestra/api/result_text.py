@@ -180,7 +180,7 @@ def _excluded(result: Row) -> str:
 def money(result: Row) -> str:
     """What it cost, as far as that is known, and what is not."""
     if result["money"] is None:
-        return "not known (no model that was asked has a price; see --price)"
+        return "not known (no model that was asked has a price)"
     left = []
     if result["unpriced_calls"]:
         left.append(f"{result['unpriced_calls']} calls to models without a price")

@@ -73,9 +73,10 @@ class Comparison:
         lines = [f"A  {self.names[0]}: success {a}", f"B  {self.names[1]}: success {b}"]
         if self.difference is not None and self.interval is not None:
             low, high = (100 * bound for bound in self.interval)
+            chance = "< 0.001" if self.p < 0.001 else f"= {self.p:.3f}"
             lines.append(
                 f"B - A: {100 * self.difference:+.1f} points (95 % interval {low:+.1f} to "
-                f"{high:+.1f}, p = {self.p:.3f}) on {self.found.tasks} tasks; "
+                f"{high:+.1f}, p {chance}) on {self.found.tasks} tasks; "
                 f"{len(self.found.gained)} gained, {len(self.found.lost)} lost"
             )
         return "\n".join([*lines, *([self.found.warning] if self.found.warning else [])])
