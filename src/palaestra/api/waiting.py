@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -50,10 +52,24 @@ def _in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     thread = threading.Thread(target=live, name="palaestra")
     thread.start()
     try:
-        return outcome.result()
+        with _interruptible():
+            return outcome.result()
     except KeyboardInterrupt:
         if thread.is_alive():
             loop.call_soon_threadsafe(stop)
         raise
     finally:
         thread.join()  # what is done is written down first
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the waiting: `asyncio.run` would tell its own loop only, which stands still."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
