@@ -64,7 +64,7 @@ def _in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the waiting: `asyncio.run` would tell its own loop only, which stands still."""
+    """Let Ctrl-C end the waiting: `asyncio.run` would only tell a loop that stands still."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
