@@ -154,7 +154,7 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Asked
                 )
         entries = list(suite.entries)
     else:
-        entries = _entries([named(one) for one in several(env)], given)  # type: ignore[arg-type]
+        entries = _entries([named(one) for one in several(env)], given)
     prices = given.get("prices", {})
     return Asked(
         entries=entries,

@@ -14,6 +14,7 @@ from typing import Any, Unpack
 
 from palaestra.api import asking
 from palaestra.api.asking import Effort, Environments, Evaluating, Naming
+from palaestra.api.naming import several
 from palaestra.api.policy import Policy
 from palaestra.api.result import result_of, settings_of, title_of
 from palaestra.api.results import Results
@@ -56,7 +57,7 @@ def evaluate(env: Environments | None = None, **options: Unpack[Evaluating]) -> 
 async def aevaluate(env: Environments | None = None, **options: Unpack[Evaluating]) -> Results:
     """`evaluate`, to be awaited."""
     given = asking.said(options)
-    models = asking.several(given.get("model", ""))
+    models = several(given.get("model", ""))
     with Evaluation.begin(
         asking.asked(env, given),
         asking.effort(env, given),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any
 
 from palaestra.core.errors import InputError
-
-T = TypeVar("T")
 
 
 def name_of_class(cls: type) -> str:
@@ -33,7 +31,7 @@ def named(one: str | type) -> str:
     return one
 
 
-def several(given: T | Sequence[T]) -> list[T]:
+def several(given: Any) -> list[Any]:
     """One or several, as a list; a text is one."""
     if isinstance(given, Sequence) and not isinstance(given, str):
         return list(given)
