@@ -10,12 +10,20 @@ import torch
 
 import palaestra as pa
 from palaestra.core.episode import Key
+from palaestra.learning import component
 from palaestra.learning.component import Kind, Need, find
 from palaestra.learning.credit.compose import parse
 from tests.api.worlds import raw_returns
 
 WON = pa.Trajectory(Key("rl/1", 0, 0), "task", (pa.Turn(2), pa.Turn(1)), outcome=1.0)
 LOST = pa.Trajectory(Key("rl/1", 0, 1), "task", (pa.Turn(1),), outcome=-1.0)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules of these tests are known to no other test."""
+    component.components(Kind.CREDIT)  # ours are there
+    monkeypatch.setattr(component, "_registered", dict(component._registered))
 
 
 def test_a_function_that_returns_tensors_is_found_by_its_name_with_its_options() -> None:

@@ -167,7 +167,7 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Asked
         if suite
         else Limits(seconds=given.get("deadline"), tried=given.get("tried")),
         suite=suite,
-        prices=[f"{model}={read:g}/{sampled:g}" for model, (read, sampled) in prices.items()],
+        prices=[f"{model}={read}/{sampled}" for model, (read, sampled) in prices.items()],
     )
 
 
