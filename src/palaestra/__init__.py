@@ -1,3 +1,89 @@
-"""palaestra: build, run, train and evaluate LLM agents in interactive environments."""
+"""palaestra: build, run, train and evaluate LLM agents in interactive environments.
+
+    import palaestra as pa
+
+gives the names below. Each is imported when it is first used: this module imports nothing.
+docs/python.md shows every one of them at work.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from palaestra.api.credit_rule import credit_rule
+    from palaestra.api.evaluating import aevaluate, evaluate
+    from palaestra.api.policy import Policy, load
+    from palaestra.api.results import Results
+    from palaestra.api.runs import Run, atrain, open_run, train
+    from palaestra.core.agent import Agent
+    from palaestra.core.environment import Action, Environment, Observation, Transition
+    from palaestra.core.episode import Episode
+    from palaestra.core.errors import PalaestraError
+    from palaestra.core.message import Message
+    from palaestra.core.session import Session
+    from palaestra.core.task import Task, TaskSet
+    from palaestra.environments.authoring import ToolWorld, tool
+    from palaestra.learning.credit.rule import Credit
+    from palaestra.learning.trajectory import Trajectory, Turn
+
+_NAMES = {
+    "palaestra.api.credit_rule": ("credit_rule",),
+    "palaestra.api.evaluating": ("aevaluate", "evaluate"),
+    "palaestra.api.policy": ("Policy", "load"),
+    "palaestra.api.results": ("Results",),
+    "palaestra.api.runs": ("Run", "atrain", "open_run", "train"),
+    "palaestra.core.agent": ("Agent",),
+    "palaestra.core.environment": ("Action", "Environment", "Observation", "Transition"),
+    "palaestra.core.episode": ("Episode",),
+    "palaestra.core.errors": ("PalaestraError",),
+    "palaestra.core.message": ("Message",),
+    "palaestra.core.session": ("Session",),
+    "palaestra.core.task": ("Task", "TaskSet"),
+    "palaestra.environments.authoring": ("ToolWorld", "tool"),
+    "palaestra.learning.credit.rule": ("Credit",),
+    "palaestra.learning.trajectory": ("Trajectory", "Turn"),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = [
+    "Action",
+    "Agent",
+    "Credit",
+    "Environment",
+    "Episode",
+    "Message",
+    "Observation",
+    "PalaestraError",
+    "Policy",
+    "Results",
+    "Run",
+    "Session",
+    "Task",
+    "TaskSet",
+    "ToolWorld",
+    "Trajectory",
+    "Transition",
+    "Turn",
+    "aevaluate",
+    "atrain",
+    "credit_rule",
+    "evaluate",
+    "load",
+    "open_run",
+    "tool",
+    "train",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'palaestra' has no attribute '{name}'")
+    found = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

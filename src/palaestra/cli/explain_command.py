@@ -380,6 +380,6 @@ def _interruptible(work: Coroutine[Any, Any, Any]) -> Any:
     except Stopped:
         raise KeyboardInterrupt from None
     except ExceptionGroup as group:
-        from palaestra.cli.eval_command import first_error
+        from palaestra.api.evaluating import first_error
 
         raise first_error(group) from None

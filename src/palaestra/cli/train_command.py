@@ -7,14 +7,14 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from palaestra.cli.interrupt import Stopped, resumable, run_until_interrupted
 from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
+    from palaestra.api.training import Training
     from palaestra.experiment.recipe import Recipe
-    from palaestra.store.run import RunFolder
 
 EXAMPLE = "palaestra train default --set rl.steps=10 seed=2"
 
@@ -49,20 +49,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     overrides = [*options.overrides, *_shortcuts(options)]
+    short = {name: getattr(options, name) for name in ("env", "algorithm", "seed")}
     if options.resume is not None:
-        if options.recipe or overrides or options.folder or options.dry_run:
+        given = overrides or any(value is not None for value in short.values())
+        if options.recipe or given or options.folder or options.dry_run:
             raise InputError(
                 "--resume goes on with the run's own recipe; drop the other options, or start a "
                 "new run without --resume."
             )
-        return _train(None, Path(options.resume), options.json)
-    from palaestra.experiment.crowd import fitted
-    from palaestra.experiment.recipe import load
-
-    name = options.recipe or "default"
-    recipe = fitted(load(name, overrides))
+        return _resume(Path(options.resume), options.json)
+    from palaestra.api.training import recipe_of
     from palaestra.store.run import default_root, new_run_path
 
+    name = options.recipe or "default"
+    recipe = recipe_of(name, overrides, **short)
     folder = (
         Path(options.folder) if options.folder else new_run_path(default_root(), Path(name).stem)
     )
@@ -70,18 +70,11 @@ def run(options: argparse.Namespace) -> int:
         from palaestra.cli.dry_run import describe
 
         return describe(recipe, str(folder), as_json=options.json)
-    return _train(recipe, folder, options.json)
+    return _begin(recipe, folder, options.json)
 
 
 def _shortcuts(options: argparse.Namespace) -> list[str]:
     found = []
-    if options.env is not None:
-        # a level to carry over to belongs to the environment that the recipe names
-        found += [f'environment.id="{options.env}"', "environment.transfer=", "environment.turns="]
-    if options.algorithm is not None:
-        found.append(f'rl.algorithm="{options.algorithm}"')
-    if options.seed is not None:
-        found.append(f"seed={options.seed}")
     if options.no_imitation:
         found.append("imitation.demonstrations=0")
     if options.control is not None:
@@ -89,65 +82,44 @@ def _shortcuts(options: argparse.Namespace) -> list[str]:
     return found
 
 
-def _stored_recipe(run: RunFolder) -> dict[str, Any]:
-    stored = run.database.get("recipe")
-    if not isinstance(stored, dict) or "rl" not in stored:
-        raise InputError(f"'{run.path}' is not a training run; `palaestra show` shows what it is.")
-    return stored
+def _begin(recipe: Recipe, folder: Path, as_json: bool) -> int:
+    from palaestra.api.training import Training
+    from palaestra.cli.dry_run import estimate
+    from palaestra.experiment.progress import Reporter
+
+    def about(recipe: Recipe) -> str:
+        return estimate(recipe).minutes
+
+    with Training.begin(recipe, folder, reporter=Reporter(), about=about) as training:
+        return _train(training, as_json)
 
 
-def _train(recipe: Recipe | None, folder: Path, as_json: bool) -> int:
-    """Start a run (or resume it: `recipe` is None), and print the report."""
+def _resume(folder: Path, as_json: bool) -> int:
+    from palaestra.api.training import Training
+    from palaestra.experiment.progress import Reporter
+
+    with Training.resume(folder, reporter=Reporter()) as training:
+        return _train(training, as_json)
+
+
+def _train(training: Training, as_json: bool) -> int:
+    """Train to the end, and print the report; returns the exit code."""
     from rich.console import Console
 
-    from palaestra.cli.dry_run import estimate
-    from palaestra.experiment.check import check_recipe
-    from palaestra.experiment.crowd import note
-    from palaestra.experiment.progress import Reporter
-    from palaestra.experiment.recipe import check
-    from palaestra.store.run import RunFolder
+    from palaestra.evaluation import presentation, report
 
-    reporter = Reporter()
-    if recipe is None:
-        opened = RunFolder.open(folder)
-        try:
-            stored = _stored_recipe(opened)
-            with opened.telling_versions():
-                recipe = check(stored)
-        except BaseException:
-            opened.close()
-            raise
-        reporter.say(f"resuming [bold]{folder}[/bold]: {recipe.summary}")
-        if of_another := opened.note_version():
-            reporter.say(of_another)
+    again = f"palaestra train --resume {training.folder}"
+    try:
+        with resumable(again):
+            built = run_until_interrupted(training.live())
+    except Stopped:
+        print(f"\nStopped; nothing is lost. Go on with: {again}", file=sys.stderr)
+        return 130
+    if as_json:
+        print(json.dumps(report.summary(built)))
     else:
-        check_recipe(recipe)
-        about = estimate(recipe).minutes
-        settings = recipe.model_dump(mode="json")
-        opened = RunFolder.create(folder, settings, durability=recipe.durability)
-        reporter.say(f"[bold]{folder}[/bold]: {recipe.summary} ({about})")
-    agent = recipe.agent.chosen
-    crowded = note(recipe.environment.id, recipe.concurrency, "--set concurrency=", agent)
-    if crowded is not None:
-        reporter.say(crowded)
-    with opened as run:
-        from palaestra.evaluation import presentation, report
-        from palaestra.experiment.run import execute, write_report
-
-        again = f"palaestra train --resume {folder}"
-        try:
-            with resumable(again):
-                built = run_until_interrupted(execute(recipe, run, reporter))
-        except Stopped:
-            run.database.check_present()
-            write_report(run)
-            print(f"\nStopped; nothing is lost. Go on with: {again}", file=sys.stderr)
-            return 130
-        if as_json:
-            print(json.dumps(report.summary(built)))
-        else:
-            presentation.render(built, Console())
-            print(next_steps(recipe, folder))
+        presentation.render(built, Console())
+        print(next_steps(training.recipe, training.folder))
     return 0
 
 

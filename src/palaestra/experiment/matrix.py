@@ -57,12 +57,12 @@ def plan(asked: Asked) -> tuple[Plan, list[str]]:
         InputError: something that was asked for cannot be; the first such thing is named.
     """
     if not asked.temperature >= 0:
-        raise InputError(f"--temperature {asked.temperature} cannot be; give 0 or more.")
+        raise InputError(f"The temperature {asked.temperature} cannot be; give 0 or more.")
     for what in ("agents", "models", "seeds"):
         given = list(getattr(asked, what))
         for one in given:
             if given.count(one) > 1:
-                raise InputError(f"--{what[:-1]} {one} is given twice; give it once.")
+                raise InputError(f"The {what[:-1]} {one} is given twice; give it once.")
     for agent in asked.agents:
         make_agent(agent)
     for model in (*asked.models, *asked.roles.values()):
@@ -105,7 +105,9 @@ def _cell(
     thinking = agent_class(agent).name != "direct"
     max_tokens = entry.max_tokens or (THINKING_TOKENS if thinking else DIRECT_TOKENS)
     if max_tokens >= CONTEXT:
-        raise InputError(f"--max-tokens {max_tokens} leaves no room; the context is {CONTEXT}.")
+        raise InputError(
+            f"Replies of {max_tokens} tokens leave no room; the context is {CONTEXT}: give less."
+        )
     alone = f"eval/{entry.split}"
     return Cell(
         phase=alone if single else phase_of(entry.split, agent, model, environment, seed),
@@ -183,4 +185,4 @@ def _check_roles(
     for role in roles:
         if role not in known:
             where = "'" + "', '".join((*worlds, *agents)) + "'"
-            raise InputError(f"--role {role}=… plays nobody: {where} has {', '.join(known)}.")
+            raise InputError(f"The role '{role}' plays nobody: {where} has {', '.join(known)}.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -72,8 +72,15 @@ def recipe_names() -> list[str]:
     )
 
 
-def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of that name or TOML path, with `key=value` overrides (`key=` unsets a key).
+def load(
+    name: str, overrides: Sequence[str] = (), sections: Mapping[str, Any] | None = None
+) -> Recipe:
+    """The recipe of that name or TOML path.
+
+    Args:
+        name: of the recipe, or its file.
+        overrides: `key=value`; `key=` unsets a key.
+        sections: values that override those, tables as mappings; None unsets a key.
 
     Raises:
         UnknownName: no recipe or key of that name.
@@ -85,6 +92,7 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
         if not found:
             raise RecipeError(f"'{override}' is not of the form key=value (e.g. rl.steps=10).")
         _put(data, key.strip().split("."), _value(value.strip()))
+    _merge(data, sections or {})
     return check(data)
 
 
@@ -138,6 +146,16 @@ def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
         data.pop(path[-1], None)
     else:
         data[path[-1]] = value
+
+
+def _merge(data: dict[str, Any], sections: Mapping[str, Any]) -> None:
+    for key, value in sections.items():
+        if value is None:
+            data.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(data.get(key), dict):
+            _merge(data[key], value)
+        else:
+            data[key] = value
 
 
 def _section_of(annotation: Any) -> type[BaseModel] | None:

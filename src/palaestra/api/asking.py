@@ -1,0 +1,215 @@
+"""What an evaluation is asked for, checked once, whether Python or the command line asks.
+
+Each check names the option as whoever asked would write it: `name` gives that spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict, cast
+
+from palaestra.api.naming import named, several
+from palaestra.api.policy import Policy
+from palaestra.core.agent import Agent
+from palaestra.core.environment import Environment
+from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.task import parse_split
+from palaestra.evaluation.plan import Plan
+from palaestra.evaluation.suite import Entry, Limits, load
+from palaestra.experiment.limits import Allowance
+from palaestra.experiment.matrix import Asked
+
+TASKS = 64  # where nobody says how many
+OF_SUITES = ("n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
+"""What a suite says itself, besides its environments."""
+
+Environments = str | type[Environment] | Sequence[str | type[Environment]]
+Naming = Callable[[str], str]
+
+
+class Subject(TypedDict, total=False):
+    """What is evaluated. Lists are combined: every agent with every model everywhere."""
+
+    agent: str | type[Agent] | Sequence[str | type[Agent]]
+    """A name of `palaestra list agents`, or a class; by default "direct"."""
+    model: str | Policy | Sequence[str | Policy]
+    """A name of `palaestra list models`, a folder, a remote model, or what `load` returned."""
+    roles: Mapping[str, str]
+    """Models of other roles or players, such as {"user": "openai:MODEL@URL"}."""
+    suite: str | Path
+    """A TOML file of environments and tasks, instead of `env` and what follows."""
+    n: int
+    """Tasks; by default 64."""
+    split: str
+    """Of the tasks: "train", "validation" or "test" (the default)."""
+    repeats: int
+    """Episodes per task; by default 1."""
+    turns: int
+    """Actions per episode; by default the environment's own."""
+    max_tokens: int
+    """Per reply; by default 8 for the agent "direct", else 128."""
+    deadline: float
+    """Seconds after which an episode ends as truncated, which is no success."""
+    tried: int
+    """Actions that a search may try in an episode, besides those that it takes."""
+    seed: int | Sequence[int]
+    """Of the sampling; by default 1."""
+    temperature: float
+    """By default 1; 0 is greedy."""
+    prices: Mapping[str, tuple[float, float]]
+    """By model, of a million tokens that it reads and that it samples."""
+
+
+class Evaluating(Subject, total=False):
+    """All options of `evaluate`: what is evaluated, and how it is worked on."""
+
+    run: str | Path
+    """The run's folder, which must be new; by default `runs/eval-…`."""
+    concurrency: int | Mapping[str, int]
+    """Episodes at once, of any model or by model; by default 64 in most environments."""
+    workers: int
+    """Processes that host the environments; 0: this one. By default 1, and 0 for classes."""
+    budget_tokens: int
+    """Read and sampled at most, in all."""
+    budget_money: float
+    """At most, in all; needs `prices`."""
+    budget_seconds: float
+    """Of work at most, in all."""
+    progress: bool
+    """Whether to say on standard error how it goes; by default True."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How an evaluation is worked on, which changes no score."""
+
+    concurrency: Mapping[str, int] = field(default_factory=dict)  # by model; "": any other one
+    workers: int = 1
+    allowance: Allowance = field(default_factory=Allowance)
+
+    def check(self, plan: Plan, name: Naming) -> None:
+        """Raise InputError for what cannot be, given what is to be done."""
+        if self.workers < 0:
+            raise InputError(f"{name('workers')} of {self.workers} cannot be; give 0 or more.")
+        known = {cell.model for cell in plan.cells}
+        for model, count in self.concurrency.items():
+            if count < 1:
+                raise InputError(f"{name('concurrency')} of {count} cannot be; give 1 or more.")
+            if model and model not in known:
+                raise InputError(
+                    f"{name('concurrency')} {model}={count} is of nobody: the models are "
+                    f"{', '.join(sorted(known))}."
+                )
+        for kind in ("tokens", "money", "seconds"):
+            value = getattr(self.allowance, kind)
+            if value is not None and not value > 0:
+                raise InputError(
+                    f"{name(f'budget_{kind}')} of {value} leaves nothing to do; give more than 0."
+                )
+        if self.allowance.money is not None and not plan.prices:
+            raise InputError(
+                f"{name('budget_money')} needs a price to count with; give {name('prices')} of a "
+                "million tokens (when the run is started)."
+            )
+
+
+def said(options: Mapping[str, Any]) -> Evaluating:
+    """The options that say something: None stands for the default.
+
+    Raises:
+        UnknownName: there is no option of that name.
+    """
+    for option in options:
+        if option not in Evaluating.__annotations__:
+            raise UnknownName("option of pa.evaluate", option, Evaluating.__annotations__)
+    return cast(Evaluating, {name: one for name, one in options.items() if one is not None})
+
+
+def asked(env: Environments | None, given: Subject, name: Naming = str) -> Asked:
+    """What is to be planned.
+
+    Raises:
+        InputError: something that cannot be meant; names the option.
+    """
+    for option in ("n", "repeats", "turns", "max_tokens", "tried", "deadline"):
+        _check_count(option, given.get(option), name)
+    if not given.get("model"):
+        raise InputError(
+            f"{name('model')} is missing; `palaestra list models` shows which there are."
+        )
+    if (env is None) == ("suite" not in given):
+        raise InputError(
+            f"Give the environments by {name('env')}, or a suite by {name('suite')} (one of the "
+            "two)."
+        )
+    suite = load(given["suite"]) if "suite" in given else None
+    if suite is not None:
+        for option in OF_SUITES:
+            if given.get(option) is not None:
+                raise InputError(
+                    f"The suite '{suite.name}' says what is evaluated; drop "
+                    f"{name(option)}, or write a suite of your own."
+                )
+        entries = list(suite.entries)
+    else:
+        entries = _entries([named(one) for one in several(env)], given)
+    prices = given.get("prices", {})
+    return Asked(
+        entries=entries,
+        agents=[named(agent) for agent in several(given.get("agent", "direct"))],
+        models=[str(model) for model in several(given["model"])],
+        seeds=several(given.get("seed", 1)),
+        roles=given.get("roles", {}),
+        temperature=given.get("temperature", 1.0),
+        limits=suite.limits
+        if suite
+        else Limits(seconds=given.get("deadline"), tried=given.get("tried")),
+        suite=suite,
+        prices=[f"{model}={read}/{sampled}" for model, (read, sampled) in prices.items()],
+    )
+
+
+def effort(env: Environments | None, given: Evaluating) -> Effort:
+    """How a call of `evaluate` wants it worked on."""
+    at_once = given.get("concurrency", {})
+    classes = any(isinstance(one, type) for one in several(env))
+    return Effort(
+        at_once if isinstance(at_once, Mapping) else {"": at_once},
+        given.get("workers", 0 if classes else 1),
+        Allowance(
+            given.get("budget_tokens"), given.get("budget_money"), given.get("budget_seconds")
+        ),
+    )
+
+
+def _entries(environments: Sequence[str], given: Subject) -> list[Entry]:
+    for id in environments:
+        if environments.count(id) > 1:
+            raise InputError(f"The environment {id} is given twice; give it once (see repeats).")
+    split = parse_split(given.get("split", "test"))
+    return [
+        Entry(
+            environment=id,
+            split=split,
+            tasks=given.get("n", TASKS),
+            repeats=given.get("repeats", 1),
+            turns=given.get("turns"),
+            max_tokens=given.get("max_tokens"),
+        )
+        for id in environments
+    ]
+
+
+def _check_count(option: str, value: object, name: Naming) -> None:
+    """Raise InputError unless the option is unset or leaves something to do."""
+    whole = option != "deadline"
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        kind = "a whole number" if whole else "a number"
+        raise InputError(f"{name(option)} must be {kind}, not {value!r}.")
+    if not (value >= 1 if whole else value > 0):
+        least = "1 or more" if whole else "more than 0"
+        raise InputError(f"{name(option)} of {value} leaves nothing to do; give {least}.")

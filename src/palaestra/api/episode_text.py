@@ -1,0 +1,54 @@
+"""An episode turn by turn, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+
+from palaestra.core.episode import Episode
+from palaestra.core.graph import Call
+from palaestra.evaluation.transcript import plain, turns
+
+
+def show_episode(
+    episode: Episode, pieces: Callable[[Call], list[str]] | None, console: Console
+) -> None:
+    """Print what was seen, done and earned; with `pieces`, also each sampled token."""
+    console.print(str(episode.key), markup=False, style="bold", end="")
+    console.print(f"  task {episode.task.id} of {episode.task.environment}", markup=False)
+    used = episode.usage
+    console.print(
+        f"{episode.agent}: {episode.outcome}, reward {episode.reward:g}, {used.turns} turns, "
+        f"{f'{used.tried} tried, ' if used.tried else ''}{used.sampled_tokens} tokens sampled, "
+        f"{used.seconds:.1f} s\n",
+        markup=False,
+    )
+    if episode.outcome.detail:
+        console.print(plain(episode.outcome.detail), markup=False)
+    chosen: dict[int, list[Call]] = {}
+    for call in episode.calls:
+        acted = (s.index for s in episode.steps if s.call is not None and s.call >= call.index)
+        chosen.setdefault(next(acted, len(episode.steps)), []).append(call)
+    for number, turn in enumerate(turns(episode)):
+        console.print(f"sees   {turn.observation}", markup=False, style="dim", soft_wrap=True)
+        if number < len(episode.steps):
+            notes = [f"reward {turn.reward:g}"] if turn.reward else []
+            notes += [] if turn.valid else ["not understood"]
+            note = f"   ({', '.join(notes)})" if notes else ""
+            said = f"{number + 1:4}   {turn.action}{note}"
+            console.print(said, markup=False, style="bold" if turn.valid else "red", soft_wrap=True)
+        for call in chosen.get(number, []) if pieces else []:
+            _show_tokens(call, pieces(call) if pieces else [], console)
+    console.print(f"\nend: {episode.outcome}", markup=False)
+
+
+def _show_tokens(call: Call, pieces: Sequence[str], console: Console) -> None:
+    head = f"       call {call.index}: {call.policy} version {call.version}, {call.finish}"
+    console.print(head, markup=False, style="cyan")
+    if not pieces:
+        console.print("       (no tokens were recorded)", style="dim")
+    entropies = call.entropies or (None,) * len(call.logprobs)
+    for piece, logprob, entropy in zip(pieces, call.logprobs, entropies, strict=False):
+        said = "" if entropy is None else f"  entropy {entropy:.3f}"
+        console.print(f"       {logprob:8.3f}{said}  {piece!r}", markup=False)

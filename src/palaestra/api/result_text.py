@@ -1,0 +1,190 @@
+"""The result of an evaluation as a table: in the terminal, as text, and in a notebook."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Row = dict[str, Any]
+
+UNSCORED = ("environment", "infrastructure")  # whose errors are no result of the agent
+WIDE = 160  # characters of a line where there is no terminal
+
+
+def render(result: Row, console: Console | None = None) -> None:
+    """Print one cell in full, or several as a table."""
+    from rich.console import Console
+
+    console = console or Console()
+    if not console.is_terminal:
+        console = Console(file=console.file, width=WIDE)  # wrapping into a file gains nothing
+    console.print(_matrix(result) if "cells" in result else _cell(result))
+
+
+def as_text(result: Row) -> str:
+    """What `render` prints."""
+    from rich.console import Console
+
+    text = io.StringIO()
+    render(result, Console(file=text, force_terminal=False))
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def as_html(result: Row) -> str:
+    """The same as an HTML table, for notebooks."""
+    if "cells" not in result:
+        return html_table(result["summary"], (), _lines(result))
+    names, rows = _columns(result)
+    return html_table(_title(result), names, rows, _caption(result))
+
+
+def html_table(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = ""
+) -> str:
+    """Rows of text as an HTML table; nothing in them is taken for HTML."""
+
+    def line(cells: Sequence[str], kind: str) -> str:
+        return f"<tr>{''.join(f'<{kind}>{escape(cell)}</{kind}>' for cell in cells)}</tr>"
+
+    head = f"<thead>{line(heads, 'th')}</thead>" if heads else ""
+    body = "".join(line(row, "td") for row in rows)
+    note = f"<p>{escape(caption)}</p>" if caption else ""
+    return f"<p><b>{escape(title)}</b></p><table>{head}<tbody>{body}</tbody></table>{note}"
+
+
+def _cell(result: Row) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, show_header=False, title=result["summary"], title_justify="left")
+    for row in _lines(result):
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _lines(result: Row) -> list[tuple[str, str]]:
+    """What is said of a single cell: name and value."""
+    rows = [("success", _success(result))]
+    if result["interval"] is not None:
+        rows.append(("mean reward", f"{result['reward']:.3f}"))
+    if result["progress"] is not None:
+        rows.append(("progress", f"{100 * result['progress']:.1f} %"))
+    rows.append(("mean turns", f"{result['turns']:.1f}  of at most {result['turn_limit']}"))
+    rows.append(("invalid actions", f"{100 * result['invalid_rate']:.1f} %"))
+    faults = ", ".join(f"{owner} {count}" for owner, count in result["faults"].items())
+    rows.append(("faults", faults))
+    rows.append(("outcomes", ", ".join(f"{k} {v}" for k, v in result["outcomes"].items())))
+    rows.append(("tokens", f"{result['sampled_tokens']} sampled, {result['prompt_tokens']} read"))
+    rows.append(("money", money(result)))
+    rows.append(("seconds", f"{result['seconds']:.1f}"))
+    if result["episodes"] < result["planned"]:
+        rows.append(("episodes", f"{result['episodes']} of {result['planned']}"))
+    if result["shard"]:
+        rows.append(("shard", result["shard"]))
+    rows.append(("episodes in", result["run"]))
+    return rows
+
+
+def _matrix(result: Row) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        header_style="bold",
+        title=_title(result),
+        title_justify="left",
+        caption=_caption(result),
+        caption_justify="left",
+    )
+    names, rows = _columns(result)
+    for name in names:
+        words = name in ("environment", "agent, model")
+        table.add_column(name, justify="left" if words else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _title(result: Row) -> str:
+    left = "" if result["complete"] else f": stopped because {result['stopped']}"
+    return f"{result['summary']}{left}"
+
+
+def _caption(result: Row) -> str:
+    of = f"{result['episodes']} of {result['planned']} episodes in {result['run']}"
+    return (
+        f"{of}, {result['seconds']:.1f} s; money: {money(result)}. Compare: palaestra "
+        f"leaderboard {result['run']}"
+    )
+
+
+def _columns(result: Row) -> tuple[list[str], list[list[str]]]:
+    """Names of the columns that say something, and their values for each cell."""
+    rows = [_row(cell) for cell in result["cells"]]
+    names = [name for name in rows[0] if any(row[name] for row in rows)]
+    if len({cell["seed"] for cell in result["cells"]}) == 1:
+        names.remove("seed")
+    return names, [[row[name] for name in names] for row in rows]
+
+
+def _row(cell: Row) -> dict[str, str]:
+    """The columns of one cell; nothing where there is nothing to say."""
+    faults = [f"{cell['faults'][owner]} {owner}" for owner in UNSCORED if cell["faults"][owner]]
+    tokens = cell["prompt_tokens"] + cell["sampled_tokens"]
+    left = cell["planned"] - cell["episodes"]
+    bounds = cell["interval"]
+    least = "≥ " if cell["unpriced_calls"] or cell["unknown_calls"] else ""
+    return {
+        "environment": cell["environment"],
+        "agent, model": f"{cell['agent']}, {cell['model']}",
+        "seed": str(cell["seed"]),
+        "success %": "" if cell["success"] is None else f"{100 * cell['success']:.1f}",
+        "95 %": "" if bounds is None else f"{100 * bounds[0]:.0f} to {100 * bounds[1]:.0f}",
+        "tasks": str(cell["tasks"]),
+        "turns": f"{cell['turns']:.1f}",
+        "tokens": str(tokens) if tokens else "",
+        "money": "" if cell["money"] is None else f"{least}{cell['money']:.4f}",
+        "excluded": ", ".join(faults),
+        "left": str(left) if left else "",
+    }
+
+
+def _success(result: Row) -> str:
+    excluded = _excluded(result)
+    if result["interval"] is None:
+        none = "no episode could be scored" if not result["scored"] else "one task: no interval"
+        return none + excluded
+    low, high = result["interval"]
+    return (
+        f"{100 * result['success']:.1f} %  (95 % interval {100 * low:.1f} to "
+        f"{100 * high:.1f} %, {result['tasks']} tasks){excluded}"
+    )
+
+
+def _excluded(result: Row) -> str:
+    """How many episodes the success leaves out, and how those ended; nothing where it has all."""
+    unscored = [f", {owner})" for owner in UNSCORED]
+    why = [f"{n} {how}" for how, n in result["outcomes"].items() if how.endswith(tuple(unscored))]
+    count = result["episodes"] - result["scored"]
+    return f"; {count} of {result['episodes']} episodes excluded: {', '.join(why)}" if why else ""
+
+
+def money(result: Row) -> str:
+    """What it cost, as far as that is known, and what is not."""
+    if result["money"] is None:
+        return "not known (no model that was asked has a price)"
+    left = []
+    if result["unpriced_calls"]:
+        left.append(f"{result['unpriced_calls']} calls to models without a price")
+    if result["unknown_calls"]:
+        left.append(f"{result['unknown_calls']} calls that did not say what they sampled")
+    least = f"at least {result['money']:.4f}, without " + " and ".join(left)
+    return least if left else f"{result['money']:.4f}"
