@@ -185,14 +185,7 @@ class Door:
             self.ended.set()
             return self._closing(question)
         self._context = None
-        index = next(
-            call.index
-            for call in reversed(session.graph.calls)
-            if call.completion is generation.tokens
-            and call.reply.content is generation.text
-            and call.index not in self.transcript
-        )
-        answer = self._answer(question, generation, index)
+        answer = self._answer(question, generation)
         self.transcript.add(answer)
         return answer
 
@@ -208,7 +201,7 @@ class Door:
     async def _act(self, action: Action) -> Transition:
         async with self._acting:
             self._check()
-            transition = await self.session.act(action)
+            transition = await self.session.act(action, by=self.transcript.proposer(action))
         if self.session.over:
             self.ended.set()
         return transition
@@ -276,8 +269,9 @@ class Door:
             temperature=ours.temperature if temperature is None else _sound(temperature),
         )
 
-    def _answer(self, question: Question, generation: Generation, index: int) -> Answer:
-        text = generation.text
+    def _answer(self, question: Question, generation: Generation) -> Answer:
+        text, index = generation.text, generation.call
+        assert index is not None  # the session numbers what it gives
         cuts = {text.index(stop): stop for stop in question.stop if stop in text}
         words = text[: min(cuts)] if cuts else text
         calls: list[ToolCall] = []
