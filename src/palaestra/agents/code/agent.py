@@ -81,24 +81,22 @@ class CodeAgent(Agent):
             idle, offered = 0, session.tools
             while not session.over:
                 said = await session.generate(talk)
-                reply = said.text
                 before = len(session.steps)
-                cell = block(reply, "python")
+                cell = block(said.text, "python")
                 seen = NO_CODE if cell is None else await self._run(session, python, cell, said)
                 if session.outcome is not None:
                     return
-                if cell is not None and (test := block(reply, "test")) is not None:
+                if cell is not None and (test := block(said.text, "test")) is not None:
                     fresh = Interpreter(box, seconds=self.seconds)
                     seen += "\n" + await asyncio.to_thread(self._kept, fresh, known, cell, test)
                 if session.tools != offered:
                     offered = session.tools
                     seen += NOW + Calls(offered).told
-                talk += [assistant(reply), user(seen)]
+                talk += [assistant(said.text), user(seen)]
                 idle = 0 if len(session.steps) > before else idle + 1
                 if idle >= self.patience:
-                    raise AgentFault(
-                        "unparsed", f"{idle} replies in a row did nothing in the world"
-                    )
+                    detail = f"{idle} replies in a row did nothing in the world"
+                    raise AgentFault("unparsed", detail)
         finally:
             python.close()
             box.close()
@@ -107,9 +105,7 @@ class CodeAgent(Agent):
         said = Calls.written(action)
         return f"```python\n{said}\n```"
 
-    async def _run(
-        self, session: Session, python: Interpreter, cell: str, reply: Generation
-    ) -> str:
+    async def _run(self, session: Session, python: Interpreter, cell: str, by: Generation) -> str:
         """Run the cell of a reply; what it asks of the world is done, and answered."""
         calls = Calls(session.tools)
         event = await asyncio.to_thread(python.begin, cell, calls.names)
@@ -118,7 +114,7 @@ class CodeAgent(Agent):
             if isinstance(action, str):
                 event = await asyncio.to_thread(python.refuse, action)
                 continue
-            transition = await session.act(action, by=reply)
+            transition = await session.act(action, by=by)
             if session.over:
                 return transition.observation.text
             event = await asyncio.to_thread(python.answer, transition.observation.text)
