@@ -1,12 +1,16 @@
-"""Which reply a foreign program acts by: told by its calls and words, else the latest one."""
+"""Several replies to a program's question, and which reply it acts by."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+import pytest
+
+from palaestra.core.budget import Budget
 from palaestra.models.scripted import ScriptedModel
 from tests.core.small import renderer
+from tests.core.test_samples import Seeded
 from tests.rollout.gateway.visits import Visit, visit
 
 START: Any = [{"role": "user", "content": "start"}]
@@ -78,3 +82,21 @@ def test_what_a_program_makes_of_a_reply_is_credited_to_the_latest_one() -> None
             assert [step.call for step in visited.session.steps] == [None, 0, 1]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("amount", [3, 10, 17])
+def test_several_choices_are_sampled_at_once_and_keep_to_the_budget(amount: int) -> None:
+    async def run(budget: Budget) -> tuple[Seeded, int]:
+        model = Seeded()
+        async with visit(model, budget=budget) as visited:
+            await visited.chat(START, n=4)
+            episode = await visited.end()
+            calls = [call.reply.content for call in episode.calls]
+            if budget.tokens is None:
+                assert len(calls) == 4
+            return model, episode.usage.sampled_tokens
+
+    _, sampled = asyncio.run(run(Budget(tokens=amount)))
+    assert 0 < sampled <= amount
+    free, _ = asyncio.run(run(Budget()))
+    assert free.most_at_once > 1
