@@ -109,8 +109,8 @@ class Solver(Agent):
         seen = session.observation.text
         while not session.over:
             reply = await session.generate([system(session.instructions), user(seen)])
-            seen = (await session.act(reply.text.split()[-1] if reply.text.split() else "")
-                    ).observation.text  # fmt: skip
+            action = reply.text.split()[-1] if reply.text.split() else ""
+            seen = (await session.act(action, by=reply)).observation.text
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
         """What the expert's search does in the maze that is told, and the action it ends with."""

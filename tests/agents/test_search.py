@@ -18,7 +18,7 @@ from palaestra.core.environment import Action
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import CapabilityMissing, InputError, UnknownName
 from palaestra.core.message import system, user
-from palaestra.core.model import Generation, Model, Prompt
+from palaestra.core.model import Finish, Generation, Model, Prompt
 from palaestra.core.outcome import Limit, Outcome
 from palaestra.core.session import Session
 from palaestra.core.task import Task
@@ -146,6 +146,10 @@ def test_the_expert_answers_what_a_search_asks() -> None:
 # ── how a tree grows ─────────────────────────────────────────────────────────
 
 
+def said(text: str) -> Generation:
+    return Generation(text, (), (), Finish.STOP, "wavering", 0)
+
+
 def grown(model: Model, check) -> None:  # type: ignore[no-untyped-def]
     """Check a tree at the fork within a trial."""
 
@@ -163,19 +167,19 @@ def grown(model: Model, check) -> None:  # type: ignore[no-untyped-def]
 def test_equal_actions_are_one_proposal_and_the_most_frequent_comes_first() -> None:
     async def check(tree: Tree) -> None:
         first, second = await tree.propose(tree.root, 20)
-        assert (first.action, second.action) == ("left", "right")
+        assert (first.reply.text, second.reply.text) == ("left", " right\n")
         assert first.times > second.times and first.times + second.times == 20
         children = await tree.grow(tree.root, 20)
-        assert [child.reply for child in children] == ["left", " right\n"]
+        assert [child.reply and child.reply.text for child in children] == ["left", " right\n"]
 
     grown(Wavering(0.8), check)
 
 
 def test_a_state_that_is_known_and_an_action_not_understood_lead_nowhere() -> None:
     async def check(tree: Tree) -> None:
-        right = await tree.attempt(tree.root, "right")
-        again = await tree.attempt(tree.root, "right")
-        garbage = await tree.attempt(tree.root, "up")
+        right = await tree.attempt(tree.root, said("right"))
+        again = await tree.attempt(tree.root, said("right"))
+        garbage = await tree.attempt(tree.root, said("up"))
         assert right is not None and again is not None and garbage is not None
         assert (right.closed, again.closed, garbage.closed) == (False, True, True)
         assert tree.best is right and right.way == [right]
@@ -187,12 +191,12 @@ def test_a_way_that_has_ended_is_closed_and_scored_by_the_world() -> None:
     async def check(tree: Tree) -> None:
         node = tree.root
         for _ in range(3):
-            child = await tree.attempt(node, "left")
+            child = await tree.attempt(node, said("left"))
             assert child is not None
             node = child
         assert node.closed and node.point is None
         assert node.score < 0 < node.parent.score  # type: ignore[union-attr]
-        assert await tree.propose(node, 2) == [] and await tree.attempt(node, "left") is None
+        assert await tree.propose(node, 2) == [] and await tree.attempt(node, said("left")) is None
 
     grown(Wavering(), check)
 

@@ -53,6 +53,42 @@ def test_in_lockstep_equal_seeds_give_equal_bits_whatever_the_timing(slots):
         assert lived(chance, slots=slots) == wanted
 
 
+def test_in_lockstep_a_session_that_asks_for_several_replies_still_waits_for_the_others():
+    """Else the batches would depend on who asks first."""
+
+    async def one(model, number, rest):
+        with model.participant():
+            for turn in range(3):
+                await asyncio.sleep(rest.random() * 0.01)
+                asked = prompt([1, 3 + number, 4 + turn], 100 * number + 10 * turn, most=4)
+                samples = [
+                    replace(asked, seed=asked.seed + k, program=f"session {number}")
+                    for k in range(3)
+                ]
+                await asyncio.gather(*map(model.generate, samples))
+
+    def batches(chance):
+        model, rest, found = resident(tiny(), lockstep=True), random.Random(chance), []
+        step = model.engine.step
+
+        def seen():
+            found.append(sorted(r.seed for r in (*model.engine.waiting, *model.engine.running)))
+            return step()
+
+        model.engine.step = seen
+
+        async def together():
+            await asyncio.gather(*(one(model, number, rest) for number in range(3)))
+
+        asyncio.run(together())
+        return found
+
+    wanted = batches(0)
+    assert len(wanted[0]) == 9
+    for chance in range(1, 6):
+        assert batches(chance) == wanted
+
+
 def test_a_listener_hears_each_token_once_and_changes_nothing():
     async def both():
         model = resident(tiny(), slots=1)  # replies that give way to others go on later

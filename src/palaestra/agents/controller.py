@@ -43,7 +43,7 @@ class Controller:
             reply = await self._session.generate(self._talk)
             self._talk.append(assistant(reply.text))
             action = action_of(reply.text)
-            transition = await self._session.act(action)
+            transition = await self._session.act(action, by=reply)
             self.seen = transition.observation.text
             self.happened.append((action, self.seen))
             if self._session.over:

@@ -23,6 +23,6 @@ class DirectAgent(Agent):
         past.look(session.observation)
         while not session.over:
             reply = await session.generate(past.messages)
-            transition = await session.act(reply.text.strip())
+            transition = await session.act(reply.text.strip(), by=reply)
             past.add(reply.text, transition.observation.text)
             past.look(transition.observation)

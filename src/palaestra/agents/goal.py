@@ -37,7 +37,8 @@ class GoalAgent(Agent):
             reply = await session.generate(doing)
             doing.append(assistant(reply.text))
             action = reply.text.strip()
-            seen = f"> {action}\n{(await session.act(action)).observation.text}"
+            transition = await session.act(action, by=reply)
+            seen = f"> {action}\n{transition.observation.text}"
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
         if messages[-1].content.endswith(PLAN):

@@ -19,6 +19,7 @@ from pydantic import Field
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Capability, stated_actions
 from palaestra.core.message import Message, assistant, system, user
+from palaestra.core.model import Generation
 from palaestra.core.session import Session
 from palaestra.safety.obligations import Monitor
 from palaestra.safety.temporal_logic import Moment, parse
@@ -58,14 +59,15 @@ class LTLAgent(Agent):
                 return
             if listed and session.can_choose():
                 held = replace(session.sampling, choices=tuple(allowed), stop=())
-                reply: str | None = (await session.generate(messages, sampling=held)).text
+                reply: Generation | None = await session.generate(messages, sampling=held)
             else:
                 reply = await self._asked(session, messages, rule, allowed, bool(listed), left)
-            if reply is None:
+            if reply is None and not allowed:
                 return
-            rule.take(Moment(seen, reply.strip()))
-            seen = (await session.act(reply.strip())).observation.text
-            messages += [assistant(reply), user(seen)]
+            said = allowed[0] if reply is None else reply.text
+            rule.take(Moment(seen, said.strip()))
+            seen = (await session.act(said.strip(), by=reply)).observation.text
+            messages += [assistant(said), user(seen)]
 
     async def _asked(
         self,
@@ -75,19 +77,19 @@ class LTLAgent(Agent):
         allowed: Sequence[str],
         listed: bool,
         left: int | None,
-    ) -> str | None:
-        """An allowed reply of a model that says what it likes; None: there is none."""
+    ) -> Generation | None:
+        """An allowed reply of a model that says what it likes; None: it gave none."""
         assert messages
         talk, seen = list(messages), messages[-1].content
         for _ in range(self.again + 1):
-            reply = (await session.generate(talk)).text
-            action = reply.strip()
+            reply = await session.generate(talk)
+            action = reply.text.strip()
             fits = action in allowed if listed else bool(rule.allowed(seen, [action], left))
             if fits:
                 return reply
             advice = f"Choose one of: {', '.join(allowed)}" if listed else "Do something else."
-            talk += [assistant(reply), user(FORBIDDEN + advice)]
-        return allowed[0] if allowed else None
+            talk += [assistant(reply.text), user(FORBIDDEN + advice)]
+        return None
 
 
 async def listed_actions(session: Session) -> list[str]:

@@ -51,7 +51,7 @@ class MetaAgent(Agent):
         past = History(guided, session.observation.text, self.history)
         while not session.over:
             reply = await session.generate(past.messages)
-            transition = await session.act(reply.text.strip())
+            transition = await session.act(reply.text.strip(), by=reply)
             past.add(reply.text, transition.observation.text)
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:

@@ -110,7 +110,8 @@ class OccamAgent(Agent):
                     continue
             only_planned, action = 0, action_of(reply.text)
             desk.plans[desk.active].steps.append(f"{pivotal(seen)} > {action}")
-            seen = compact((await session.act(action)).observation.text)
+            transition = await session.act(action, by=reply)
+            seen = compact(transition.observation.text)
 
     def phrase(self, action: Action) -> str:
         return f"Action: {action.text}"

@@ -40,7 +40,7 @@ class PersonasAgent(Agent):
         past = History(told, session.observation.text, self.history)
         while not session.over:
             reply = await session.generate(past.messages, sampling=longer(session))
-            transition = await session.act(action_of(reply.text))
+            transition = await session.act(action_of(reply.text), by=reply)
             past.add(reply.text, transition.observation.text)
 
     def phrase(self, action: Action) -> str:

@@ -41,16 +41,16 @@ class PlanAgent(Agent):
             plan = await session.generate(planning, role="planner", sampling=longer(session))
             happened: list[tuple[str, str]] = []
             for number, step in enumerate(steps_of(plan.text) or [""], 1):
-                action = step
+                action, by = step, plan
                 if self.ask:
                     now = f"{seen}\n\nStep {number} of the plan: {step}\n{EXECUTE}"
                     doing.append(user(now))
                     reply = await session.generate(doing)
                     doing.append(assistant(reply.text))
-                    action = reply.text.strip()
+                    action, by = reply.text.strip(), reply
                     if happened and action.lower().startswith("replan"):
                         break
-                transition = await session.act(action)
+                transition = await session.act(action, by=by)
                 seen = transition.observation.text
                 happened.append((action, seen))
                 if not transition.valid:

@@ -29,7 +29,8 @@ class PlayersAgent(Agent):
             talk.append(user(seen))
             reply = await session.generate(talk, role=player)
             talk.append(assistant(reply.text))
-            seen = (await session.act(reply.text.strip())).observation.text
+            transition = await session.act(reply.text.strip(), by=reply)
+            seen = transition.observation.text
 
 
 def _told(session: Session, player: str) -> str:

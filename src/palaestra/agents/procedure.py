@@ -17,6 +17,7 @@ from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.errors import AgentFault
 from palaestra.core.message import Message, assistant, system, user
+from palaestra.core.model import Generation
 from palaestra.core.session import Session
 
 TRIES = 3  # replies until one is allowed
@@ -45,11 +46,12 @@ class ProcedureAgent(Agent):
         while not session.over:
             name = await self._walk(session, name, seen, values)
             state = procedure.states[name]
-            action = filled(state.do, values)
+            action, reply = filled(state.do, values), None
             if not action:
                 talk.append(user(f"{seen}\n\n{_told(state, values)}".rstrip()))
-                action = await _allowed(session, talk, name, state)
-            seen = (await session.act(action)).observation.text
+                reply = await _allowed(session, talk, name, state)
+                action = reply.text.strip()
+            seen = (await session.act(action, by=reply)).observation.text
             values |= procedure.values(seen)
 
     async def _walk(self, session: Session, name: str, seen: str, values: dict[str, str]) -> str:
@@ -102,7 +104,7 @@ def _listed(state: State) -> str:
     return ", ".join(pattern.pattern for pattern in state.actions)
 
 
-async def _allowed(session: Session, talk: list[Message], name: str, state: State) -> str:
+async def _allowed(session: Session, talk: list[Message], name: str, state: State) -> Generation:
     """The model's action, asked for again while it is none of those of the state.
 
     Raises:
@@ -111,8 +113,7 @@ async def _allowed(session: Session, talk: list[Message], name: str, state: Stat
     for _ in range(TRIES):
         reply = await session.generate(talk)
         talk.append(assistant(reply.text))
-        action = reply.text.strip()
-        if state.allows(action):
-            return action
+        if state.allows(reply.text.strip()):
+            return reply
         talk.append(user(f"That is not allowed here. Allowed: {_listed(state)}."))
     raise AgentFault("unlawful", f"{TRIES} replies in a row were not allowed in '{name}'")

@@ -46,14 +46,14 @@ class RciAgent(Agent):
         planned = f"{session.instructions}\nYour plan:\n{plan}"
         past = History(planned, session.observation.text, self.history)
         while not session.over:
-            talk, said = past.messages, ""
+            talk = past.messages
             by_plan = f"{talk.pop().content}\n\n{GROUNDINGS[0]}"
             for ask in (by_plan, *GROUNDINGS[1:]):
                 talk.append(user(ask))
-                said = (await session.generate(talk)).text
-                talk.append(assistant(said))
-            transition = await session.act(said.strip())
-            past.add(said, transition.observation.text)
+                reply = await session.generate(talk)
+                talk.append(assistant(reply.text))
+            transition = await session.act(reply.text.strip(), by=reply)
+            past.add(reply.text, transition.observation.text)
 
     async def _plan(self, session: Session, seen: str) -> str:
         room = longer(session)

@@ -44,7 +44,7 @@ class ReActAgent(Agent):
         past.look(session.observation)
         while not session.over:
             reply = await session.generate(past.messages)
-            transition = await session.act(action_of(reply.text))
+            transition = await session.act(action_of(reply.text), by=reply)
             past.add(reply.text, transition.observation.text)
             past.look(transition.observation)
 

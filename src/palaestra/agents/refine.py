@@ -16,6 +16,7 @@ from palaestra.agents.history import History, Keep
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, assistant, system, user
+from palaestra.core.model import Generation
 from palaestra.core.session import Session
 
 ROLE = "critic"
@@ -38,21 +39,21 @@ class RefineAgent(Agent):
         assert session.observation is not None
         past = History(session.instructions, session.observation.text, self.history)
         while not session.over:
-            said = await self._refined(session, past.messages)
-            transition = await session.act(said.strip())
-            past.add(said, transition.observation.text)
+            reply = await self._refined(session, past.messages)
+            transition = await session.act(reply.text.strip(), by=reply)
+            past.add(reply.text, transition.observation.text)
 
-    async def _refined(self, session: Session, told: Sequence[Message]) -> str:
-        said = (await session.generate(told)).text
+    async def _refined(self, session: Session, told: Sequence[Message]) -> Generation:
+        reply = await session.generate(told)
         talk, as_critic = list(told), system(f"{told[0].content}\n{CRITIC}")
         for _ in range(self.rounds):
-            talk += [assistant(said), user(FEEDBACK)]
+            talk += [assistant(reply.text), user(FEEDBACK)]
             feedback = (await session.generate([as_critic, *talk[1:]], role=ROLE)).text
             if feedback.strip().lower().startswith("fine"):
                 break
             talk += [assistant(feedback), user(IMPROVE)]
-            said = (await session.generate(talk)).text
-        return said
+            reply = await session.generate(talk)
+        return reply
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
         """A model that knows the way finds fault with whatever differs from what it knows."""

@@ -70,7 +70,7 @@ class ReflexionAgent(Agent):
         messages = [system(told), user(session.observation.text)]
         while not session.over:
             reply = await session.generate(messages)
-            transition = await session.act(reply.text.strip())
+            transition = await session.act(reply.text.strip(), by=reply)
             messages += [assistant(reply.text), user(transition.observation.text)]
 
     async def _learnt(self, session: Session) -> list[str]:

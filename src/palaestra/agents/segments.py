@@ -24,6 +24,7 @@ from palaestra.agents.ltl import listed_actions
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, assistant, system, user
+from palaestra.core.model import Generation
 from palaestra.core.session import Session
 from palaestra.safety.obligations import Monitor
 from palaestra.safety.temporal_logic import Moment, parse
@@ -63,17 +64,19 @@ class SegmentsAgent(Agent):
             kind = kinds[0]
             if len(kinds) > 1:
                 messages.append(user(f"{news}\n{WHICH}".lstrip()))
-                kind = await _said(session, messages, kinds)
+                said = (await _said(session, messages, kinds)).text
+                kind = said if said in kinds else kinds[0]  # of a model that is not held to them
                 messages.append(assistant(kind))
                 news = ""
             rule.take(Moment(seen, kind))
             messages.append(user(f"{news}\n{PROMPTS[kind]}".lstrip()))
             listed = await listed_actions(session) if kind == ACT else []
-            words = await _said(session, messages, listed)
-            messages.append(assistant(words))
+            reply = await _said(session, messages, listed)
+            messages.append(assistant(reply.text))
             thought, news = thought + 1, ""
             if kind == ACT:
-                thought, seen = 0, (await session.act(words.strip())).observation.text
+                transition = await session.act(reply.text.strip(), by=reply)
+                thought, seen = 0, transition.observation.text
                 news = seen
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
@@ -84,15 +87,11 @@ class SegmentsAgent(Agent):
         return self.phrase(actions[0])
 
 
-async def _said(session: Session, messages: Sequence[Message], choices: Sequence[str]) -> str:
-    """The model's reply: one of the choices if there are any and it can be held to them.
-
-    A model that cannot be held to them may say any action, but no kind of segment that there is
-    not: then it is the first one.
-    """
+async def _said(
+    session: Session, messages: Sequence[Message], choices: Sequence[str]
+) -> Generation:
+    """The model's reply: one of the choices if there are any and it can be held to them."""
     if choices and session.can_choose():
         held = replace(session.sampling, choices=tuple(choices), stop=())
-        return (await session.generate(messages, sampling=held)).text
-    said = (await session.generate(messages)).text
-    kinds = messages[-1].content.endswith(WHICH)
-    return said if not kinds or said in choices else choices[0]
+        return await session.generate(messages, sampling=held)
+    return await session.generate(messages)

@@ -46,7 +46,7 @@ class ToolsAgent(Agent):
             reply = await session.generate(talk)
             results = []
             for action in actions_of(reply.text, session.tools):
-                transition = await session.act(action)
+                transition = await session.act(action, by=reply)
                 results.append(transition.observation.text)
             talk += [assistant(reply.text), user(_responses(results, reply.text))]
             if session.tools != offered:

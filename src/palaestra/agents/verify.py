@@ -17,6 +17,7 @@ from palaestra.agents.history import History, Keep
 from palaestra.agents.react import FORMAT, ReActAgent, action_of
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, assistant, system, user
+from palaestra.core.model import Generation
 from palaestra.core.session import Session
 
 ROLE = "verifier"
@@ -56,26 +57,30 @@ class VerifyAgent(ReActAgent):
         seen = session.observation.text
         past = History(f"{session.instructions}\n{FORMAT}", seen, self.history)
         while not session.over:
-            said = await self._checked(session, past.messages, seen)
-            before, seen = seen, (await session.act(action_of(said))).observation.text
+            reply = await self._checked(session, past.messages, seen)
+            transition = await session.act(action_of(reply.text), by=reply)
+            before, seen = seen, transition.observation.text
             if self.after and not session.over:
-                step = f"Seen: {before}\n{said}\nSeen then: {seen}"
+                step = f"Seen: {before}\n{reply.text}\nSeen then: {seen}"
                 asked = [system(f"{session.instructions}\n{STATUS}"), user(step)]
                 seen += REFLECTION + (await session.generate(asked, role=ROLE)).text.strip()
-            past.add(said, seen)
+            past.add(reply.text, seen)
 
-    async def _checked(self, session: Session, told: Sequence[Message], seen: str) -> str:
+    async def _checked(self, session: Session, told: Sequence[Message], seen: str) -> Generation:
         """A thought and an action, after the verifier's objections."""
         talk = list(told)
-        said = (await session.generate(talk)).text
+        reply = await session.generate(talk)
         for _ in range(self.again if self.before else 0):
-            asked = [system(f"{session.instructions}\n{CHECK}"), user(f"Seen: {seen}\n{said}")]
+            asked = [
+                system(f"{session.instructions}\n{CHECK}"),
+                user(f"Seen: {seen}\n{reply.text}"),
+            ]
             verdict = (await session.generate(asked, role=ROLE)).text.strip()
             if not verdict.lower().startswith("no"):
                 break
-            talk += [assistant(said), user(OBJECTION.format(verdict))]
-            said = (await session.generate(talk)).text
-        return said
+            talk += [assistant(reply.text), user(OBJECTION.format(verdict))]
+            reply = await session.generate(talk)
+        return reply
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
         """A model that knows the way objects to whatever differs from what it knows."""

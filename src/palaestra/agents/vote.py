@@ -42,15 +42,13 @@ class VoteAgent(Agent):
         past = History(told, session.observation.text, self.history)
         sampling = replace(session.sampling, temperature=self.temperature)
         while not session.over:
-            said = [
-                (await session.generate(past.messages, sampling=sampling)).text
-                for _ in range(self.samples)
-            ]
+            replies = await session.generate(past.messages, sampling=sampling, n=self.samples)
+            actions = [action_of(reply.text) for reply in replies]
             # of equals the first; the conversation goes on from the first reply that says it
-            action, _ = Counter(map(action_of, said)).most_common(1)[0]
-            transition = await session.act(action)
-            chosen = next(reply for reply in said if action_of(reply) == action)
-            past.add(chosen, transition.observation.text)
+            action, _ = Counter(actions).most_common(1)[0]
+            chosen = replies[actions.index(action)]
+            transition = await session.act(action, by=chosen)
+            past.add(chosen.text, transition.observation.text)
 
     def phrase(self, action: Action) -> str:
         if not self.thoughts:

@@ -28,7 +28,7 @@ def show_episode(
         console.print(plain(episode.outcome.detail), markup=False)
     chosen: dict[int, list[Call]] = {}
     for call in episode.calls:
-        acted = (s.index for s in episode.steps if s.call is not None and s.call >= call.index)
+        acted = (s.index for s in episode.steps if s.calls_before > call.index)
         chosen.setdefault(next(acted, len(episode.steps)), []).append(call)
     for number, turn in enumerate(turns(episode)):
         console.print(f"sees   {turn.observation}", markup=False, style="dim", soft_wrap=True)

@@ -6,6 +6,9 @@ tokens of that conversation with those of the new messages behind them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
+from palaestra.core.chain import Chain
 from palaestra.core.errors import (
     ContextTooLong,
     InfrastructureFault,
@@ -14,9 +17,54 @@ from palaestra.core.errors import (
 )
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.message import Message, assistant
-from palaestra.core.model import Finish, Generation, Model, Prompt
+from palaestra.core.model import Finish, Generation, Listener, Model, Prompt, Sampling
 
 Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a model is asked, and where that stands in the graph; it may be asked several times."""
+
+    model: Model
+    role: str
+    parent: int | None  # the call whose conversation goes on; None starts one
+    new: tuple[Message, ...]  # the messages after it
+    delta: Tokens  # the same as tokens; empty of a model without a renderer
+    messages: Chain[Message]  # the whole prompt
+    tokens: Tokens | None  # likewise
+    sampling: Sampling
+    listen: Listener | None = None
+
+    def asked_by(self, call: Call) -> bool:
+        """Whether a recorded call asks this."""
+        return (call.parent, call.role, call.messages, call.prompt) == (
+            self.parent,
+            self.role,
+            self.new,
+            self.delta,
+        )
+
+    def prompt(self, seed: int, program: str, most: int | None) -> Prompt:
+        """The question with a seed, for an answer of at most so many tokens."""
+        sampling = self.sampling
+        if most is not None and most < sampling.max_tokens:
+            sampling = replace(sampling, max_tokens=most)
+        return Prompt(self.messages, self.tokens, sampling, seed, program, self.listen)
+
+
+def check_held(model: Model, sampling: Sampling) -> None:
+    """Refuse choices or a grammar that the model cannot be held to."""
+    if sampling.choices is not None and not model.chooses:
+        raise InputError(
+            f"The model '{model.name}' cannot be held to choices; ask `can_choose` before, or "
+            "use a model in this process, such as smollm2-135m."
+        )
+    if sampling.grammar is not None and not model.constrains:
+        raise InputError(
+            f"The model '{model.name}' cannot be held to a grammar; ask `can_constrain` "
+            "before, or use a model in this process and: pip install 'palaestra[serving]'."
+        )
 
 
 def prompt_tokens(
@@ -80,21 +128,14 @@ async def too_long(model: Model, prompt: Prompt) -> ContextTooLong | None:
     return None
 
 
-def call_of(
-    generation: Generation,
-    index: int,
-    parent: int | None,
-    role: str,
-    messages: tuple[Message, ...],
-    prompt: Tokens,
-) -> Call:
-    """The record of an answer; see `Call` for what the arguments are."""
+def call_of(question: Question, generation: Generation, index: int) -> Call:
+    """The record of an answer, the call number `index` of its episode."""
     return Call(
         index=index,
-        parent=parent,
-        role=role,
-        messages=messages,
-        prompt=prompt,
+        parent=question.parent,
+        role=question.role,
+        messages=question.new,
+        prompt=question.delta,
         reply=assistant(generation.text),
         completion=generation.tokens,
         logprobs=generation.logprobs,
@@ -110,7 +151,7 @@ def call_of(
 
 
 def generation_of(call: Call) -> Generation:
-    """The answer that a call records, as the model gave it."""
+    """The answer that a call records."""
     return Generation(
         text=call.reply.content,
         tokens=call.completion,
@@ -121,4 +162,5 @@ def generation_of(call: Call) -> Generation:
         versions=call.versions,
         entropies=call.entropies,
         sampled_tokens=call.sampled_tokens,
+        call=call.index,
     )

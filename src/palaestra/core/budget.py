@@ -83,6 +83,25 @@ class Spending:
         """How many tokens may be sampled after so many more are read; None: any number."""
         return self._budget.tokens_left(self._sampled, self._read + reading)
 
+    def at_once(self, most: int, reading: int | None, sampling: int) -> int:
+        """How many calls may be begun together without spending more than one after the other.
+
+        Args:
+            most: how many are wanted; at least 1.
+            reading: how many tokens each of them reads; None: unknown.
+            sampling: how many tokens each of them may sample.
+
+        Returns:
+            1 to `most`.
+        """
+        if reading is None and self._budget.total_tokens is not None:
+            return 1
+        for count in range(most, 1, -1):
+            left = self.tokens_left(count * (reading or 0))
+            if left is None or left >= count * sampling:
+                return count
+        return 1
+
     @property
     def limit(self) -> Limit | None:
         """The first limit that is reached, or None."""

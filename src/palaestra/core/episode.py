@@ -20,11 +20,21 @@ class Step:
     """One action in the environment."""
 
     index: int
-    call: int | None  # the model call that chose the action; None if no model did
+    call: int | None  # the model call whose reply proposed the action; None if none did
     action: Action
     transition: Transition
     before: Signals  # of the state in which the action was taken
     seconds: float = 0.0
+    calls_made: int | None = None
+    """How many model calls were made before it. None in records that do not tell it, older ones and
+    those of other programs: there `call` is the latest call before it, whoever proposed it."""
+
+    @property
+    def calls_before(self) -> int:
+        """How many model calls were made before it."""
+        if self.calls_made is not None:
+            return self.calls_made
+        return 0 if self.call is None else self.call + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,7 @@ class Generation:
     versions: tuple[int, ...] = ()  # of each token, where the weights may change in between
     sampled_tokens: int = 0  # as a server tells that does not tell `tokens`
     entropies: tuple[float, ...] = ()  # of what each token was drawn from, in nats; empty: unknown
+    call: int | None = None  # its index in the episode, as the session tells the agent
 
 
 class Renderer(ABC):

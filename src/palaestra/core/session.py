@@ -12,11 +12,19 @@ import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
+from typing import overload
 
 from palaestra.core.agent import Agent
-from palaestra.core.asking import ask, call_of, generation_of, prompt_tokens, too_long
+from palaestra.core.asking import (
+    Question,
+    ask,
+    call_of,
+    check_held,
+    generation_of,
+    prompt_tokens,
+    too_long,
+)
 from palaestra.core.budget import Budget, Spending, Usage
-from palaestra.core.chain import Chain
 from palaestra.core.ending import ended_by
 from palaestra.core.environment import Action, Observation, Signals, Transition, World
 from palaestra.core.episode import Episode, Key, Step
@@ -25,7 +33,7 @@ from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.heartbeat import timeout
 from palaestra.core.journal import Event, Journal, ReplayMismatch, SessionOver, derive_seed
 from palaestra.core.message import Message
-from palaestra.core.model import Generation, Listener, Model, Prompt, Sampling
+from palaestra.core.model import Generation, Listener, Model, Sampling
 from palaestra.core.outcome import Limit, Outcome, Owner
 from palaestra.core.recording import Recording
 from palaestra.core.task import Task
@@ -126,6 +134,7 @@ class Session:
         """Whether the model of that role can be held to `Sampling.grammar`."""
         return self._model(role).constrains
 
+    @overload
     async def generate(
         self,
         messages: Sequence[Message],
@@ -133,11 +142,35 @@ class Session:
         role: str = "agent",
         sampling: Sampling | None = None,
         listen: Listener | None = None,
-    ) -> Generation:
+    ) -> Generation: ...
+
+    @overload
+    async def generate(
+        self,
+        messages: Sequence[Message],
+        *,
+        role: str = "agent",
+        sampling: Sampling | None = None,
+        n: int,
+    ) -> list[Generation]: ...
+
+    async def generate(
+        self,
+        messages: Sequence[Message],
+        *,
+        role: str = "agent",
+        sampling: Sampling | None = None,
+        listen: Listener | None = None,
+        n: int | None = None,
+    ) -> Generation | list[Generation]:
         """Ask the model of `role`, and record the call.
 
         A player, or a role of the agent, without a model of its own is played by that of "agent".
         `listen` is told the reply as it is sampled, where the model tells.
+
+        With `n`, so many replies to the same prompt are sampled at once, each a call of its own
+        with a seed of its own: the calls that asking `n` times would have made. Where a budget
+        could end on the way, fewer are asked at once.
 
         Raises:
             InputError: there is no model for the role, or it cannot be held to the choices or the
@@ -147,49 +180,17 @@ class Session:
         self._check_open()
         model = self._model(role)
         sampling = sampling or self.sampling
-        if sampling.choices is not None and not model.chooses:
-            raise InputError(
-                f"The model '{model.name}' cannot be held to choices; ask `can_choose` before, or "
-                "use a model in this process, such as smollm2-135m."
-            )
-        if sampling.grammar is not None and not model.constrains:
-            raise InputError(
-                f"The model '{model.name}' cannot be held to a grammar; ask `can_constrain` "
-                "before, or use a model in this process and: pip install 'palaestra[serving]'."
-            )
-        policy = sampling.policy(model.name)
-        parent, known, asked = self.graph.place(messages, policy, role)
+        check_held(model, sampling)
+        parent, known, asked = self.graph.place(messages, sampling.policy(model.name), role)
         new = tuple(messages[known:])
         delta, tokens = await self._rendered(model, parent, new)
-
-        asks = (parent, role, new, delta)
-        try:
-            recorded = self._recording.again(
-                Call, lambda call: (call.parent, call.role, call.messages, call.prompt) == asks
-            )
-        except ReplayMismatch as mismatch:
-            # What the model found too long left no record; it finds so again.
-            prompt = self._prompt(asked, tokens, sampling, None)
-            raise await too_long(model, prompt) or mismatch from None
-        if recorded is not None:
-            self._asked += 1
-            self._add_call(recorded, asked)
-            return generation_of(recorded)
-
-        left = self._spending.tokens_left(len(delta))
-        if left == 0:
-            self.outcome = Outcome.truncated(Limit.TOKENS)
-            self._check_open()
-        if left is not None:
-            sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
-        generation = await ask(model, self._prompt(asked, tokens, sampling, listen))
-        index = len(self.graph.calls)  # of calls at the same time, in the order of the replies
-        call = call_of(generation, index, parent, role, new, delta)
-        saved = self._recording.write(call)
-        self._add_call(call, asked)
-        if saved is not None:
-            await saved
-        return generation
+        question = Question(model, role, parent, new, delta, asked, tokens, sampling, listen)
+        if n is None:
+            return (await self._answers(question, 1))[0]
+        found: list[Generation] = []
+        while len(found) < n:
+            found += await self._answers(question, n - len(found))
+        return found
 
     def prompt_length(self, messages: Sequence[Message], *, role: str = "agent") -> int:
         """How many tokens `generate` would send for these messages, to the token.
@@ -208,15 +209,18 @@ class Session:
         _, tokens = await self._rendered(model, parent, tuple(messages[known:]))
         return _length(tokens, messages)
 
-    async def act(self, action: str | Action) -> Transition:
-        """Act in the world, and record the step.
+    async def act(self, action: str | Action, *, by: Generation | None = None) -> Transition:
+        """Act in the world, and record the step as what the reply `by` proposed.
+
+        Credit goes by it: a step without `by` was proposed by no model.
 
         Raises:
             SessionOver: the episode has already ended.
-            AgentFault: a trial is open.
+            AgentFault: a trial is open, or `by` is no reply of this episode.
         """
         self._check_open()
         self._check_untried()
+        call = None if by is None else self._call_of(by)
         action = Action(action) if isinstance(action, str) else action
         started = time.monotonic()
         transition, signals = await self.world.step(action)
@@ -227,11 +231,12 @@ class Session:
         if step is None:
             step = Step(
                 index=len(self.steps),
-                call=len(self.graph.calls) - 1 if self.graph.calls else None,
+                call=call,
                 action=action,
                 transition=transition,
                 before=self._signals,
                 seconds=time.monotonic() - started,
+                calls_made=len(self.graph.calls),
             )
             saved = self._recording.write(step)
         self.steps.append(step)
@@ -371,20 +376,70 @@ class Session:
         self._check_open()
         return found
 
-    def _prompt(
-        self,
-        asked: Chain[Message],
-        tokens: tuple[int, ...] | None,
-        sampling: Sampling,
-        listen: Listener | None,
-    ) -> Prompt:
-        """A question with the next seed of this episode."""
+    async def _answers(self, question: Question, most: int) -> list[Generation]:
+        """At least one answer, and at most so many; recorded in the order of their seeds."""
+        self._check_open()
+        try:
+            recorded = self._recording.again(Call, question.asked_by)
+        except ReplayMismatch as mismatch:
+            # What the model found too long left no record; it finds so again.
+            prompt = question.prompt(self._next_seed(), self._program, None)
+            raise await too_long(question.model, prompt) or mismatch from None
+        if recorded is not None:
+            self._asked += 1
+            self._add_call(recorded, question)
+            return [generation_of(recorded)]
+
+        left = self._spending.tokens_left(len(question.delta))
+        if left == 0:
+            self.outcome = Outcome.truncated(Limit.TOKENS)
+            self._check_open()
+        reading = None if question.tokens is None else len(question.delta)
+        count = self._spending.at_once(most, reading, question.sampling.max_tokens)
+        prompts = [question.prompt(self._next_seed(), self._program, left) for _ in range(count)]
+        if count == 1:
+            answer, saved = self._record(question, await ask(question.model, prompts[0]))
+            if saved is not None:
+                await saved
+            return [answer]
+        asking = [asyncio.ensure_future(ask(question.model, prompt)) for prompt in prompts]
+        try:
+            written = [self._record(question, await asked) for asked in asking]
+        finally:
+            for asked in asking:
+                asked.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+        for _, saved in written:
+            if saved is not None:
+                await saved
+        return [answer for answer, _ in written]
+
+    def _record(
+        self, question: Question, answer: Generation
+    ) -> tuple[Generation, Awaitable[None] | None]:
+        """The answer with its number, and what to wait for until it is kept."""
+        # of calls at the same time, in the order of the replies
+        call = call_of(question, answer, len(self.graph.calls))
+        saved = self._recording.write(call)
+        self._add_call(call, question)
+        return replace(answer, call=call.index), saved
+
+    def _call_of(self, reply: Generation) -> int:
+        """The number of the call that a reply is of."""
+        calls, index = self.graph.calls, reply.call
+        if index is None or index >= len(calls) or calls[index].reply.content != reply.text:
+            detail = "it acts by a reply that `generate` of this episode did not give"
+            raise AgentFault("reply", detail)
+        return index
+
+    def _next_seed(self) -> int:
+        """The seed of the next call of this episode."""
         seed = derive_seed(self.seed, self._asked)
         self._asked += 1
-        return Prompt(asked, tokens, sampling, seed, self._program, listen)
+        return seed
 
-    def _add_call(self, call: Call, prompt: Chain[Message]) -> None:
-        self.graph.add(call, prompt)
+    def _add_call(self, call: Call, question: Question) -> None:
+        self.graph.add(call, question.messages)
         self._spending.call(len(call.prompt) or call.computed_tokens, call.sampled)
 
 

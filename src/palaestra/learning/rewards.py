@@ -10,7 +10,6 @@ from palaestra.core.graph import Call
 from palaestra.core.outcome import Status
 from palaestra.learning.control_reward import ControlReward
 from palaestra.learning.filters import overlong
-from palaestra.learning.proposals import proposals
 from palaestra.learning.trajectory import Trajectory, Turn
 
 
@@ -78,8 +77,8 @@ class Shaping:
     def trajectory(self, episode: Episode, policy: str) -> Trajectory:
         """The turns of `policy` in a scored episode, with their rewards.
 
-        A step belongs to the call that chose it (see `proposals`); rewards of steps that no call
-        of the policy chose count for its latest call before them (or its first).
+        A step belongs to the call that proposed it (see `Step.call`); rewards of steps that no call
+        of the policy proposed count for its latest call before them (or its first).
 
         Raises:
             ValueError: the policy said nothing in it.
@@ -88,15 +87,16 @@ class Shaping:
         if not calls:
             raise ValueError(f"{episode.key}: '{policy}' said nothing")
         owned: dict[int, list[Step]] = {call.index: [] for call in calls}
-        for step, by in zip(episode.steps, proposals(episode), strict=True):
-            earlier = [i for i in owned if by is not None and i <= by]
-            owned[max(earlier) if earlier else calls[0].index].append(step)
+        for step in episode.steps:
+            earlier = [index for index in owned if index < step.calls_before]
+            latest = max(earlier, default=calls[0].index)
+            owned[step.call if step.call in owned else latest].append(step)
         segments = _segments(episode)
         following = None  # the state before a call that did not act is that of the next step
-        left = [step for step in episode.steps if step.call is not None]
+        left = list(episode.steps)
         turns: list[Turn] = []
         for call in reversed(calls):
-            while left and (left[-1].call or 0) >= call.index:
+            while left and left[-1].calls_before > call.index:
                 following = left.pop()
             steps = owned[call.index]
             state = steps[0] if steps else following

@@ -170,6 +170,11 @@ class Engine:
         return len(self.waiting) + len(self.running)
 
     @property
+    def programs(self) -> int:
+        """How many programs wait for replies, each for any number of them."""
+        return len({request.program for request in (*self.waiting, *self.running)})
+
+    @property
     def under_way(self) -> bool:
         """Whether a reply has been begun and is not complete."""
         return bool(self.running) or any(request.completion for request in self.waiting)

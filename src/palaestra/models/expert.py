@@ -10,6 +10,7 @@ stated, and whatever the agent does about errors can be seen to help or not.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from dataclasses import replace
@@ -39,6 +40,7 @@ class ExpertModel(Model):
         self.renderer = renderer
         self.error = error
         self.world = world
+        self._asking = asyncio.Lock()  # a world answers one question at a time
 
     def for_world(self, world: World) -> ExpertModel:
         return ExpertModel(self.agent, self.renderer, error=self.error, world=world)
@@ -55,13 +57,17 @@ class ExpertModel(Model):
         if self.world is None:
             raise InputError("The expert knows only the world it is in; bind it with `for_world`.")
         started = time.monotonic()
-        actions = await self.world.oracle()
-        if not actions:
-            raise EnvironmentFault("oracle", "it knows no reference action from the present state")
-        if self.error:
-            actions = await self._mistaken(self.world, actions, random.Random(prompt.seed))
+        async with self._asking:
+            actions = await self._known(self.world, prompt.seed)
         generation = certain(self.agent.answer(prompt.messages, actions), prompt, self)
         return replace(generation, seconds=time.monotonic() - started)
+
+    async def _known(self, world: World, seed: int) -> list[Action]:
+        """The actions from the world's present state; raises EnvironmentFault like `generate`."""
+        actions = await world.oracle()
+        if not actions:
+            raise EnvironmentFault("oracle", "it knows no reference action from the present state")
+        return await self._mistaken(world, actions, random.Random(seed)) if self.error else actions
 
     async def _mistaken(
         self, world: World, actions: list[Action], dice: random.Random

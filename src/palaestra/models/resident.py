@@ -254,7 +254,7 @@ class ResidentModel(Model):
         """
         await asyncio.sleep(0)
         until = time.monotonic() + most
-        while self.engine.pending < self._participants and not self._updates:
+        while self.engine.programs < self._participants and not self._updates:
             patience = None if self.lockstep else min(GRACE, until - time.monotonic())
             self._changed.clear()
             try:

@@ -112,11 +112,11 @@ def summaries_of(rows: Sequence[tuple[Any, ...]]) -> list[EpisodeSummary]:
 
 
 def events_in_order(episode: Episode) -> list[Event]:
-    """Calls and steps as they happened: each step after the call that chose it."""
+    """Calls and steps as they happened: each step after the calls that were made before it."""
     events: list[Event] = []
     waiting = deque(episode.steps)
     for call in episode.calls:
-        while waiting and (waiting[0].call is None or waiting[0].call < call.index):
+        while waiting and waiting[0].calls_before <= call.index:
             events.append(waiting.popleft())
         events.append(call)
     return [*events, *waiting]

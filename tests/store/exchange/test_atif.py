@@ -99,9 +99,9 @@ def test_a_prompt_that_only_repeats_what_was_observed_is_no_step_of_its_own() ->
         async def run(self, session: Any) -> None:
             said = [Message("user", session.observation.text)]
             for _ in range(2):
-                reply = (await session.generate(said)).text
-                seen = (await session.act(reply)).observation.text
-                said += [Message("assistant", reply), Message("user", seen)]
+                reply = await session.generate(said)
+                seen = (await session.act(reply.text, by=reply)).observation.text
+                said += [Message("assistant", reply.text), Message("user", seen)]
 
     episode = small.live(Told(), small.Sampled([renderer.reply("up"), renderer.reply("up")]))
     told = [step["source"] for step in trajectory(episode)["steps"]]

@@ -24,6 +24,7 @@ from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.errors import AgentFault
 from palaestra.core.message import assistant, system, user
+from palaestra.core.model import Generation
 from palaestra.core.session import Session
 from palaestra.safety import interpreter
 from palaestra.safety.interpreter import Asked, Done, Interpreter
@@ -79,24 +80,23 @@ class CodeAgent(Agent):
             talk = [system(told), user(session.observation.text)]
             idle, offered = 0, session.tools
             while not session.over:
-                reply = (await session.generate(talk)).text
+                said = await session.generate(talk)
                 before = len(session.steps)
-                cell = block(reply, "python")
-                seen = NO_CODE if cell is None else await self._run(session, python, cell)
+                cell = block(said.text, "python")
+                seen = NO_CODE if cell is None else await self._run(session, python, cell, said)
                 if session.outcome is not None:
                     return
-                if cell is not None and (test := block(reply, "test")) is not None:
+                if cell is not None and (test := block(said.text, "test")) is not None:
                     fresh = Interpreter(box, seconds=self.seconds)
                     seen += "\n" + await asyncio.to_thread(self._kept, fresh, known, cell, test)
                 if session.tools != offered:
                     offered = session.tools
                     seen += NOW + Calls(offered).told
-                talk += [assistant(reply), user(seen)]
+                talk += [assistant(said.text), user(seen)]
                 idle = 0 if len(session.steps) > before else idle + 1
                 if idle >= self.patience:
-                    raise AgentFault(
-                        "unparsed", f"{idle} replies in a row did nothing in the world"
-                    )
+                    detail = f"{idle} replies in a row did nothing in the world"
+                    raise AgentFault("unparsed", detail)
         finally:
             python.close()
             box.close()
@@ -105,8 +105,8 @@ class CodeAgent(Agent):
         said = Calls.written(action)
         return f"```python\n{said}\n```"
 
-    async def _run(self, session: Session, python: Interpreter, cell: str) -> str:
-        """Run a cell; what it asks of the world is done, and answered."""
+    async def _run(self, session: Session, python: Interpreter, cell: str, by: Generation) -> str:
+        """Run the cell of a reply; what it asks of the world is done, and answered."""
         calls = Calls(session.tools)
         event = await asyncio.to_thread(python.begin, cell, calls.names)
         while isinstance(event, Asked):
@@ -114,7 +114,7 @@ class CodeAgent(Agent):
             if isinstance(action, str):
                 event = await asyncio.to_thread(python.refuse, action)
                 continue
-            transition = await session.act(action)
+            transition = await session.act(action, by=by)
             if session.over:
                 return transition.observation.text
             event = await asyncio.to_thread(python.answer, transition.observation.text)

@@ -11,6 +11,7 @@ from palaestra.agents.react import FORMAT, action_of
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.message import Message
+from palaestra.core.model import Generation
 from palaestra.core.session import Session
 
 ROLE = "memory"
@@ -30,15 +31,15 @@ class RememberingAgent(Agent):
         try:
             while not session.over:
                 await past.update(session)
-                reply = (await session.generate(past.messages)).text
-                past.add(reply, await self.act(session, reply))
+                reply = await session.generate(past.messages)
+                past.add(reply.text, await self.act(session, reply))
         finally:
             if session.outcome is not None and session.outcome.scored:
                 past.keep(session)
 
-    async def act(self, session: Session, reply: str) -> str:
+    async def act(self, session: Session, reply: Generation) -> str:
         """Do what a reply says; returns what is seen after it."""
-        return (await session.act(action_of(reply))).observation.text
+        return (await session.act(action_of(reply.text), by=reply)).observation.text
 
     def told(self, session: Session) -> str:
         """The world's instructions, and how to answer."""

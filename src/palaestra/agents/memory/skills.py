@@ -19,6 +19,7 @@ from palaestra.agents.memory.memory import Memory
 from palaestra.agents.memory.retrieval import best
 from palaestra.agents.memory.shelf import Shelf
 from palaestra.agents.react import action_of
+from palaestra.core.model import Generation
 from palaestra.core.session import Session
 
 HEAD = "\n\nSkills that worked before; reply with a name to do all its actions:"
@@ -71,12 +72,13 @@ class SkillsAgent(RememberingAgent):
             told += "\n".join([HEAD, *lines]) if lines else ""
         return SkillLibrary(told, first, self.history, self.shelf, place)
 
-    async def act(self, session: Session, reply: str) -> str:
-        action = action_of(reply)
-        told = session.graph.conversation(len(session.graph.calls) - 1)[0].content
+    async def act(self, session: Session, reply: Generation) -> str:
+        action = action_of(reply.text)
+        assert reply.call is not None  # the session gave it
+        told = session.graph.conversation(reply.call)[0].content
         skills = dict(LINE.findall(told.partition(HEAD)[2]))
         for step in skills.get(action.removesuffix("()"), action).split("; "):
-            transition = await session.act(step)
+            transition = await session.act(step, by=reply)
             if session.over or not transition.valid:
                 break
         return transition.observation.text

@@ -122,9 +122,9 @@ class ToolboxAgent(RememberingAgent):
         past = self.memory(session)
         while not session.over:
             past.offer(session.tools)
-            reply = (await session.generate(past.messages)).text
-            said = past.handle(reply, session.tools)
-            past.add(reply, await self.act(session, reply) if said is None else said)
+            reply = await session.generate(past.messages)
+            said = past.handle(reply.text, session.tools)
+            past.add(reply.text, await self.act(session, reply) if said is None else said)
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
         call, told = actions[0].call, messages[0].content.partition(HEAD)[2]

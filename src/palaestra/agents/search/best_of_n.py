@@ -1,13 +1,15 @@
 """Best of N: whole tries, of which the best is done for real.
 
 Source: Cobbe et al. 2021 (choose among samples with a verifier); for agents, Xia et al. 2025
-(AgentRM). A try that solves the task ends the search. Doing the best try asks the model nothing.
+(AgentRM). The first replies of all tries are sampled at once. A try that solves the task ends the
+search. Doing the best try asks the model nothing.
 """
 
 from __future__ import annotations
 
 from palaestra.agents.search.searching import Count, SearchAgent, Temperature
 from palaestra.agents.search.tree import Node, Tree, rank
+from palaestra.core.model import Generation
 
 
 class BestOfN(SearchAgent):
@@ -28,25 +30,23 @@ class BestOfN(SearchAgent):
 
     async def search(self, tree: Tree) -> Node | None:
         ends: list[Node] = []
-        for _ in range(self.n):
-            end = await self._try(tree)
+        for first in await tree.sample(tree.root, self.n):
+            end = await self._try(tree, first)
             if end is not None:
                 ends.append(end)
             if tree.holds_solution():
                 break
         return max(ends, key=rank, default=None)
 
-    async def _try(self, tree: Tree) -> Node | None:
-        """The end of one try; None where nothing could be tried."""
-        node = tree.root
-        while node.depth < self.depth:
-            proposals = await tree.propose(node, 1)
-            child = (
-                await tree.attempt(node, proposals[0].reply, scored=False) if proposals else None
-            )
+    async def _try(self, tree: Tree, first: Generation) -> Node | None:
+        """The end of the try that begins so; None where nothing could be tried."""
+        node, replies = tree.root, [first]
+        while replies:
+            child = await tree.attempt(node, replies[0], scored=False)
             if child is None:
                 break
             node = child
+            replies = await tree.sample(node, 1) if node.depth < self.depth else []
         if node is tree.root:
             return None
         if node.point is not None:

@@ -18,6 +18,7 @@ from palaestra.agents.search.searching import Count, Temperature
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, assistant, system, user
+from palaestra.core.model import Generation, Sampling
 from palaestra.core.session import Session
 
 PREDICT = (
@@ -44,33 +45,35 @@ class LookaheadAgent(Agent):
         messages = [system(session.instructions), user(session.observation.text)]
         while not session.over:
             reply = await self._chosen(session, messages)
-            done = await session.act(reply.strip())
-            messages = [*messages, assistant(reply), user(done.observation.text)]
+            done = await session.act(reply.text.strip(), by=reply)
+            messages = [*messages, assistant(reply.text), user(done.observation.text)]
 
-    async def _chosen(self, session: Session, messages: list[Message]) -> str:
+    async def _chosen(self, session: Session, messages: list[Message]) -> Generation:
         """The proposal whose imagined way is valued highest; of equals, the most frequent."""
-        said = [await self._proposed(session, messages) for _ in range(self.samples)]
-        actions = [reply.strip() for reply in said]
-        replies = dict(zip(actions, said, strict=True))
+        said = await session.generate(messages, sampling=self._sampling(session), n=self.samples)
+        actions = [reply.text.strip() for reply in said]
+        replies = dict(zip(reversed(actions), reversed(said), strict=True))  # of equals the first
         if len(replies) == 1:
             return said[0]
         values = {
-            action: await self._value(session, messages, replies[action]) for action in replies
+            action: await self._value(session, messages, replies[action].text)
+            for action in dict.fromkeys(actions)
         }
-        return replies[max(replies, key=lambda action: (values[action], actions.count(action)))]
+        best = max(values, key=lambda action: (values[action], actions.count(action)))
+        return replies[best]
 
     async def _value(self, session: Session, messages: list[Message], reply: str) -> float:
         for ahead in range(self.depth):
             if ahead:
-                reply = await self._proposed(session, messages)
+                sampling = self._sampling(session)
+                reply = (await session.generate(messages, sampling=sampling)).text
             asked = [system(PREDICT), user(f"{told(messages)}\n> {reply.strip()}")]
             seen = (await session.generate(asked, role="world")).text
             messages = [*messages, assistant(reply), user(IMAGINED + seen.strip())]
         return await judged(session, messages)
 
-    async def _proposed(self, session: Session, messages: list[Message]) -> str:
-        sampling = replace(session.sampling, temperature=self.temperature)
-        return (await session.generate(messages, sampling=sampling)).text
+    def _sampling(self, session: Session) -> Sampling:
+        return replace(session.sampling, temperature=self.temperature)
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
         """A model that knows the way knows of an action only whether it is on it."""

@@ -61,14 +61,15 @@ class MctsAgent(Agent):
         seen = session.observation.text
         while not session.over:
             if session.turn == seat:
-                action = await self.best(session)
+                action, reply = await self.best(session), None
             else:
                 told = system(f"{session.instructions}\nYou are {session.turn}.")
                 talk = talks.setdefault(session.turn, [told])
                 talk.append(user(seen))
-                action = (await session.generate(talk, role=session.turn)).text
+                reply = await session.generate(talk, role=session.turn)
+                action = reply.text
                 talk.append(assistant(action))
-            seen = (await session.act(action.strip())).observation.text
+            seen = (await session.act(action.strip(), by=reply)).observation.text
 
     async def best(self, session: Session) -> str:
         """The action that was tried most, of equals the one that got most; else chance."""

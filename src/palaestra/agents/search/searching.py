@@ -42,11 +42,11 @@ class SearchAgent(Agent):
         while not session.over:
             way = await self._way(session, messages)
             if not way:
-                reply = (await session.generate(messages)).text
-                way = [Node(messages, Signals(), reply=reply)]
+                way = [Node(messages, Signals(), reply=await session.generate(messages))]
             for node in way:
-                done = await session.act(node.reply.strip())
-                messages = [*messages, assistant(node.reply), user(done.observation.text)]
+                assert node.reply is not None  # the root alone has none
+                done = await session.act(node.reply.text.strip(), by=node.reply)
+                messages = [*messages, assistant(node.reply.text), user(done.observation.text)]
                 if node.transition != done:  # it was not tried, or the world went another way
                     break
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from palaestra.core.environment import Signals, Transition
 from palaestra.core.errors import ContextTooLong
 from palaestra.core.message import Message, assistant, user
+from palaestra.core.model import Generation
 from palaestra.core.session import Session
 from palaestra.core.trial import Point, Trial
 
@@ -22,12 +23,8 @@ from palaestra.core.trial import Point, Trial
 class Proposal:
     """A reply that the model gave, and how often it meant the same action."""
 
-    reply: str
+    reply: Generation
     times: int
-
-    @property
-    def action(self) -> str:
-        return self.reply.strip()
 
 
 @dataclass(eq=False, slots=True)
@@ -37,7 +34,7 @@ class Node:
     messages: list[Message]  # the conversation up to what is seen in this state
     signals: Signals
     parent: Node | None = None
-    reply: str = ""  # what was said in the parent's state
+    reply: Generation | None = None  # what was said in the parent's state
     transition: Transition | None = None  # what that led to; None: it was not tried
     point: Point | None = None  # None: nothing more can be tried from here
     gained: float = 0.0  # the environment's rewards since the root
@@ -86,8 +83,8 @@ class Tree:
         """The highest score; of equals, what is open, then what is near, then the first."""
         return max(self.nodes, key=rank, default=None)
 
-    async def propose(self, node: Node, samples: int) -> list[Proposal]:
-        """What the model would do in a state; nothing where the conversation has grown too long.
+    async def sample(self, node: Node, samples: int) -> list[Generation]:
+        """Replies in a state, all at once; none where the conversation has grown too long.
 
         Raises:
             ContextTooLong: of the root, where the episode itself cannot go on.
@@ -96,30 +93,33 @@ class Tree:
             return []
         await self.trial.back(node.point)
         sampling = replace(self.session.sampling, temperature=self._temperature)
-        replies: dict[str, list[str]] = {}
-        for _ in range(samples):
-            try:
-                reply = (await self.session.generate(node.messages, sampling=sampling)).text
-            except ContextTooLong:
-                if node is self.root:
-                    raise
-                return []
-            replies.setdefault(reply.strip(), []).append(reply)
+        try:
+            return await self.session.generate(node.messages, sampling=sampling, n=samples)
+        except ContextTooLong:
+            if node is self.root:
+                raise
+            return []
+
+    async def propose(self, node: Node, samples: int) -> list[Proposal]:
+        """What the model would do in a state, of as many samples; raises like `sample`."""
+        replies: dict[str, list[Generation]] = {}
+        for reply in await self.sample(node, samples):
+            replies.setdefault(reply.text.strip(), []).append(reply)
         found = [Proposal(of[0], len(of)) for of in replies.values()]
         return sorted(found, key=lambda proposal: -proposal.times)
 
-    async def attempt(self, node: Node, reply: str, *, scored: bool = True) -> Node | None:
+    async def attempt(self, node: Node, reply: Generation, *, scored: bool = True) -> Node | None:
         """The state that a reply leads to; None where nothing more can be tried."""
         if node.point is None:
             return None
         await self.trial.back(node.point)
         if self.session.tries_left == 0:
             return None
-        transition = await self.trial.act(reply.strip())
+        transition = await self.trial.act(reply.text.strip())
         signals = self.trial.signals
         over = self.trial.over
         child = Node(
-            messages=[*node.messages, assistant(reply), user(transition.observation.text)],
+            messages=[*node.messages, assistant(reply.text), user(transition.observation.text)],
             signals=signals,
             parent=node,
             reply=reply,

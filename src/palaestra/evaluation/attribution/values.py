@@ -163,11 +163,11 @@ def _pasts(episode: Episode) -> dict[int, list[Event]]:
     events = events_in_order(episode)
     places = {event.index: i for i, event in enumerate(events) if isinstance(event, Call)}
     found: dict[int, list[Event]] = {}
-    before = -1
+    before = 0  # calls that were made before the step before
     for step in episode.steps:
-        if step.call is not None and step.call > before:
-            found[step.index] = events[: places[before + 1]]
-            before = step.call
+        if step.call is not None and step.calls_before > before:
+            found[step.index] = events[: places[before]]
+        before = step.calls_before
     return found
 
 

@@ -16,7 +16,6 @@ from palaestra.core.graph import Call
 from palaestra.learning.critics.step_q import Preference
 from palaestra.learning.examples.decisions import Decision, Option, decisions
 from palaestra.learning.examples.pairs import extremes
-from palaestra.learning.proposals import proposals
 
 ACTS = "agent"  # the role whose replies are actions
 ASIDE = ""  # the policy that calls are given which do not count
@@ -90,7 +89,8 @@ def _decisions(episodes: Sequence[Episode], role: str, score: str) -> list[Decis
 
 def _alone(episode: Episode, role: str) -> Episode:
     """The episode in which that role, where it did something, is a policy of its own."""
-    did = set(proposals(episode)) if role == ACTS else set(range(len(episode.calls)))
+    acted = {step.call for step in episode.steps}
+    did = acted if role == ACTS else set(range(len(episode.calls)))
 
     def policy(call: Call) -> str:
         return role if call.role == role and call.index in did else ASIDE

@@ -9,7 +9,6 @@ from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.learning.examples.draft import Draft
-from palaestra.learning.proposals import proposals
 from palaestra.learning.rows import Row
 
 
@@ -29,9 +28,9 @@ def replies(episode: Episode, policy: str) -> list[Reply]:
     The state of a reply that chose no action is that of the next one that did.
     """
     chosen: dict[int, list[Step]] = {}
-    for step, by in zip(episode.steps, proposals(episode), strict=True):
-        if by is not None:
-            chosen.setdefault(by, []).append(step)
+    for step in episode.steps:
+        if step.call is not None:
+            chosen.setdefault(step.call, []).append(step)
     calls = [call for call in episode.calls if call.policy == policy]
     states: list[str | None] = []
     following: str | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from palaestra.core.episode import Episode
+from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.message import Message
 from palaestra.core.model import Finish, Renderer
@@ -59,7 +59,7 @@ def retold(episode: Episode, policy: str, renderer: Renderer, role: str = "agent
             place.prompt,
         )
         places[call.index] = graph.calls[-1].index
-    steps = tuple(replace(step, call=_latest(places, step.call)) for step in episode.steps)
+    steps = tuple(_kept(step, places) for step in episode.steps)
     return replace(episode, calls=tuple(graph.calls), steps=steps)
 
 
@@ -73,7 +73,10 @@ def _prompt(
     return renderer.extend(graph.conversation(parent), new, closed)
 
 
-def _latest(places: dict[int, int], call: int | None) -> int | None:
-    """The new number of the last call that was kept up to `call`."""
-    kept = [number for number in places if call is not None and number <= call]
-    return places[max(kept)] if kept else None
+def _kept(step: Step, places: dict[int, int]) -> Step:
+    """The step with the new numbers of the calls that were kept."""
+    before = sum(number < step.calls_before for number in places)
+    if step.calls_made is None:
+        return replace(step, call=before - 1 if before else None)
+    call = None if step.call is None else places.get(step.call)
+    return replace(step, call=call, calls_made=before)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -142,12 +144,13 @@ async def _completions(request: Request, door: Door) -> Response:
 
 async def _answers(door: Door, questions: Sequence[Question]) -> list[Answer]:
     """The replies, asked for at once; each is a call of its own."""
-    asking = (door.ask(question) for question in questions)
+    alike = groupby(questions, lambda question: replace(question, number=0))
+    asking = (door.ask_several(list(group)) for _, group in alike)
     found = await asyncio.gather(*asking, return_exceptions=True)
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-    return [one for one in found if isinstance(one, Answer)]
+    for some in found:
+        if isinstance(some, BaseException):
+            raise some
+    return [one for some in found if isinstance(some, list) for one in some]
 
 
 async def _responses(request: Request, door: Door) -> Response:

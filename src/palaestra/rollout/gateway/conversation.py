@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from palaestra.core.environment import Action
 from palaestra.core.graph import MessageGraph
 from palaestra.core.message import Message, Speaker, ToolCall, assistant, system
 from palaestra.core.model import Generation
-from palaestra.core.tool import Tool
+from palaestra.core.tool import ACT, Tool
 from palaestra.rollout.gateway import hermes
 from palaestra.rollout.gateway.forms import Form
 
@@ -33,6 +34,12 @@ class Called:
     def canonical(self) -> str:
         """The same for calls that differ in nothing but the spelling of their JSON."""
         return json.dumps([self.name, self.arguments], sort_keys=True)
+
+    def is_of(self, action: Action) -> bool:
+        """Whether it calls for that action; frameworks may put a server's name before a tool's."""
+        told = action.call or ToolCall(ACT.name, {"action": action.text})
+        named = self.name == told.name or self.name.endswith(f"_{told.name}")
+        return named and self.arguments == told.arguments
 
     @property
     def as_json(self) -> str:
@@ -113,6 +120,7 @@ class Transcript:
     graph: MessageGraph
     _answers: dict[int, Answer] = field(default_factory=dict)
     _alike: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
+    _done: set[str] = field(default_factory=set)  # ids of the calls that became actions
 
     def add(self, answer: Answer) -> None:
         """Remember what the program was given by a call."""
@@ -120,9 +128,23 @@ class Transcript:
         self._answers[answer.index] = answer
         self._alike.setdefault(_signature(answer.content, answer.calls), []).append(answer.index)
 
-    def __contains__(self, index: int) -> bool:
-        """Whether the reply of that call has been given."""
-        return index in self._answers
+    def proposer(self, action: Action) -> Generation | None:
+        """The reply by which a program does an action; None before the first one.
+
+        Programs do not tell which. It is the latest reply with this very call that was not done
+        yet, else with these very words, else the latest of all, of which the program made it.
+        """
+        by_words: Answer | None = None
+        answers = list(reversed(self._answers.values()))
+        for answer in answers:
+            called = next((c for c in answer.calls if c.is_of(action)), None)
+            if called is not None and called.id not in self._done:
+                self._done.add(called.id)
+                return answer.generation
+            if by_words is None and answer.content.strip() == action.text.strip():
+                by_words = answer
+        found = by_words or next(iter(answers), None)
+        return None if found is None else found.generation
 
     def messages(self, question: Question, form: Form | None = None) -> list[Message]:
         """The prompt of a question, with a form that the model is to be told of."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import ContextTooLong, InputError, PalaestraError, RequestRefused
 from palaestra.core.journal import SessionOver
-from palaestra.core.message import ToolCall
+from palaestra.core.message import Message, ToolCall
 from palaestra.core.model import Finish, Generation, Listener, Renderer, Sampling
 from palaestra.core.session import Session
 from palaestra.rollout.gateway import hermes
@@ -144,6 +144,21 @@ class Door:
             asked.answering = answering
         return await self._waited(answering)
 
+    async def ask_several(self, questions: Sequence[Question]) -> list[Answer]:
+        """The answers to questions that differ in their numbers alone; raises like `ask`."""
+        begun = {question.number for question, _ in self._recent}
+        new = [question for question in questions if question.number not in begun]
+        free = AT_ONCE - len(self._asking)
+        if 1 < len(new) <= free and not self.session.over and not self.ended.is_set():
+            together = asyncio.ensure_future(self._ask_together(new))
+            for place, question in enumerate(new):
+                self._recent.append((question, self._begun(_at(place, together))))
+        found = await asyncio.gather(*map(self.ask, questions), return_exceptions=True)
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+        return [one for one in found if isinstance(one, Answer)]
+
     async def length(self, question: Question) -> int:
         """How many tokens the question would send; raises like `ask`."""
         question = replace(question, messages=tuple(matched(question.messages)))
@@ -193,28 +208,31 @@ class Door:
         return without_address(str(reason), (model.name for model in self.session.models.values()))
 
     async def _ask(self, question: Question, listen: Listener | None) -> Answer:
-        session = self.session
+        prompt, sampling = self._asked(question)
+        try:
+            reply = await self.session.generate(prompt, sampling=sampling, listen=listen)
+        except SessionOver:
+            self.ended.set()
+            return self._closing(question)
+        return self._answer(question, reply)
+
+    async def _ask_together(self, questions: Sequence[Question]) -> list[Answer]:
+        """The same for questions that differ in their numbers alone."""
+        prompt, sampling = self._asked(questions[0])
+        try:
+            replies = await self.session.generate(prompt, sampling=sampling, n=len(questions))
+        except SessionOver:
+            self.ended.set()
+            return [self._closing(question) for question in questions]
+        return [self._answer(*pair) for pair in zip(questions, replies, strict=True)]
+
+    def _asked(self, question: Question) -> tuple[list[Message], Sampling]:
+        """What the session is asked."""
         grammar = self._grammar(question)
         prompt = self.transcript.messages(question, None if grammar else question.form)
         if self.renderer is not None and any(message.images for message in prompt):
             raise Refusal(400, "This model reads words only: leave out the pictures.", "invalid")
-        sampling = self._sampling(question, grammar)
-        try:
-            generation = await session.generate(prompt, sampling=sampling, listen=listen)
-        except SessionOver:
-            self.ended.set()
-            return self._closing(question)
-        self._context = None
-        index = next(
-            call.index
-            for call in reversed(session.graph.calls)
-            if call.completion is generation.tokens
-            and call.reply.content is generation.text
-            and call.index not in self.transcript
-        )
-        answer = self._answer(question, generation, index)
-        self.transcript.add(answer)
-        return answer
+        return prompt, self._sampling(question, grammar)
 
     def _closing(self, question: Question) -> Answer:
         """The answer after the end; see `ask`."""
@@ -228,7 +246,7 @@ class Door:
     async def _act(self, action: Action) -> Transition:
         async with self._acting:
             self._check()
-            transition = await self.session.act(action)
+            transition = await self.session.act(action, by=self.transcript.proposer(action))
         if self.session.over:
             self.ended.set()
         return transition
@@ -296,14 +314,17 @@ class Door:
             temperature=ours.temperature if temperature is None else _sound(temperature),
         )
 
-    def _answer(self, question: Question, generation: Generation, index: int) -> Answer:
-        text = generation.text
+    def _answer(self, question: Question, generation: Generation) -> Answer:
+        """What a program is given for a reply; remembered."""
+        self._context = None
+        text, index = generation.text, generation.call
+        assert index is not None  # the session numbers what it gives
         cuts = {text.index(stop): stop for stop in question.stop if stop in text}
         words = text[: min(cuts)] if cuts else text
         calls: list[ToolCall] = []
         if question.calls:
             words, calls = hermes.parsed(words)
-        return Answer(
+        answer = Answer(
             index=index,
             number=question.number,
             parent=self.session.graph.calls[index].parent,
@@ -317,6 +338,8 @@ class Door:
             known=self._known(generation),
             ignored=(*question.ignored, *self._unmet(question)),
         )
+        self.transcript.add(answer)
+        return answer
 
     def _unmet(self, question: Question) -> Iterator[str]:
         """The fields of a question that this session does not honour, or not in full."""
@@ -335,6 +358,11 @@ class Door:
             return ()
         pieces = self.renderer.pieces(generation.tokens)
         return tuple(zip(pieces, generation.logprobs, strict=False))
+
+
+async def _at(place: int, answering: asyncio.Task[list[Answer]]) -> Answer:
+    """One of several answers; whoever cancels it cancels them all."""
+    return (await answering)[place]
 
 
 def _sound(temperature: float) -> float:
