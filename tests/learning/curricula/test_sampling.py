@@ -224,4 +224,4 @@ def test_weights_that_are_none_cannot_be_drawn_from(weights):
 def test_rules_are_registered_under_their_names(name, rule):
     part = find(Kind.CURRICULUM, f"palaestra.learning.curricula.sampling:{rule.__name__}")
     assert part.name == name
-    assert part.status is (Status.OURS if name == "uniform" else Status.SECONDARY)
+    assert part.status is (Status.OURS if name == "uniform" else Status.EXPERIMENTAL)

@@ -171,7 +171,7 @@ def bilevel_gae(
     Kind.CREDIT,
     "length_adaptive_gae",
     source="VAPO 2025; AReaL vapo_length_adaptive_gae (lam), digests of VAPO (targets)",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs=[Need.VALUE],
     targets=True,
 )
@@ -223,7 +223,7 @@ def length_adaptive_gae(
     Kind.CREDIT,
     "decoupled_gae",
     source="Yuan et al. 2025 (VC-PPO); VAPO 2025; used in UI-TARS-2",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs=[Need.VALUE],
     targets=True,
 )

@@ -92,7 +92,7 @@ def reinforce(
     Kind.CREDIT,
     "running",
     source="Williams 1992 (reinforcement comparison)",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
 )
 def running(
     batch: Sequence[Trajectory],

@@ -38,7 +38,7 @@ def uniform(histories: Sequence[TaskHistory]) -> list[float]:
     Kind.CURRICULUM,
     "learnability",
     source="frontier sampling (AdA, 2023); p(1 - p) as in learnability-based curricula",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
 )
 def learnability(
     histories: Sequence[TaskHistory],
@@ -73,7 +73,7 @@ def learnability(
     Kind.CURRICULUM,
     "dart",
     source="Li et al. 2025 (DART): less sampling of tasks that are solved",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
 )
 def dart(
     histories: Sequence[TaskHistory],
@@ -115,7 +115,7 @@ def rollout_counts(
     Kind.CURRICULUM,
     "arpo",
     source="Lu et al. 2025 (ARPO): tasks that the base model sometimes solves",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
 )
 def solved_before(histories: Sequence[TaskHistory]) -> list[float]:
     """Evenly over the tasks that were ever solved in full or part; over all, if none was."""
@@ -126,7 +126,7 @@ def solved_before(histories: Sequence[TaskHistory]) -> list[float]:
     Kind.CURRICULUM,
     "alp",
     source="absolute learning progress, as in TeachMyAgent (RIAC, ALP-GMM), for finite levels",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
 )
 def learning_progress(
     histories: Sequence[TaskHistory],
@@ -161,7 +161,7 @@ def learning_progress(
     Kind.CURRICULUM,
     "waker",
     source="Rigter et al. 2024 (WAKER-M)",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs={Need.ERROR},
 )
 def waker(
@@ -186,7 +186,7 @@ def waker(
     Kind.CURRICULUM,
     "waker-reduction",
     source="Rigter et al. 2024 (WAKER-R)",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs={Need.ERROR},
 )
 def waker_reduction(
