@@ -150,6 +150,24 @@ def test_learning_progress_forgets_beyond_its_window():
     assert weights == [0, 1]
 
 
+def test_learning_progress_gives_the_numbers_of_riac():
+    # compute_alp of TeachMyAgent with a window of 6: 1/3, 1/3, 0 and (too few) 0
+    told = results([0, 1, 1, 0, 1, 1, 1], [1, 1, 0, 0, 0, 1], [0, 0, 0, *[1] * 6], [1, 1])
+    assert learning_progress(told, window=6, share=0.0) == pytest.approx([0.5, 0.5, 0, 0])
+
+
+def test_waker_gives_the_numbers_of_its_release():
+    # its sampling_distribution of the errors 1, 2 and 4 ("mean_std"), a fifth of it uniform
+    weights = waker(errors([1], [2], [4]))
+    assert weights == pytest.approx([0.122565, 0.191292, 0.686144], abs=1e-6)
+
+
+def test_waker_reduction_gives_the_numbers_of_its_release():
+    # changes of 0.145, 0.05 and -0.1475 ("mean", temperature 0.5), a fifth of it uniform
+    weights = waker_reduction(errors([5, 3, 2], [4, 4, 3], [1, 2, 4]))
+    assert weights == pytest.approx([0.735962, 0.193388, 0.070650], abs=1e-6)
+
+
 def test_waker_is_a_softmax_over_standardised_errors():
     # 1, 2, 3 in standard deviations over n: -1.2247, 0, 1.2247
     weights = waker(errors([9, 1], [2], [3]), share=0.0)
@@ -224,4 +242,12 @@ def test_weights_that_are_none_cannot_be_drawn_from(weights):
 def test_rules_are_registered_under_their_names(name, rule):
     part = find(Kind.CURRICULUM, f"palaestra.learning.curricula.sampling:{rule.__name__}")
     assert part.name == name
-    assert part.status is (Status.OURS if name == "uniform" else Status.EXPERIMENTAL)
+    assert part.status is STATUS.get(name, Status.EXPERIMENTAL)
+
+
+STATUS = {
+    "uniform": Status.OURS,
+    "alp": Status.RELEASE,
+    "waker": Status.RELEASE,
+    "waker-reduction": Status.RELEASE,
+}

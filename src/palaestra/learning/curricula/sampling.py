@@ -125,8 +125,8 @@ def solved_before(histories: Sequence[TaskHistory]) -> list[float]:
 @component(
     Kind.CURRICULUM,
     "alp",
-    source="absolute learning progress, as in TeachMyAgent (RIAC, ALP-GMM), for finite levels",
-    status=Status.EXPERIMENTAL,
+    source="TeachMyAgent's riac.py (compute_alp) and alp_gmm.py (the share), for finite levels",
+    status=Status.RELEASE,
 )
 def learning_progress(
     histories: Sequence[TaskHistory],
@@ -160,8 +160,8 @@ def learning_progress(
 @component(
     Kind.CURRICULUM,
     "waker",
-    source="Rigter et al. 2024 (WAKER-M)",
-    status=Status.EXPERIMENTAL,
+    source="Rigter et al. 2024 (WAKER-M); waker.py of its release",
+    status=Status.RELEASE,
     needs={Need.ERROR},
 )
 def waker(
@@ -171,7 +171,8 @@ def waker(
 
     Standardised by the standard deviation over n plus 1e-6, over the variants with an
     estimate; the others get the uniform share only. Any estimate of regret will do: the error
-    of a world model (as in the source), of a critic, or of a probe.
+    of a world model (as in the source, which smooths it from update to update), of a critic, or
+    of a probe.
     """
     known = {i: h.errors[-1] for i, h in enumerate(histories) if h.errors}
     if not known:
@@ -185,8 +186,8 @@ def waker(
 @component(
     Kind.CURRICULUM,
     "waker-reduction",
-    source="Rigter et al. 2024 (WAKER-R)",
-    status=Status.EXPERIMENTAL,
+    source="Rigter et al. 2024 (WAKER-R); waker.py and env_sampling.py of its release",
+    status=Status.RELEASE,
     needs={Need.ERROR},
 )
 def waker_reduction(
