@@ -14,7 +14,6 @@ from palaestra.learning.curricula.sampling import (
     draw,
     learnability,
     learning_progress,
-    rollout_counts,
     solved_before,
     uniform,
     waker,
@@ -106,22 +105,6 @@ def test_dart_tries_solved_tasks_less():
     tasks = results([], [0] * 10, [1] * 6 + [0] * 4, [1] * 8 + [0] * 2, [1] * 10)
     weights = dart(tasks)
     assert weights == pytest.approx([w / 3.875 for w in [1, 1, 1, 0.625, 0.25]])
-
-
-def test_dart_gives_solved_tasks_fewer_rollouts():
-    tasks = results([], [0] * 10, [1] * 6 + [0] * 4, [1] * 8 + [0] * 2, [1] * 10)
-    assert rollout_counts(tasks) == [8, 8, 8, 5, 2]
-
-
-@given(histories, st.integers(1, 4), st.integers(0, 12))
-def test_rollout_counts_stay_within_their_bounds(tasks, least, more):
-    counts = rollout_counts(tasks, most=least + more, least=least)
-    assert all(least <= count <= least + more for count in counts)
-
-
-def test_rollout_counts_need_bounds_in_order():
-    with pytest.raises(RecipeError, match="least"):
-        rollout_counts(results([]), most=2, least=3)
 
 
 def test_arpo_tries_what_was_solved_before():

@@ -90,27 +90,6 @@ def dart(
     return _mixed([_need(h, window, threshold, floor) for h in histories], 0.0)
 
 
-def rollout_counts(
-    histories: Sequence[TaskHistory],
-    *,
-    most: int = 8,
-    least: int = 2,
-    window: int = 32,
-    threshold: float = 0.6,
-) -> list[int]:
-    """How many rollouts each task gets: `most` up to `threshold`, falling to `least` at rate 1.
-
-    Source: DART (Li et al. 2025); threshold from memory, the line is ours. Rules that compare
-    within groups need `least` of 2 or more.
-
-    Raises:
-        RecipeError: not 1 <= least <= most.
-    """
-    if not 1 <= least <= most:
-        raise RecipeError(f"Rollout counts need 1 <= least <= most, not {least} and {most}.")
-    return [round(most * _need(h, window, threshold, least / most)) for h in histories]
-
-
 @component(
     Kind.CURRICULUM,
     "arpo",
