@@ -33,9 +33,9 @@ SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen fo
 
 CREDIT = {
     "waltz": [
-        "agent.name=refine",
+        "agent.name=refine?rounds=1",
         "rl.credit_options.feedback=critic",
-        "environment.turns=3",
+        "environment.turns=2",
         "agent.max_tokens=6",
     ],
     "mt_grpo": ["rl.progress_reward=0.5"],
