@@ -28,7 +28,6 @@ SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen fo
     Need.DURATION: [],
     Need.REFERENCE: ["rl.loss_options.beta=0.05"],
     Need.PROGRESS: ["environment.id=babyai/GoToObjS4"],
-    Need.EXPERT: ["environment.id=babyai/GoToObjS4"],
 }
 
 CREDIT = {

@@ -21,7 +21,7 @@ from palaestra.learning.trajectory import Trajectory
 from tests.learning.credit import made
 
 NEVER = {  # no trajectory can hold these
-    *(Need.REFERENCE, Need.SNAPSHOT, Need.EXPERT, Need.ERROR, Need.SKILL, Need.PREFERENCE),
+    *(Need.REFERENCE, Need.SNAPSHOT, Need.ERROR, Need.SKILL, Need.PREFERENCE),
     *(Need.ATTEMPT, Need.HINT, Need.COMMAND, Need.ACTION_VALUE),
 }
 

@@ -64,7 +64,6 @@ class Need(StrEnum):
     REFERENCE = "reference log-probabilities"
     SNAPSHOT = "snapshots"  # the environment can save and restore its state
     PROGRESS = "progress"  # the environment declares how much of the task is done
-    EXPERT = "an expert"  # the environment has an oracle
     ERROR = "errors"  # estimates of how wrong a model of the world, or a critic, is on each task
     SKILL = "skills"  # which skill each task exercises
     PREFERENCE = "preferences"  # pairs or labels of responses, and a stage that learns from them

@@ -57,7 +57,6 @@ LACKS: dict[Need, tuple[str, str]] = {
         "it can only run while a policy is trained",
     ),
     Need.SNAPSHOT: ("a trace holds no live world", "it can only run while rollouts are made"),
-    Need.EXPERT: ("a trace holds no live world", "it can only run while rollouts are made"),
     Need.ERROR: (
         "nothing says how wrong a model is on each task",
         "call it with histories that hold errors, as recipes/classical/waker.py does",

@@ -94,6 +94,13 @@ def test_learnability_prefers_what_succeeds_half_the_time():
     assert never == pytest.approx(0.1 / 4 + 0.9 * score["edge"] / total)
 
 
+def test_learnability_gives_the_numbers_of_syllabus():
+    # its sampling "dist" of the success rates 1/4, 1/2, 3/4 and 1; without a prior, or nearly so
+    tasks = results([0, 0, 0, 1], [0, 1, 0, 1], [0, 1, 1, 1], [1] * 4)
+    weights = learnability(tasks, prior=1e-9, share=0.0)
+    assert weights == pytest.approx([0.3, 0.4, 0.3, 0.0], abs=1e-6)
+
+
 def test_learnability_looks_at_recent_results():
     tasks = results([0] * 100 + [1, 0] * 4, [1, 0] * 4)
     assert learnability(tasks, window=8) == pytest.approx([0.5, 0.5])
@@ -231,6 +238,7 @@ def test_rules_are_registered_under_their_names(name, rule):
 STATUS = {
     "uniform": Status.OURS,
     "alp": Status.RELEASE,
+    "learnability": Status.RELEASE,
     "waker": Status.RELEASE,
     "waker-reduction": Status.RELEASE,
 }

@@ -37,8 +37,8 @@ def uniform(histories: Sequence[TaskHistory]) -> list[float]:
 @component(
     Kind.CURRICULUM,
     "learnability",
-    source="frontier sampling (AdA, 2023); p(1 - p) as in learnability-based curricula",
-    status=Status.EXPERIMENTAL,
+    source="sampling for learnability (Rutherford et al. 2024), as in Syllabus with 'dist'",
+    status=Status.RELEASE,
 )
 def learnability(
     histories: Sequence[TaskHistory],
@@ -50,8 +50,9 @@ def learnability(
     """Tasks at the frontier: in proportion to p (1 - p), the variance of success.
 
     p is the mean of the last `window` results with `prior` successes and failures added, so
-    that an untried task counts as one half. AdA's own fitness (comparing scores between
-    trials) needs several trials per episode and is not this.
+    that an untried task counts as one half; Syllabus measures p in evaluations instead, and
+    the paper takes the tasks of the highest score alike. AdA's fitness (comparing scores
+    between trials) needs several trials per episode and is not this.
 
     Args:
         histories: results per task.
@@ -85,7 +86,7 @@ def dart(
     """Tasks by difficulty: evenly up to a success rate of `threshold`, then ever more rarely.
 
     Beyond the threshold the weight falls linearly, to `floor` of the others' at a rate of 1.
-    The threshold is from memory, the line is ours. `rollout_counts` is its companion.
+    The threshold is from memory, the line is ours.
     """
     return _mixed([_need(h, window, threshold, floor) for h in histories], 0.0)
 
