@@ -24,7 +24,7 @@ help:
 	@echo "make test       set up, then run the tests that are not slow"
 	@echo "make test-slow  set up, then run the slow tests"
 	@echo "make test-laws  set up, then try every law (property test) on 500 examples instead of 40"
-	@echo "make check      formatting, lint, types, import rules, and make test"
+	@echo "make check      formatting, lint, types, import rules, unused code, and make test"
 	@echo "make check-peers compare the learning library with verl and TRL, in their own environments"
 	@echo "make check-environments test every family of environments, with its package, in an environment of its own"
 	@echo "make check-clients let foreign clients live episodes through the gateway, each in an environment of its own"
@@ -53,6 +53,7 @@ check:
 	.venv/bin/ruff check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/python scripts/unused.py
 	.venv/bin/python -m pytest -m "not slow" -n $(JOBS) --dist loadscope $(ARGS)
 
 check-peers:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from palaestra.learning.algorithms import ALGORITHMS, Method
+from palaestra.experiment.reach import algorithms, lack, parts
+from palaestra.learning.algorithms import ALGORITHMS, Method, algorithm
 from palaestra.learning.component import Kind, components
 
 PAGE = Path(__file__).parents[1] / "docs/algorithms.md"
@@ -21,32 +22,58 @@ TITLES = {
     Kind.FILTER: "Group filters",
     Kind.CURRICULUM: "Curricula",
     Kind.EXAMPLES: "What to imitate",
-    Kind.PREFERENCE: "Preference losses",
 }
 
 
 def tables() -> str:
-    parts = [
+    """What a recipe can name, by kind; then what it cannot, with what a training run lacks."""
+    rows = [
         "## Combinations",
         "",
-        _row("name", "what it is", "parts", "needs", "source"),
-        LINE * 5,
+        _row("name", "what it is", "parts", "needs", "source", "status"),
+        LINE * 6,
     ]
-    for name, algorithm in ALGORITHMS.items():
-        used = [algorithm.credit, algorithm.loss, str(algorithm.aggregation)]
-        used += [algorithm.filter] if algorithm.filter != "all" else []
-        needs = ", ".join(sorted(Method(algorithm).needs))
-        named = f"`{name}`", algorithm.summary, ", ".join(used), needs, algorithm.source
-        parts.append(_row(*named))
+    for name in algorithms():
+        one, method = algorithm(name), Method(algorithm(name))
+        used = [one.credit, one.loss, str(one.aggregation)]
+        used += [one.filter] if one.filter != "all" else []
+        needs = ", ".join(sorted(method.needs))
+        told = one.summary, ", ".join(used), needs, one.source, str(method.status)
+        rows.append(_row(f"`{name}`", *told))
     for kind, title in TITLES.items():
         head = _row("name", "what it does", "options", "needs", "source", "status")
-        parts += ["", f"## {title}", "", head, LINE * 6]
-        for part in components(kind).values():
+        rows += ["", f"## {title}", "", head, LINE * 6]
+        for part in parts(kind).values():
             options = ", ".join(f"{name} = {value!s}" for name, value in part.options.items())
             needs = ", ".join(sorted(part.needs))
             shown = f"`{part.name}`", part.summary, options, needs, part.source, str(part.status)
-            parts.append(_row(*shown))
-    return "\n".join(part if not part.startswith("---") else f"| {part[:-3]} |" for part in parts)
+            rows.append(_row(*shown))
+    rows += ["", *_unreached()]
+    return "\n".join(row if not row.startswith("---") else f"| {row[:-3]} |" for row in rows)
+
+
+def _unreached() -> list[str]:
+    """What no recipe can use."""
+    rows = [
+        "## What no recipe can use yet",
+        "",
+        "A recipe that names one of these is refused. They are functions to be called in a loop of",
+        "one's own; `palaestra list KIND --all` shows them too.",
+        "",
+        _row("name", "kind", "what it does", "lacks", "source", "status"),
+        LINE * 6,
+    ]
+    for name, one in ALGORITHMS.items():
+        method = Method(one)
+        if lacking := lack(method.needs):
+            told = "algorithm", one.summary, lacking, one.source, str(method.status)
+            rows.append(_row(f"`{name}`", *told))
+    for kind in Kind:
+        for part in components(kind).values():
+            if lacking := lack(part.needs):
+                told = str(kind), part.summary, lacking, part.source, str(part.status)
+                rows.append(_row(f"`{part.name}`", *told))
+    return rows
 
 
 LINE = "--- | "

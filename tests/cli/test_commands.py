@@ -118,7 +118,7 @@ def test_the_ids_of_a_family_are_listed(capsys: pytest.CaptureFixture[str]) -> N
 def test_parts_of_the_learning_library_say_what_they_are_and_need(
     kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["list", kind, "--json"]) == 0
+    assert main(["list", kind, "--all", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert len({(row.get("kind"), row["name"]) for row in rows}) == len(rows) > 5
     for row in rows:

@@ -10,13 +10,12 @@ from scipy import stats
 
 from palaestra.core.errors import GroupTooSmall, InputError
 from palaestra.evaluation.paired import (
-    clustered_difference,
     clustered_mean,
     flips,
     mcnemar,
     permutation_test,
 )
-from palaestra.evaluation.statistics import mean_interval, paired_difference
+from palaestra.evaluation.statistics import mean_interval
 
 counts = st.integers(0, 400)
 scores = st.lists(st.tuples(*[st.integers(0, 4).map(lambda k: k / 4)] * 2), min_size=1, max_size=40)
@@ -194,29 +193,10 @@ def test_clustered_intervals_cover_where_ignoring_the_tasks_does_not() -> None:
     assert naive / 200 < 0.75
 
 
-def test_a_clustered_difference_of_single_values_is_the_paired_difference() -> None:
-    rng = np.random.default_rng(4)
-    a, b = rng.random(100), rng.random(100)
-    ours = clustered_difference([[x] for x in a], [[y] for y in b])
-    theirs = paired_difference(b.tolist(), a.tolist())
-    assert ours.mean == pytest.approx(theirs.mean)
-    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.01)
-
-
-@settings(max_examples=30)
-@given(clusters)
-def test_a_run_differs_from_itself_by_exactly_nothing(values: list[list[float]]) -> None:
-    interval = clustered_difference(values, values, samples=50)
-    assert (interval.mean, interval.low, interval.high) == (0, 0, 0)
-
-
 def test_tasks_without_values_are_left_out_and_one_task_is_refused() -> None:
     assert clustered_mean([[1.0], [], [0.0]]).n == 2
-    assert clustered_difference([[1.0], [], [0.0]], [[1.0], [1.0], [0.0, 1.0]]).n == 2
     with pytest.raises(GroupTooSmall, match="at least two"):
         clustered_mean([[1.0, 0.0], []])
-    with pytest.raises(InputError, match="same tasks"):
-        clustered_difference([[1.0]], [[1.0], [0.0]])
     with pytest.raises(InputError, match="finite"):
         clustered_mean([[1.0], [float("inf")]])
 

@@ -11,10 +11,8 @@ from palaestra.core.errors import GroupTooSmall, InputError
 from palaestra.evaluation.paired import mcnemar
 from palaestra.evaluation.power import (
     detectable,
-    detectable_rise,
     fewest_tasks,
     foresight,
-    mcnemar_power,
     observed_spread,
     pair_spread,
     tasks_needed,
@@ -30,17 +28,6 @@ def test_a_paired_difference_agrees_with_statsmodels() -> None:
     for n, spread in ((16, 0.7), (256, 0.5)):
         effect = power.NormalIndPower(ddof=0).solve_power(nobs1=n, alpha=0.05, power=0.8, ratio=0)
         assert detectable(n, spread) == pytest.approx(effect * spread, rel=1e-4)
-
-
-def test_a_rise_between_different_tasks_agrees_with_statsmodels() -> None:
-    power = pytest.importorskip("statsmodels.stats.power", reason="a peer to check by")
-    proportion = pytest.importorskip("statsmodels.stats.proportion", reason="a peer to check by")
-    for n, rate in ((50, 0.5), (200, 0.1), (1000, 0.8)):
-        rise = detectable_rise(n, rate)
-        assert rise is not None
-        effect = proportion.proportion_effectsize(rate + rise, rate)
-        found = power.NormalIndPower().power(effect, nobs1=n, alpha=0.05)
-        assert found == pytest.approx(0.8, abs=1e-3)
 
 
 @given(tasks, spreads)
@@ -67,51 +54,10 @@ def test_a_difference_of_that_size_is_found_that_often() -> None:
     assert found / rounds == pytest.approx(0.8, abs=0.035)
 
 
-def test_a_rise_of_that_size_is_found_that_often() -> None:
-    rng = np.random.default_rng(1)
-    n, rate, rounds = 150, 0.3, 4000
-    rise = detectable_rise(n, rate)
-    assert rise is not None
-    a, b = rng.binomial(n, rate, rounds) / n, rng.binomial(n, rate + rise, rounds) / n
-    pooled = (a + b) / 2
-    z = (b - a) / np.sqrt(2 * pooled * (1 - pooled) / n)
-    assert (abs(z) > 1.96).mean() == pytest.approx(0.8, abs=0.03)
-
-
 def test_pairing_needs_fewer_tasks_the_more_the_runs_have_in_common() -> None:
     alone = detectable(100, pair_spread(0.5))
     assert detectable(100, pair_spread(0.5, 0.75)) == pytest.approx(alone / 2)
     assert pair_spread(0.5, 1) == 0
-    rise = detectable_rise(100, 0.5)
-    assert rise == pytest.approx(alone, abs=0.01)  # without anything in common, pairs gain nothing
-
-
-def test_few_tasks_miss_even_a_perfect_score() -> None:
-    assert detectable_rise(4, 0.5) is None
-    assert detectable_rise(400, 0.5) is not None
-
-
-@pytest.mark.parametrize(("n", "gained", "lost"), [(20, 0.4, 0.1), (60, 0.3, 0.1), (9, 1.0, 0.0)])
-def test_the_power_of_mcnemars_test_is_how_often_it_rejects(
-    n: int, gained: float, lost: float
-) -> None:
-    drawn = np.random.default_rng(0).multinomial(n, [gained, lost, 1 - gained - lost], size=3000)
-    rejected = np.mean([mcnemar(int(up), int(down)) <= 0.05 for up, down, _ in drawn])
-    assert mcnemar_power(n, gained, lost) == pytest.approx(rejected, abs=0.03)
-
-
-@given(st.integers(1, 60), st.floats(0, 0.5), st.floats(0, 0.5))
-def test_the_power_of_mcnemars_test_is_symmetric_and_a_probability(
-    n: int, gained: float, lost: float
-) -> None:
-    power = mcnemar_power(n, gained, lost)
-    assert 0 <= power <= 1
-    assert power == pytest.approx(mcnemar_power(n, lost, gained))
-    assert mcnemar_power(n, gained, gained) <= 0.05 + 1e-9  # without a difference: false alarms
-
-
-def test_large_evaluations_are_no_trouble() -> None:
-    assert mcnemar_power(2000, 0.15, 0.1) > 0.99
 
 
 def test_six_tasks_are_the_fewest_that_can_be_significant() -> None:
@@ -161,10 +107,6 @@ def test_nonsense_is_refused() -> None:
         tasks_needed(0.0, 1.0)
     with pytest.raises(InputError, match="cannot be"):
         pair_spread(1.5)
-    with pytest.raises(InputError, match="cannot be"):
-        detectable_rise(10, -0.1)
-    with pytest.raises(InputError, match="at most 1"):
-        mcnemar_power(10, 0.7, 0.7)
 
 
 def test_before_anything_runs_one_is_told_what_so_many_tasks_can_show() -> None:

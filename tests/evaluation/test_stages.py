@@ -11,7 +11,7 @@ from palaestra.core.episode import Episode, Step
 from palaestra.core.message import ToolCall
 from palaestra.evaluation.adherence import Procedure
 from palaestra.evaluation.drift import drift
-from palaestra.evaluation.metrics import find_metric
+from palaestra.evaluation.metrics import METRICS
 from palaestra.evaluation.stages import Stages, stages
 from tests.evaluation.made import SUCCESS, episode
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_judged_is_none_and_no_zero() -> None:
 def test_grounding_is_a_metric_and_invention_may_drift() -> None:
     turns = (*GOOD[:3], ("The parcel 12345 of Zoe is lost.", "What?"))
     made = served(turns)
-    assert find_metric("grounding")(made) == 0.75
+    assert METRICS["grounding"](made) == 0.75
     repeats = [replace(made, key=replace(made.key, group=n)) for n in range(3)]
     late = drift(repeats, "invented", parts=2)
     assert late.parts == (0.0, 0.5)

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.console import Console
 
 from palaestra.core.environment import Action
+from palaestra.core.episode import Episode
 from palaestra.core.message import ToolCall
 from palaestra.evaluation.transcript import (
     LONGEST_TEXT,
     choose_pair,
     plain,
-    side_by_side,
     side_by_side_markdown,
+    table,
     turns,
 )
 from tests.evaluation.made import CRASH, FAILURE, OUT_OF_TURNS, SUCCESS, episode
 
 BEFORE = episode("test/base", 3, OUT_OF_TURNS, ["jump", "turn left", "jump"], invalid=[0, 2])
 AFTER = episode("test/rl", 3, SUCCESS, ["go forward", "go forward"])
+
+
+def side_by_side(before: Episode, after: Episode, width: int, *, limit: int | None = None) -> str:
+    """The table as plain text, at most `width` terminal cells wide."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(table(before, after, limit=limit))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def test_the_shortest_success_that_failed_before_is_chosen() -> None:

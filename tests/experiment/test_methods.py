@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from palaestra.core.errors import InputError
 from palaestra.experiment.check import check_recipe
 from palaestra.experiment.progress import Reporter
+from palaestra.experiment.reach import algorithms
 from palaestra.experiment.recipe import Recipe, check, load
 from palaestra.experiment.run import execute
 from palaestra.learning.algorithms import ALGORITHMS
@@ -26,7 +27,6 @@ from palaestra.store.run import RunFolder
 from tests.experiment.learning import train, weights
 from tests.experiment.runs import write_recipe
 
-TRAINABLE = [name for name in ALGORITHMS if name not in ("igpo", "spa")]
 COMBINATIONS = {
     "sum of rules": ["rl.credit=rloo + 0.5*anchor", "rl.credit_options.anchor.gamma=0.9"],
     "ratio per rollout": ["rl.loss=loop", "rl.loss_options.unit=rollout"],
@@ -65,7 +65,7 @@ def varied(name: str) -> list[str]:
     return ["rl.filter=all"] if ALGORITHMS[name].filter == "dapo" else []
 
 
-@pytest.mark.parametrize("name", TRAINABLE)
+@pytest.mark.parametrize("name", algorithms())
 def test_every_named_algorithm_moves_the_weights(name: str, start: Path, tmp_path: Path) -> None:
     with train(start, tmp_path, f"rl.algorithm={name}", *varied(name)) as run:
         assert len(run.database.metrics("rl")) == 2

@@ -1,6 +1,5 @@
 """Entropy terms: the published numbers, and what the released penalty fails to do."""
 
-import json
 import math
 
 import pytest
@@ -163,17 +162,3 @@ def test_the_history_averages_over_iterations_each_step_for_itself():
 def test_updating_the_history_leaves_the_old_one_as_it_was():
     HALF.updated(torch.tensor([9.0]), torch.tensor([0]), torch.tensor([1.0]))
     assert HALF.mean(0) == 0.5
-
-
-@given(
-    st.lists(
-        st.lists(st.tuples(st.floats(0, 5), st.integers(0, 4)), min_size=1, max_size=6), max_size=4
-    )
-)
-def test_the_history_survives_a_checkpoint_exactly(iterations):
-    history = EntropyHistory()
-    for tokens in iterations:
-        entropy = torch.tensor([h for h, _ in tokens], dtype=torch.float64)
-        step = torch.tensor([s for _, s in tokens])
-        history = history.updated(entropy, step, torch.ones(len(tokens)))
-    assert EntropyHistory.from_dict(json.loads(json.dumps(history.to_dict()))) == history

@@ -6,13 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.episode import Key
-from palaestra.core.errors import PalaestraError, RecipeError
+from palaestra.core.errors import RecipeError
 from palaestra.learning.component import Kind, Need, Status, find
 from palaestra.learning.filters import (
-    asymmetric_clip,
-    discarded,
-    enough,
-    high_entropy,
     keep_all,
     most_varied,
     negligible,
@@ -122,22 +118,6 @@ def test_dapo_keeps_no_group_that_teaches_nothing(groups):
         assert kept == (spread(group) > 0)
 
 
-def test_the_discarded_share_is_logged():
-    assert discarded(varied(made(*PUBLISHED))) == 0.5
-    assert discarded([]) == 0.0
-
-
-def test_dynamic_sampling_stops_when_the_batch_is_full():
-    assert not enough(511, 512, rounds=9)
-    assert enough(512, 512, rounds=1)
-    assert enough(600, 512, rounds=10)
-
-
-def test_dynamic_sampling_gives_up_after_ten_rounds():
-    with pytest.raises(PalaestraError, match="511 of 512 groups"):
-        enough(511, 512, rounds=10)
-
-
 def test_a_rollout_is_negligible_if_all_its_advantages_are():
     assert negligible(torch.tensor([0.009, -0.009]))
     assert not negligible(torch.tensor([0.009, -0.011]))
@@ -163,18 +143,6 @@ def test_a_longer_rollout_never_earns_more(a, b):
 def test_the_overlong_buffer_lies_within_the_limit(buffer):
     with pytest.raises(RecipeError, match="buffer"):
         overlong(10, limit=200, buffer=buffer)
-
-
-def test_asymmetric_clipping_gives_the_published_numbers():
-    scores = torch.tensor([10.0] + [0.0] * 15, dtype=torch.float64)
-    assert asymmetric_clip(scores).tolist() == pytest.approx([3.0] + [-0.25] * 15, abs=1e-6)
-
-
-def test_turns_with_high_entropy_are_trained():
-    assert high_entropy([0.1, 0.5, 0.2, 0.9, 0.4], share=0.4) == [False, True, False, True, False]
-    assert high_entropy([0.1, 0.2, 0.3, 0.4, 0.5]) == [False, True, True, True, True]
-    assert high_entropy([0.3, 0.3, 0.3], share=0.1) == [True, True, True]
-    assert high_entropy([]) == []
 
 
 @pytest.mark.parametrize(

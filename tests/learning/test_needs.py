@@ -20,7 +20,10 @@ from palaestra.learning.needs import LACKS, lacking, refusal
 from palaestra.learning.trajectory import Trajectory
 from tests.learning.credit import made
 
-NEVER = {Need.REFERENCE, Need.SNAPSHOT, Need.EXPERT, Need.ERROR}  # no trajectory can hold these
+NEVER = {  # no trajectory can hold these
+    *(Need.REFERENCE, Need.SNAPSHOT, Need.ERROR, Need.SKILL, Need.PREFERENCE),
+    *(Need.ATTEMPT, Need.HINT, Need.COMMAND, Need.ACTION_VALUE),
+}
 
 
 def test_plain_rollouts_have_groups_and_nothing_else() -> None:

@@ -1,6 +1,5 @@
 """Replay of successes and cross-policy sampling: published numbers, and nothing recomputed."""
 
-import json
 from collections import Counter
 
 import pytest
@@ -9,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.episode import Key
-from palaestra.core.errors import RecipeError
 from palaestra.learning.credit.rule import normalised
-from palaestra.learning.replay import SuccessBuffer, pool, pool_member, repair
+from palaestra.learning.replay import SuccessBuffer, repair
 from palaestra.learning.trajectory import Trajectory, Turn
 
 TASK = "babyai/GoToLocal train/3"
@@ -103,54 +101,3 @@ def test_every_stored_success_is_drawn_alike_and_the_seed_decides():
     counts = Counter(drawn)
     assert len(counts) == 8
     assert all(400 < count < 600 for count in counts.values())  # 500 expected, sd 21
-
-
-@given(
-    st.dictionaries(
-        st.text(max_size=4), st.lists(st.integers(0, 20), unique=True, max_size=5), max_size=4
-    ),
-    st.integers(1, 8),
-)
-def test_the_buffer_survives_a_checkpoint(successes, capacity):
-    buffer = SuccessBuffer(capacity)
-    for task, members in successes.items():
-        buffer = buffer.pushed(
-            task, [Trajectory(Key("rl/7", 3, m), "g", (Turn(1),), 1.0) for m in members]
-        )
-    assert SuccessBuffer.from_dict(json.loads(json.dumps(buffer.to_dict()))) == buffer
-
-
-@pytest.mark.parametrize(
-    ("version", "members"), [(0, (0,)), (3, (3, 0)), (9, (9, 0)), (10, (10,)), (25, (25, 20))]
-)
-def test_the_pool_is_the_present_policy_and_a_stale_copy(version, members):
-    assert pool(version, refresh=10) == members
-
-
-def test_a_copy_that_is_never_refreshed_is_an_error():
-    with pytest.raises(RecipeError, match="1 or more"):
-        pool(3, refresh=0)
-
-
-def test_each_member_of_the_pool_answers_equally_many_turns():
-    answered = Counter(
-        pool_member((25, 20), Key("rl/26", g, m), turn, seed=5)
-        for g in range(20)
-        for m in range(10)
-        for turn in range(10)
-    )
-    assert answered.keys() == {25, 20}
-    assert abs(answered[25] - 1000) < 120  # sd 22
-
-
-@given(st.integers(0, 99), st.integers(0, 30), st.integers(0, 9), st.integers(0, 9))
-def test_who_answers_is_fixed_by_the_seed_the_rollout_and_the_turn(seed, turn, g, m):
-    key = Key("rl/4", g, m)
-    chosen = pool_member((8, 5, 2), key, turn, seed=seed)
-    assert chosen in (8, 5, 2)
-    assert chosen == pool_member((8, 5, 2), Key("rl/4", g, m), turn, seed=seed)
-
-
-def test_turns_of_one_rollout_differ_in_who_answers():
-    key = Key("rl/4", 0, 0)
-    assert len({pool_member((8, 5), key, turn, seed=0) for turn in range(30)}) == 2

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.errors import InputError
-from palaestra.learning.staleness import recovered, staleness_capacity
+from palaestra.learning.staleness import staleness_capacity
 
 counts = st.integers(0, 500)
 
@@ -58,14 +58,6 @@ def test_rollouts_consumed_in_order_are_at_most_eta_versions_old(eta, batch, con
             consumed = started[version * batch : (version + 1) * batch]
             assert all(version - at <= eta for at in consumed)
             version += 1
-
-
-@given(eta=st.integers(0, 8), version=counts, batch=st.integers(1, 64))
-def test_a_resumed_run_starts_no_burst(eta, version, batch):
-    fresh = staleness_capacity(eta, version, batch, recovered(version, batch), 0, 10**6)
-    assert fresh == (eta + 1) * batch
-    forgetful = staleness_capacity(eta, version, batch, 0, 0, 10**6)
-    assert forgetful == fresh + version * batch
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,13 @@ def test_the_tables_of_algorithms_are_what_is_registered() -> None:
     assert done.returncode == 0, "run scripts/algorithm_tables.py"
 
 
+def test_nothing_stays_that_only_tests_use() -> None:
+    pytest.importorskip("vulture", reason="of the extra dev")
+    script = [sys.executable, "scripts/unused.py"]
+    done = subprocess.run(script, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
 def test_no_file_names_a_machine_or_a_registry() -> None:
     found = []
     for path in files_to_publish():

@@ -15,19 +15,29 @@ Row = dict[str, Any]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("kind", metavar="KIND", help=", ".join([*KINDS, *LEARNING]))
     parser.add_argument(
         "of", metavar="FAMILY", nargs="?", help="with environments: the ids of one family"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="also parts that no recipe can use, and what they lack"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON array")
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.kind not in KINDS:
-        raise UnknownName("kind of thing to list", options.kind, KINDS)
+    if options.kind not in (kinds := [*KINDS, *LEARNING]):
+        raise UnknownName("kind of thing to list", options.kind, kinds)
     if options.of and options.kind != "environments":
         raise InputError(f"'{options.of}' chooses nothing: only environments have families.")
-    rows = _environments(options.of) if options.of else KINDS[options.kind]()
+    if options.all and options.kind not in LEARNING:
+        raise InputError(
+            f"--all has no effect: all {options.kind} are listed anyway; leave it out."
+        )
+    if options.kind in LEARNING:
+        rows = LEARNING[options.kind](options.all)
+    else:
+        rows = _environments(options.of) if options.of else KINDS[options.kind]()
     if options.json:
         print(json.dumps(rows))
     elif options.kind == "environments" and not options.of:
@@ -37,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"There are no {options.kind}.")
     else:
         _render(rows)
+        if options.kind in LEARNING and not options.all and LEARNING[options.kind](True) != rows:
+            print(f"palaestra list {options.kind} --all shows also what no recipe can use yet.")
     return 0
 
 
@@ -88,29 +100,50 @@ def _agents() -> list[Row]:
     return [agent._asdict() for agent in entries()]
 
 
-def _algorithms() -> list[Row]:
+def _algorithms(every: bool) -> list[Row]:
+    """Those that a recipe can name; or all, with what the others lack."""
+    from palaestra.experiment.reach import lack
     from palaestra.learning.algorithms import ALGORITHMS, Method
+    from palaestra.learning.component import Kind, components
 
-    return [
-        {
-            "name": name,
-            "needs": sorted(Method(algorithm).needs),
-            "summary": algorithm.summary,
-            "source": algorithm.source,
-            "parts": _parts(algorithm.credit, algorithm.loss, algorithm.filter),
-        }
-        for name, algorithm in ALGORITHMS.items()
-    ]
+    rows = []
+    for name, algorithm in ALGORITHMS.items():
+        method = Method(algorithm)
+        rows.append(
+            {
+                "name": name,
+                "needs": sorted(method.needs),
+                "summary": algorithm.summary,
+                "source": algorithm.source,
+                "status": method.status,
+                "parts": _parts(algorithm.credit, algorithm.loss, algorithm.filter),
+                "lacks": lack(method.needs) or "",
+            }
+        )
+    for part in components(Kind.ALGORITHM).values():
+        rows.append(
+            {
+                "name": part.name,
+                "needs": sorted(part.needs),
+                "summary": part.summary,
+                "source": part.source,
+                "status": part.status,
+                "parts": "",
+                "lacks": lack(part.needs) or "",
+            }
+        )
+    return _reached(rows, every)
 
 
 def _parts(credit: str, loss: str, kept: str) -> str:
     return f"{credit}, {loss}" + (f", {kept}" if kept != "all" else "")
 
 
-def _components(*kinds: str) -> list[Row]:
+def _components(every: bool, *kinds: str) -> list[Row]:
+    from palaestra.experiment.reach import lack
     from palaestra.learning.component import Kind, components
 
-    return [
+    rows = [
         {
             "name": part.name,
             **({"kind": kind} if len(kinds) > 1 else {}),
@@ -119,10 +152,19 @@ def _components(*kinds: str) -> list[Row]:
             "source": part.source,
             "status": part.status,
             "options": {name: _json(value) for name, value in part.options.items()},
+            "lacks": lack(part.needs) or "",
         }
         for kind in kinds
         for part in components(Kind(kind)).values()
     ]
+    return _reached(rows, every)
+
+
+def _reached(rows: list[Row], every: bool) -> list[Row]:
+    """All rows; or those that lack nothing, without the word of it."""
+    if every:
+        return rows
+    return [{k: v for k, v in row.items() if k != "lacks"} for row in rows if not row["lacks"]]
 
 
 def _json(value: Any) -> Any:
@@ -167,14 +209,18 @@ def _runs() -> list[Row]:
     return rows
 
 
+LEARNING: dict[str, Callable[[bool], list[Row]]] = {
+    "algorithms": _algorithms,
+    "credit": lambda every: _components(every, "credit"),
+    "losses": lambda every: _components(every, "loss", "correction", "preference"),
+    "curricula": lambda every: _components(every, "curriculum", "filter", "examples"),
+}
+"""Kinds of which some have needs that a training run cannot meet."""
+
 KINDS: dict[str, Callable[[], list[Row]]] = {
     "environments": _environments,
     "models": _models,
     "agents": _agents,
-    "algorithms": _algorithms,
-    "credit": lambda: _components("credit"),
-    "losses": lambda: _components("loss", "correction", "preference"),
-    "curricula": lambda: _components("curriculum", "filter", "examples"),
     "recipes": _recipes,
     "runs": _runs,
 }
@@ -188,13 +234,17 @@ def _render(rows: list[Row]) -> None:
 
     console = Console()
     # what the name already says is left to --json: an id's family, a run's path
-    said = {"options", "status"} | ({"source"} if "created" in rows[0] else set())
+    said = {"options"} | ({"source"} if "created" in rows[0] else set())
+    if "status" in rows[0]:  # parts of the learning library: their tables are in the docs
+        said |= {"source"} | ({"needs"} if "lacks" in rows[0] else set())
     if "id" in rows[0]:  # of one family
         said |= {"id", "family", "extra", "source", "licence", "summary", "installed", "missing"}
     columns = [column for column in rows[0] if column not in said]
     table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold")
     table.columns[0].no_wrap = True
     table.columns[0].overflow = "fold"
+    if "status" in columns:
+        table.columns[columns.index("status")].no_wrap = True
     for row in rows:
         table.add_row(*(Text(_word(row[column])) for column in columns))
     console.print(table)

@@ -94,11 +94,6 @@ class Drift:
     counts: tuple[int, ...]  # turns of each part
     change: Interval | None  # second half minus first half, per task; None for under two tasks
 
-    @property
-    def drifts(self) -> bool:
-        """Whether the change is beyond chance."""
-        return self.change is not None and (self.change.above_zero or self.change.below_zero)
-
 
 def drift(episodes: Sequence[Episode], value: str | TurnValues, *, parts: int = 10) -> Drift:
     """A value of turns by where in its episode a turn stood, over scored episodes.

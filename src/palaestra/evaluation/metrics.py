@@ -138,13 +138,6 @@ METRICS: dict[str, Measure] = {
 }
 
 
-def find_metric(name: str) -> Measure:
-    """The measure of that name; raises UnknownName."""
-    if name not in METRICS:
-        raise UnknownName("metric", name, METRICS)
-    return METRICS[name]
-
-
 # ── turn by turn ─────────────────────────────────────────────────────────────
 
 

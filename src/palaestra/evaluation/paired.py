@@ -150,40 +150,6 @@ def clustered_mean(
     return _interval(_ratio(tasks.sum(axis=0)), drawn, tasks, confidence)
 
 
-def clustered_difference(
-    a: Sequence[Sequence[float]],
-    b: Sequence[Sequence[float]],
-    *,
-    seed: int = 0,
-    samples: int = 10_000,
-    confidence: float = 0.95,
-) -> Interval:
-    """Mean over all values of `b` minus that of `a`; a task is drawn with both its sides.
-
-    Args:
-        a: the values of each task in the one run, one list per task.
-        b: the same tasks in the same order in the other run; tasks without a value on
-            either side are left out.
-        seed: of the resampling.
-        samples: number of resamples.
-        confidence: coverage aimed at, between 0 and 1.
-
-    Raises:
-        GroupTooSmall: fewer than two tasks have values on both sides.
-        InputError: `a` and `b` differ in length, or hold anything but finite numbers.
-    """
-    if len(a) != len(b):
-        raise InputError(f"A paired difference needs the same tasks; got {len(a)} and {len(b)}.")
-    both = [(x, y) for x, y in zip(a, b, strict=True) if len(x) and len(y)]
-    tasks = np.hstack([_totals([y for _, y in both]), _totals([x for x, _ in both])])
-
-    def change(totals: Array) -> Array:
-        return _ratio(totals[..., :2]) - _ratio(totals[..., 2:])
-
-    drawn = change(_drawn(tasks, seed, samples))
-    return _interval(change(tasks.sum(axis=0)), drawn, tasks, confidence)
-
-
 def _totals(values: Sequence[Sequence[float]]) -> Array:
     """The sum and the number of the values of each task, shape [tasks, 2]."""
     if len(values) < 2:

@@ -53,10 +53,6 @@ class Cell:
         return f"{self.agent} with {self.model} on {self.environment} ({self.split})"
 
 
-TERMS = ("turns", "max_tokens", "temperature", "seconds", "tokens", "total_tokens", "tried")
-"""What a score depends on besides who acts, where, and on which tasks."""
-
-
 @dataclass(frozen=True, slots=True)
 class Shard:
     """Every `of`-th task of each cell, beginning with the `number`-th (from 1)."""
@@ -129,12 +125,6 @@ def parse_shard(text: str) -> Shard:
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise InputError(f"--shard {text} is no part; write K/N with K from 1 to N, such as 1/4.")
     return Shard(int(match[1]), int(match[2]))
-
-
-def terms_apart(a: Cell, b: Cell) -> list[str]:
-    """In which terms two cells of the same world differ, so that their scores do not compare."""
-    pairs = [(name, getattr(a, name), getattr(b, name)) for name in TERMS]
-    return [f"{name} {x} against {y}" for name, x, y in pairs if x != y]
 
 
 def _plain(name: str) -> str:

@@ -10,17 +10,14 @@ times the tasks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import asin, ceil, pi, sin, sqrt
+from math import ceil, sqrt
 from statistics import NormalDist
 
-import numpy as np
-
 from palaestra.core.errors import GroupTooSmall, InputError
-from palaestra.evaluation.paired import binomial, mcnemar
+from palaestra.evaluation.paired import mcnemar
 
 ALPHA = 0.05  # chance of a false alarm, two-sided
 POWER = 0.8  # chance that a difference of that size is found
-NEGLIGIBLE = 1e-14  # chances below it are rounding
 WORTH = 0.1  # a difference of success that most readers would want to be found
 
 
@@ -83,59 +80,6 @@ def tasks_needed(
     if not difference:
         raise InputError("No number of tasks finds a difference of 0; give one worth finding.")
     return max(1, ceil((_quantiles(alpha, power) * spread / difference) ** 2 - 1e-9))
-
-
-def detectable_rise(
-    n: int, rate: float, *, alpha: float = ALPHA, power: float = POWER
-) -> float | None:
-    """The smallest rise over a success rate that two runs on `n` *different* tasks each show.
-
-    By Cohen's arcsine transform of rates; pairing the runs on the same tasks needs fewer.
-
-    Returns:
-        the rise; None where even a rate of 1 would be missed.
-
-    Raises:
-        GroupTooSmall: no task.
-        InputError: a chance is not between 0 and 1.
-    """
-    _check(n, 0.0)
-    if not 0 <= rate <= 1:
-        raise InputError(f"A success rate of {rate} cannot be; give one from 0 to 1.")
-    angle = 2 * asin(sqrt(rate)) + _quantiles(alpha, power) * sqrt(2 / n)
-    return None if angle > pi else sin(angle / 2) ** 2 - rate
-
-
-def mcnemar_power(n: int, gained: float, lost: float, *, alpha: float = ALPHA) -> float:
-    """The chance that the exact McNemar test of `n` tasks finds a difference.
-
-    Args:
-        n: tasks, one trial each per run.
-        gained: chance that a task is solved by the second run only.
-        lost: chance that it is solved by the first run only.
-        alpha: chance of a false alarm that is allowed; the exact test stays below it.
-
-    Raises:
-        GroupTooSmall: no task.
-        InputError: the chances are negative or sum to more than 1.
-    """
-    _check(n, 0.0)
-    if gained < 0 or lost < 0 or gained + lost > 1:
-        raise InputError(
-            f"Chances of {gained} and {lost} cannot be; give two that sum to at most 1."
-        )
-    apart = gained + lost
-    if not apart:
-        return 0.0
-    found = 0.0
-    for flipped, chance in enumerate(binomial(n, apart)):
-        if chance < NEGLIGIBLE:
-            continue
-        tails = np.cumsum(binomial(flipped))  # of the rarer side, if neither run is better
-        rarer = int((tails[: (flipped + 1) // 2] <= alpha / 2 + NEGLIGIBLE).sum())
-        gains = binomial(flipped, gained / apart)
-        found += float(chance * (gains[:rarer].sum() + gains[flipped + 1 - rarer :].sum()))
-    return min(1.0, found)
 
 
 def fewest_tasks(alpha: float = ALPHA) -> int:

@@ -6,13 +6,11 @@ breaks a table or hides from the reader.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -93,14 +91,6 @@ def table(before: Episode, after: Episode, *, limit: int | None = None) -> Table
     grid.add_section()
     grid.add_row(_end(before), _end(after))
     return grid
-
-
-def side_by_side(before: Episode, after: Episode, width: int, *, limit: int | None = None) -> str:
-    """The same as plain text, at most `width` terminal cells wide."""
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=width, color_system=None, force_terminal=False)
-    console.print(table(before, after, limit=limit))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
 
 
 def side_by_side_markdown(before: Episode, after: Episode, *, limit: int | None = None) -> str:

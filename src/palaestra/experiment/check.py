@@ -10,12 +10,12 @@ from palaestra.core.errors import RecipeError
 from palaestra.environments.registry import make, tasks
 from palaestra.experiment.acting import check_actor
 from palaestra.experiment.method import check_declared, check_method, chosen
+from palaestra.experiment.reach import parts, refuse_unmet
 from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.recorded import SPEAKER, check_recorded
 from palaestra.experiment.sections import Curriculum
 from palaestra.learning.algorithms import Method
-from palaestra.learning.component import Component, Kind, Need, components, find
-from palaestra.learning.needs import LACKS
+from palaestra.learning.component import Component, Kind, find
 from palaestra.models.registry import device
 from palaestra.models.weights import check_name
 from palaestra.rollout.gateway.agent import GatewayAgent
@@ -46,6 +46,8 @@ def check_recipe(recipe: Recipe) -> None:
     part = recipe.imitation
     examples = find(Kind.EXAMPLES, part.examples)
     examples.configured(part.examples_options)
+    if part.demonstrations:
+        refuse_unmet(examples.needs, f"imitation.examples = '{part.examples}'")
     if part.demonstrations and part.speaker == "expert" and Capability.ORACLE not in capabilities:
         raise RecipeError(
             f"'{recipe.environment.id}' has no expert to imitate; train with --no-imitation."
@@ -69,15 +71,13 @@ def check_recipe(recipe: Recipe) -> None:
 
 def _check_curriculum(part: Curriculum) -> None:
     rule = find(Kind.CURRICULUM, part.rule)
+    refuse_unmet(rule.needs, f"rl.curriculum.rule = '{part.rule}'")
     if not _chooses_tasks(rule):
-        every = components(Kind.CURRICULUM).items()
-        fit = [n for n, c in every if _chooses_tasks(c) and Need.ERROR not in c.needs]
+        fit = [name for name, one in parts(Kind.CURRICULUM).items() if _chooses_tasks(one)]
         raise RecipeError(
-            f"rl.curriculum.rule = '{part.rule}' chooses no tasks; choose one of: {', '.join(fit)}."
+            f"rl.curriculum.rule = '{part.rule}' chooses no tasks; choose one of: {', '.join(fit)}"
+            + (", or set rl.horizon." if part.rule == "scaling-inter" else ".")
         )
-    if Need.ERROR in rule.needs:
-        why, remedy = LACKS[Need.ERROR]
-        raise RecipeError(f"rl.curriculum.rule = '{part.rule}' cannot run here: {why}; {remedy}.")
     rule.configured(part.options)
     for level in part.levels:
         make(level).close()

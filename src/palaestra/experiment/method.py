@@ -9,10 +9,11 @@ from typing import Any
 from palaestra.core.environment import Capability
 from palaestra.core.errors import CapabilityMissing, GroupTooSmall, RecipeError
 from palaestra.environments.registry import make
+from palaestra.experiment.reach import named, refuse_unmet
 from palaestra.experiment.recipe import Recipe
 from palaestra.experiment.sections import Critic, Reinforcement
-from palaestra.learning.algorithms import Algorithm, Method, algorithm
-from palaestra.learning.component import Need
+from palaestra.learning.algorithms import Algorithm, Method
+from palaestra.learning.component import Kind, Need, components
 from palaestra.learning.credit import compose
 from palaestra.learning.credit.players import JOINT
 
@@ -24,8 +25,13 @@ def chosen(part: Reinforcement) -> Algorithm:
     """The named algorithm, with the parts that the recipe replaces.
 
     A replaced part starts from its own defaults, not from those of the algorithm.
+
+    Raises:
+        RecipeError, UnknownName: no algorithm that a recipe can name.
     """
-    base = algorithm(part.algorithm)
+    base = named(part.algorithm)
+    if part.loss in (losses := components(Kind.PREFERENCE)):
+        refuse_unmet(losses[part.loss].needs, f"rl.loss = '{part.loss}'")
     parts: dict[str, Any] = {
         name: getattr(part, name) for name in PARTS if getattr(part, name) is not None
     }
@@ -50,6 +56,7 @@ def check_method(recipe: Recipe) -> Method:
     part = recipe.rl
     method = Method(chosen(part))
     who = f"rl.credit = '{method.algorithm.credit}'"
+    refuse_unmet(method.needs, who)
     _check_groups(part, method, who)
     if part.asynchronous and Need.GREEDY in method.needs:
         raise RecipeError(
@@ -62,17 +69,7 @@ def check_method(recipe: Recipe) -> Method:
     check_declared(method.needs, recipe.environment.id, who)
     if part.progress_reward:
         check_declared([Need.PROGRESS], recipe.environment.id, "rl.progress_reward", "set it to 0")
-    for need, remedy in UNMET.items():
-        if need in method.needs:
-            raise RecipeError(f"{who} needs {need}, which a training run cannot supply: {remedy}")
     return method
-
-
-UNMET = {
-    Need.BELIEF: "beliefs come from a probe of a known answer; compare it on a trace instead.",
-    Need.CONTRIBUTION: "train a progress model and fill `Turn.contribution` in a loop of your own.",
-    Need.TREE: "samples that share parents come from a tree search, not from plain rollouts.",
-}
 
 
 def _check_groups(part: Reinforcement, method: Method, who: str) -> None:
@@ -106,7 +103,6 @@ def check_declared(
     for need, capability in (
         (Need.ANCHOR, Capability.STATE_KEY),
         (Need.PROGRESS, Capability.PROGRESS),
-        (Need.SNAPSHOT, Capability.SNAPSHOT),
     ):
         if need in needed and capability not in has:
             raise CapabilityMissing(

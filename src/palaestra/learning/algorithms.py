@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from palaestra.core.errors import RecipeError, UnknownName
-from palaestra.learning.component import Kind, Options, find
+from palaestra.learning.component import Kind, Options, Status, find
 from palaestra.learning.credit import compose
 from palaestra.learning.credit.rule import Credit
 from palaestra.learning.losses.aggregation import Aggregation
@@ -34,6 +34,7 @@ class Algorithm:
     correction: str | None = None
     whiten: str | None = None  # scope over which advantages are normalised afterwards
     negligible: float = 0.0  # rollouts whose advantages are all smaller leave the batch (LOOP)
+    status: Status = Status.RELEASE  # of the combination itself
     credit_options: Options = field(default_factory=dict)
     loss_options: Options = field(default_factory=dict)
     filter_options: Options = field(default_factory=dict)
@@ -99,6 +100,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         "GSPO's definition on the unit that AReaL's note asks for",
         *("grpo", "gspo", EACH),
         loss_options={"unit": "turn"},
+        status=Status.OURS,
     ),
     "cispo": Algorithm(
         "clipped importance weights instead of clipped updates: no token loses its gradient",
@@ -145,6 +147,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         "a progress model's contributions as turn rewards",
         "SPA-RL, without its critic",
         *("spa", "ppo", MEAN),
+        status=Status.OURS,
     ),
     "step-grpo": Algorithm(
         "all steps of a group normalised in one pool",
@@ -167,6 +170,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         "AgentRL",
         *("grpo", "ppo", MEAN),
         whiten="task",
+        status=Status.EXPERIMENTAL,  # known from a digest
     ),
 }
 
@@ -206,6 +210,12 @@ class Method:
             | loss.needs_with(algorithm.loss_options)
             | filters.needs_with(algorithm.filter_options)
         )
+        names = compose.names(algorithm.credit)
+        known = {find(Kind.CREDIT, name).status for name in names} | {loss.status, filters.status}
+        self.status = algorithm.status
+        """Experimental where the combination or any of its parts is."""
+        if Status.EXPERIMENTAL in known:
+            self.status = Status.EXPERIMENTAL
 
     def credit(self, batch: Sequence[Trajectory], state: Mapping[str, float]) -> Credit:
         """One advantage per sampled token; `state` is what the rule remembered last time.

@@ -35,6 +35,7 @@ class Kind(StrEnum):
     CURRICULUM = "curriculum"  # see curricula
     EXAMPLES = "examples"  # imitation and preference: see imitation
     PREFERENCE = "preference"  # pair and label losses: see preference
+    ALGORITHM = "algorithm"  # a class that learns by itself, beside `algorithms.ALGORITHMS`
 
 
 class Status(StrEnum):
@@ -42,7 +43,7 @@ class Status(StrEnum):
 
     RELEASE = "release"  # read in the authors' or a major framework's public code
     PAPER = "paper"  # read in the paper, or in a text that quotes its equations
-    SECONDARY = "secondary"  # from abstracts, digests or memory: a proposal, not the authors' word
+    EXPERIMENTAL = "experimental"  # from abstracts, digests or memory: not the authors' word
     OURS = "ours"
 
 
@@ -63,8 +64,13 @@ class Need(StrEnum):
     REFERENCE = "reference log-probabilities"
     SNAPSHOT = "snapshots"  # the environment can save and restore its state
     PROGRESS = "progress"  # the environment declares how much of the task is done
-    EXPERT = "an expert"  # the environment has an oracle
     ERROR = "errors"  # estimates of how wrong a model of the world, or a critic, is on each task
+    SKILL = "skills"  # which skill each task exercises
+    PREFERENCE = "preferences"  # pairs or labels of responses, and a stage that learns from them
+    ATTEMPT = "attempts"  # at one task, failures and successes, to be told as one
+    HINT = "hints"  # in prompts, to be taken out again
+    COMMAND = "commands"  # in prompts: the return that is asked for
+    ACTION_VALUE = "action values"  # a critic of replies or tokens, learned off-policy
 
 
 Options = Mapping[str, Any]
@@ -130,7 +136,8 @@ class Component:
 
     def _parameters(self) -> dict[str, inspect.Parameter]:
         parameters = inspect.signature(self.function).parameters.values()
-        return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+        options = (p for p in parameters if p.kind is p.KEYWORD_ONLY)
+        return {p.name: p for p in options if p.default is not p.empty}
 
 
 MODULES = (
@@ -152,7 +159,14 @@ MODULES = (
     "palaestra.learning.examples.masks",
     "palaestra.learning.examples.journey",
     "palaestra.learning.examples.decisions",
+    "palaestra.learning.examples.splice",
+    "palaestra.learning.examples.command",
+    "palaestra.learning.examples.distillation",
+    "palaestra.learning.examples.pairs",
+    "palaestra.learning.examples.labels",
     "palaestra.learning.preference",
+    "palaestra.learning.critics.archer",
+    "palaestra.learning.critics.ilql",
 )
 """Ours, imported when a part is looked up."""
 

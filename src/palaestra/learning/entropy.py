@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,23 +63,6 @@ class EntropyHistory:
                 sums[s] = sums.get(s, 0.0) + mean
                 counts[s] = counts.get(s, 0) + 1
         return EntropyHistory(sums, counts)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists, for a checkpoint."""
-        steps = sorted(self.counts)
-        return {
-            "steps": steps,
-            "sums": [self.sums[s] for s in steps],
-            "counts": [self.counts[s] for s in steps],
-        }
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> EntropyHistory:
-        """What `to_dict` gave."""
-        return cls(
-            dict(zip(plain["steps"], plain["sums"], strict=True)),
-            dict(zip(plain["steps"], plain["counts"], strict=True)),
-        )
 
 
 def entropy_bonus(

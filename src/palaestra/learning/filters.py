@@ -18,9 +18,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from palaestra.core.errors import PalaestraError, RecipeError
+from palaestra.core.errors import RecipeError
 from palaestra.learning.component import Kind, Need, Status, component
-from palaestra.learning.credit.rule import normalised
 from palaestra.learning.options import SomeShare
 from palaestra.learning.trajectory import Trajectory
 
@@ -103,29 +102,6 @@ def spread(group: Group) -> float:
     return stdev(t.total for t in group) if len(group) > 1 else 0.0
 
 
-def discarded(keep: Sequence[bool]) -> float:
-    """Share of groups that a filter left out; 0 for an empty batch."""
-    return keep.count(False) / len(keep) if keep else 0.0
-
-
-def enough(kept: int, wanted: int, rounds: int, *, most_rounds: int = 10) -> bool:
-    """Whether dynamic sampling may stop: are `wanted` groups kept after `rounds` rounds?
-
-    DAPO generates on until the training batch is full, then cuts to its size.
-
-    Raises:
-        PalaestraError: it is not full, and `most_rounds` are spent (as in verl).
-    """
-    if kept >= wanted:
-        return True
-    if rounds >= most_rounds:
-        raise PalaestraError(
-            f"Only {kept} of {wanted} groups differed in success after {rounds} rounds of "
-            f"sampling; choose tasks that are neither solved nor out of reach, or check the reward."
-        )
-    return False
-
-
 def negligible(advantages: Tensor, eps: float = 0.01) -> bool:
     """Whether a rollout teaches next to nothing: every |advantage| [T] is below `eps`.
 
@@ -133,21 +109,6 @@ def negligible(advantages: Tensor, eps: float = 0.01) -> bool:
     update. Dropping changes the denominator of the loss: weights must be computed after it.
     """
     return not bool((advantages.abs() >= eps).any())
-
-
-def high_entropy(entropies: Sequence[float], *, share: float = 0.8) -> list[bool]:
-    """Which turns of a batch to train: the share with the highest entropy; ties are all kept.
-
-    Source: DART (Li et al. 2025) trains on high-entropy steps only; the share is from memory.
-
-    Args:
-        entropies: mean entropy of the policy's tokens per turn, nats.
-    """
-    if not entropies:
-        return []
-    count = max(1, math.ceil(share * len(entropies) - 1e-9))
-    least = sorted(entropies, reverse=True)[count - 1]
-    return [entropy >= least for entropy in entropies]
 
 
 def overlong(length: int, *, limit: int = 20480, buffer: int = 4096, factor: float = 1.0) -> float:
@@ -167,12 +128,3 @@ def overlong(length: int, *, limit: int = 20480, buffer: int = 4096, factor: flo
         raise RecipeError(f"The overlong buffer is {buffer}, but must lie in [1, {limit}].")
     over = length - (limit - buffer)
     return -factor * min(over / buffer, 1.0) if over > 0 else 0.0
-
-
-def asymmetric_clip(scores: Tensor, *, low: float = -1.0, high: float = 3.0) -> Tensor:
-    """Scores of one state group [G] in standard deviations (n - 1), clipped to [low, high].
-
-    Source: RAGEN release, reward normalisation `asym_clip`. A rare success keeps a large
-    reward while failures cannot become very bad.
-    """
-    return normalised(scores).clamp(low, high)

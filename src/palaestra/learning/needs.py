@@ -57,10 +57,18 @@ LACKS: dict[Need, tuple[str, str]] = {
         "it can only run while a policy is trained",
     ),
     Need.SNAPSHOT: ("a trace holds no live world", "it can only run while rollouts are made"),
-    Need.EXPERT: ("a trace holds no live world", "it can only run while rollouts are made"),
     Need.ERROR: (
         "nothing says how wrong a model is on each task",
         "call it with histories that hold errors, as recipes/classical/waker.py does",
+    ),
+    Need.SKILL: ("tasks name no skill that they exercise", "count results by skill yourself"),
+    Need.PREFERENCE: ("rollouts are neither paired nor labelled", "make pairs or labels of them"),
+    Need.ATTEMPT: ("rewards alone cannot be told as one attempt", "call it with episodes"),
+    Need.HINT: ("rewards hold no prompts", "call it with episodes"),
+    Need.COMMAND: ("rewards hold no prompts", "call it with episodes"),
+    Need.ACTION_VALUE: (
+        "a trace holds no critic of actions",
+        "it can only run in a loop that trains one",
     ),
 }
 """What is missing when a need is not met, and the remedy."""
@@ -109,5 +117,5 @@ def _met(need: Need, batch: Sequence[Trajectory]) -> bool:
             return all(turn.seconds > 0 for turn in turns)
         case Need.PROGRESS:
             return all(turn.progress is not None for turn in turns)
-        case Need.REFERENCE | Need.SNAPSHOT | Need.EXPERT | Need.ERROR:
+        case _:  # nothing that a trajectory could hold
             return False

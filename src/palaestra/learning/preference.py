@@ -31,7 +31,7 @@ from palaestra.learning.options import NotNegative, Positive, Range
     "dpo",
     source="Rafailov et al. 2023; label smoothing Mitchell 2023 (cDPO)",
     status=Status.PAPER,
-    needs=[Need.REFERENCE],
+    needs=[Need.REFERENCE, Need.PREFERENCE],
 )
 def dpo(
     chosen: Tensor,
@@ -73,8 +73,8 @@ def dpo(
     Kind.PREFERENCE,
     "step-dpo",
     source="Zhai et al. 2024 (step-level Q models)",
-    status=Status.SECONDARY,
-    needs=[Need.REFERENCE],
+    status=Status.EXPERIMENTAL,
+    needs=[Need.REFERENCE, Need.PREFERENCE],
 )
 def step_dpo(
     chosen: Tensor,
@@ -105,7 +105,7 @@ def step_dpo(
     "kto",
     source="Ethayarajh et al. 2024, as released in TRL; on single steps Ye et al. 2025 (MaKTO)",
     status=Status.RELEASE,
-    needs=[Need.REFERENCE],
+    needs=[Need.REFERENCE, Need.PREFERENCE],
 )
 def kto(
     policy: Tensor,

@@ -11,11 +11,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, pstdev
-from typing import Any
 
 from palaestra.core.episode import Key
-from palaestra.core.errors import RecipeError
-from palaestra.core.journal import derive_seed
 from palaestra.learning.trajectory import Trajectory
 
 
@@ -66,24 +63,6 @@ class SuccessBuffer:
             return self
         return SuccessBuffer(self.capacity, {**self.keys, task: (stored + fresh)[-self.capacity :]})
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists, for a checkpoint."""
-        return {
-            "capacity": self.capacity,
-            "keys": {
-                task: [[k.phase, k.group, k.member] for k in keys]
-                for task, keys in self.keys.items()
-            },
-        }
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> SuccessBuffer:
-        """What `to_dict` gave."""
-        return cls(
-            plain["capacity"],
-            {task: tuple(Key(*key) for key in keys) for task, keys in plain["keys"].items()},
-        )
-
 
 def repair(group: Sequence[Trajectory], success: Trajectory) -> list[Trajectory]:
     """The group with `success` in place of its first rollout, to be judged together.
@@ -91,28 +70,3 @@ def repair(group: Sequence[Trajectory], success: Trajectory) -> list[Trajectory]
     Source: ARPO release. The success keeps its key, by which its rows are found.
     """
     return [replace(success, group=group[0].group), *group[1:]]
-
-
-def pool(version: int, *, refresh: int = 10) -> tuple[int, ...]:
-    """Versions that may answer: the present one and a stale copy, taken every `refresh` versions.
-
-    Source: AgentRL (Zhang et al. 2025), by a digest; the interval is ours. One member only
-    while the copy is fresh.
-
-    Raises:
-        RecipeError: the interval is below 1.
-    """
-    if refresh < 1:
-        raise RecipeError(f"The stale copy is refreshed every {refresh} versions; use 1 or more.")
-    stale = version - version % refresh
-    return (version,) if stale == version else (version, stale)
-
-
-def pool_member(versions: Sequence[int], key: Key, turn: int, *, seed: int) -> int:
-    """The version that answers turn `turn` of a rollout: each equally likely, fixed by the seed.
-
-    Source: AgentRL (Zhang et al. 2025), cross-policy sampling; the probabilities are not
-    published, uniform is a proposal. Each turn must be recorded with the log-probabilities of
-    the version that sampled it.
-    """
-    return versions[derive_seed("pool", seed, key, turn) % len(versions)]

@@ -43,12 +43,3 @@ def staleness_capacity(
         )
     fresh = (eta + version + 1) * batch - (accepted + running)
     return max(0, min(max_concurrent - running, fresh))
-
-
-def recovered(version: int, batch: int) -> int:
-    """The count of accepted rollouts after resuming at a version.
-
-    Source: AReaL. Exactly what `version` versions consumed: counting from zero again would
-    allow a burst of `version * batch` rollouts that go stale before they are trained on.
-    """
-    return version * batch

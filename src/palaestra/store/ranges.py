@@ -81,12 +81,6 @@ class Span:
     steps: int
 
 
-def last_of(database: Database, key: Key) -> int | None:
-    """The row of an episode's latest event: equal ones, equal spans; None without events."""
-    row = _select(database, f"SELECT last FROM record{OF_KEY}", parts(key)).fetchone()
-    return None if row is None else row[0]
-
-
 def span_of(database: Database, key: Key) -> Span | None:
     """Where an episode lies, finished or not; None where no event of it is recorded."""
     row = _select(database, f"SELECT last, calls, steps FROM record{OF_KEY}", parts(key)).fetchone()

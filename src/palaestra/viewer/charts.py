@@ -38,7 +38,6 @@ class Frame:
     width: int = 320
     height: int = 150
     x_label: str = ""
-    y_label: str = ""
     y_range: tuple[float, float] | None = None
     tick: Callable[[float], str] = figure
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.task import Split, TaskSet
 from palaestra.environments.registry import make
-from palaestra.evaluation.attribution.attribution import share_right
 from palaestra.evaluation.attribution.counterfactual import largest_drop, losing_turn
 from palaestra.evaluation.attribution.dependencies import last_turn, root_cause
 from palaestra.evaluation.attribution.planted import (
@@ -115,15 +113,3 @@ def test_references_are_the_ways_of_the_tasks_that_the_oracle_solves() -> None:
     tasks = fresh_tasks("parcels", 3, worlds)
     found = references(worlds, tasks)
     assert [len(found[task.id]) for task in tasks] == [4, 4, 4]
-
-
-def test_the_share_of_right_attributions_counts_the_silent_as_wrong() -> None:
-    case = faulty("probe/umbrella-8", 1, None)[0]
-    with Replay.of(case.episode, make) as replay:
-        found = [
-            ORACLE(case, replay),
-            last_turn(case.episode),
-            replace(LAST(case, replay), turn=None),
-        ]
-    assert share_right(found, [0, 0, 0]) == pytest.approx(1 / 3)
-    assert share_right(found, [1, 6, 0], within=1) == pytest.approx(2 / 3)

@@ -153,6 +153,27 @@ def test_short_rollouts_look_one_step_ahead() -> None:
     assert close(plain(length_adaptive_gae, trajectory)[0], [0.3, 0.1, 0.4])
 
 
+@pytest.mark.parametrize(
+    ("values", "reward", "advantages"),
+    [
+        ([0.2, 0.7], 1.0, [0.65, 0.3]),  # two tokens: lam 1/2
+        ([0.1, 0.3, 0.5], -0.5, [-0.111111, -0.466667, -1.0]),  # three tokens: lam 2/3
+    ],
+)
+def test_vapos_gae_gives_nemo_rls_numbers(
+    values: list[float], reward: float, advantages: list[float]
+) -> None:
+    """The batch of its own test: length_adaptive_alpha 1, gae_lambda_value 1."""
+    one_turn = rollout([reward], tokens=len(values), values=values)
+    found, targets = plain(length_adaptive_gae, one_turn, alpha=1.0)
+    assert close(found, advantages, 1e-5)
+    assert close(targets, [reward] * len(values))
+    lam = 1 - 1 / len(values)
+    found, targets = plain(decoupled_gae, one_turn, lam=lam)
+    assert close(found, advantages, 1e-5)
+    assert close(targets, [reward] * len(values))
+
+
 def test_decoupled_gae_has_monte_carlo_targets() -> None:
     trajectory = rollout([0, 0, 1], values=[0.2, 0.5, 0.6])
     advantages, targets = plain(decoupled_gae, trajectory, lam=0.9)

@@ -81,4 +81,4 @@ def test_a_share_outside_its_range_is_an_error(original):
 
 def test_the_hook_is_registered_as_what_it_is():
     part = find(Kind.CURRICULUM, "palaestra.learning.curricula.feedback:weak_skills")
-    assert (part.name, part.status) == ("envgen", Status.SECONDARY)
+    assert (part.name, part.status) == ("envgen", Status.EXPERIMENTAL)

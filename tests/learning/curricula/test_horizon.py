@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from palaestra.core.errors import RecipeError
 from palaestra.learning.component import Kind, Status, find
-from palaestra.learning.curricula.horizon import scaling_inter, success_horizon
+from palaestra.learning.curricula.horizon import scaling_inter
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,6 @@ def test_a_run_resumed_at_any_step_has_the_same_horizons(horizons, every, data):
 def test_numbers_below_one_are_errors(step, options):
     with pytest.raises(RecipeError, match="1 or more"):
         scaling_inter(step, **options)
-
-
-def test_a_task_gets_as_many_turns_as_its_longest_success():
-    assert success_horizon([], most=30) == 30
-    assert success_horizon([4, 9, 6], most=30) == 9
-    assert success_horizon([4, 9, 6], most=30, margin=1.5) == 14
-    assert success_horizon([4, 29], most=30, margin=1.5) == 30
 
 
 def test_the_horizon_is_registered_with_its_source():

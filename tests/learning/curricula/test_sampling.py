@@ -14,7 +14,6 @@ from palaestra.learning.curricula.sampling import (
     draw,
     learnability,
     learning_progress,
-    rollout_counts,
     solved_before,
     uniform,
     waker,
@@ -95,6 +94,13 @@ def test_learnability_prefers_what_succeeds_half_the_time():
     assert never == pytest.approx(0.1 / 4 + 0.9 * score["edge"] / total)
 
 
+def test_learnability_gives_the_numbers_of_syllabus():
+    # its sampling "dist" of the success rates 1/4, 1/2, 3/4 and 1; without a prior, or nearly so
+    tasks = results([0, 0, 0, 1], [0, 1, 0, 1], [0, 1, 1, 1], [1] * 4)
+    weights = learnability(tasks, prior=1e-9, share=0.0)
+    assert weights == pytest.approx([0.3, 0.4, 0.3, 0.0], abs=1e-6)
+
+
 def test_learnability_looks_at_recent_results():
     tasks = results([0] * 100 + [1, 0] * 4, [1, 0] * 4)
     assert learnability(tasks, window=8) == pytest.approx([0.5, 0.5])
@@ -106,22 +112,6 @@ def test_dart_tries_solved_tasks_less():
     tasks = results([], [0] * 10, [1] * 6 + [0] * 4, [1] * 8 + [0] * 2, [1] * 10)
     weights = dart(tasks)
     assert weights == pytest.approx([w / 3.875 for w in [1, 1, 1, 0.625, 0.25]])
-
-
-def test_dart_gives_solved_tasks_fewer_rollouts():
-    tasks = results([], [0] * 10, [1] * 6 + [0] * 4, [1] * 8 + [0] * 2, [1] * 10)
-    assert rollout_counts(tasks) == [8, 8, 8, 5, 2]
-
-
-@given(histories, st.integers(1, 4), st.integers(0, 12))
-def test_rollout_counts_stay_within_their_bounds(tasks, least, more):
-    counts = rollout_counts(tasks, most=least + more, least=least)
-    assert all(least <= count <= least + more for count in counts)
-
-
-def test_rollout_counts_need_bounds_in_order():
-    with pytest.raises(RecipeError, match="least"):
-        rollout_counts(results([]), most=2, least=3)
 
 
 def test_arpo_tries_what_was_solved_before():
@@ -148,6 +138,24 @@ def test_learning_progress_forgets_beyond_its_window():
     learnt_long_ago = [0] * 10 + [1] * 10
     weights = learning_progress(results(learnt_long_ago, [0, 0, 1, 1]), window=8, share=0.0)
     assert weights == [0, 1]
+
+
+def test_learning_progress_gives_the_numbers_of_riac():
+    # compute_alp of TeachMyAgent with a window of 6: 1/3, 1/3, 0 and (too few) 0
+    told = results([0, 1, 1, 0, 1, 1, 1], [1, 1, 0, 0, 0, 1], [0, 0, 0, *[1] * 6], [1, 1])
+    assert learning_progress(told, window=6, share=0.0) == pytest.approx([0.5, 0.5, 0, 0])
+
+
+def test_waker_gives_the_numbers_of_its_release():
+    # its sampling_distribution of the errors 1, 2 and 4 ("mean_std"), a fifth of it uniform
+    weights = waker(errors([1], [2], [4]))
+    assert weights == pytest.approx([0.122565, 0.191292, 0.686144], abs=1e-6)
+
+
+def test_waker_reduction_gives_the_numbers_of_its_release():
+    # changes of 0.145, 0.05 and -0.1475 ("mean", temperature 0.5), a fifth of it uniform
+    weights = waker_reduction(errors([5, 3, 2], [4, 4, 3], [1, 2, 4]))
+    assert weights == pytest.approx([0.735962, 0.193388, 0.070650], abs=1e-6)
 
 
 def test_waker_is_a_softmax_over_standardised_errors():
@@ -224,4 +232,13 @@ def test_weights_that_are_none_cannot_be_drawn_from(weights):
 def test_rules_are_registered_under_their_names(name, rule):
     part = find(Kind.CURRICULUM, f"palaestra.learning.curricula.sampling:{rule.__name__}")
     assert part.name == name
-    assert part.status is (Status.OURS if name == "uniform" else Status.SECONDARY)
+    assert part.status is STATUS.get(name, Status.EXPERIMENTAL)
+
+
+STATUS = {
+    "uniform": Status.OURS,
+    "alp": Status.RELEASE,
+    "learnability": Status.RELEASE,
+    "waker": Status.RELEASE,
+    "waker-reduction": Status.RELEASE,
+}

@@ -126,6 +126,6 @@ def test_the_rules_say_that_they_need_snapshots():
     where = "palaestra.learning.curricula.snapshots"
     part = find(Kind.CURRICULUM, f"{where}:clustered")
     assert part.needs == {Need.SNAPSHOT, Need.PROGRESS}
-    assert (part.name, part.status) == ("snapshot-clusters", Status.SECONDARY)
+    assert (part.name, part.status) == ("snapshot-clusters", Status.EXPERIMENTAL)
     part = find(Kind.CURRICULUM, f"{where}:backward")
     assert (part.name, part.needs) == ("backward", {Need.SNAPSHOT})

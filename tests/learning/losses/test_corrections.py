@@ -7,9 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestra.core.errors import InputError, RecipeError, UnknownName
+from palaestra.core.errors import RecipeError, UnknownName
 from palaestra.learning.losses.corrections import (
-    duration_weights,
     mis,
     rejection,
     tis,
@@ -158,19 +157,3 @@ def test_bounds_that_would_reject_the_policy_itself_are_errors(correction, optio
 def test_unknown_names_are_named(correction, options):
     with pytest.raises(UnknownName, match=next(iter(options.values()))):
         correction(weighed(W), **options)
-
-
-def test_slow_actions_weigh_in_proportion_to_their_duration():
-    assert duration_weights([1, 1, 10]) == pytest.approx([0.25, 0.25, 2.5])
-    assert duration_weights([]) == []
-
-
-@given(st.lists(st.floats(0.01, 1e4), min_size=1, max_size=10))
-def test_weights_by_duration_have_a_mean_of_one(durations):
-    assert sum(duration_weights(durations)) == pytest.approx(len(durations))
-
-
-@pytest.mark.parametrize("durations", [[0.0, 0.0], [1.0, -1.0, 2.0]])
-def test_durations_that_mean_nothing_are_errors(durations):
-    with pytest.raises(InputError, match="durations"):
-        duration_weights(durations)

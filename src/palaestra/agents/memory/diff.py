@@ -7,7 +7,6 @@ one line the part between commas. A difference that is no shorter than the obser
 
 from __future__ import annotations
 
-import re
 from difflib import SequenceMatcher
 from itertools import pairwise
 
@@ -64,23 +63,3 @@ def difference(before: str, after: str) -> str:
             found += [f"-{part}" for part in old[i:j]] + [f"+{part}" for part in new[k:n]]
     told = "\n".join(found) or f"{MARK}{unit} 1"
     return after if len(told) >= len(after) and not after.startswith(MARK) else told
-
-
-def patched(before: str, told: str) -> str:
-    """The observation that `difference` told after `before`."""
-    if not told.startswith(MARK):
-        return told
-    unit = told[len(MARK) :].partition(" ")[0]
-    old = before.split(UNITS[unit])
-    found: list[str] = []
-    taken = 0
-    for line in told.split("\n"):
-        head = re.fullmatch(rf"{MARK}{unit} (\d+)", line)
-        if head is not None:
-            found += old[taken : int(head[1]) - 1]
-            taken = int(head[1]) - 1
-        elif line.startswith("+"):
-            found.append(line[1:])
-        else:
-            taken += 1
-    return UNITS[unit].join(found + old[taken:])

@@ -48,19 +48,6 @@ def verdict(found: Sequence[Attribution]) -> Attribution | None:
     return next((one for one in able if one.exact), able[0] if able else None)
 
 
-def share_right(found: Sequence[Attribution], truth: Sequence[int], within: int = 0) -> float:
-    """The share of attributions that name the true turn, or one at most `within` turns away.
-
-    Raises:
-        ValueError: not as many truths as attributions, or none at all.
-    """
-    pairs = list(zip(found, truth, strict=True))
-    if not pairs:
-        raise ValueError("a share of no attributions does not exist")
-    right = [a.turn is not None and abs(a.turn - turn) <= within for a, turn in pairs]
-    return sum(right) / len(right)
-
-
 class Documents(Protocol):
     """What is needed of a run's database."""
 

@@ -111,7 +111,7 @@ def spa(
     Kind.CREDIT,
     "spa_gae",
     source="SPA-RL (Wang et al. 2025); prm/ of its release for the rewards",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs=[Need.VALUE, Need.CONTRIBUTION],
     when={Need.GROUP: lambda options: bool(options["overwrite"])},
     targets=True,

@@ -170,8 +170,8 @@ def bilevel_gae(
 @component(
     Kind.CREDIT,
     "length_adaptive_gae",
-    source="VAPO 2025; AReaL vapo_length_adaptive_gae (lam), digests of VAPO (targets)",
-    status=Status.SECONDARY,
+    source="VAPO 2025; NeMo RL advantage_estimator.py; AReaL vapo_length_adaptive_gae (lam)",
+    status=Status.RELEASE,
     needs=[Need.VALUE],
     targets=True,
 )
@@ -222,8 +222,8 @@ def length_adaptive_gae(
 @component(
     Kind.CREDIT,
     "decoupled_gae",
-    source="Yuan et al. 2025 (VC-PPO); VAPO 2025; used in UI-TARS-2",
-    status=Status.SECONDARY,
+    source="Yuan et al. 2025 (VC-PPO); VAPO 2025; NeMo RL advantage_estimator.py",
+    status=Status.RELEASE,
     needs=[Need.VALUE],
     targets=True,
 )

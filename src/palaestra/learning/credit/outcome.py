@@ -91,8 +91,8 @@ def reinforce(
 @component(
     Kind.CREDIT,
     "running",
-    source="Williams 1992 (reinforcement comparison)",
-    status=Status.SECONDARY,
+    source="Williams 1992; Sutton & Barto 1998, section 2.8 (reinforcement comparison)",
+    status=Status.PAPER,
 )
 def running(
     batch: Sequence[Trajectory],

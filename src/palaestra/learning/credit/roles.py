@@ -163,7 +163,7 @@ def malt_values(batch: Sequence[Trajectory]) -> dict[Node, float]:
     Kind.CREDIT,
     "malt",
     source="MALT (Motwani et al. 2024), value iteration on the tree; threshold from memory",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs=[Need.TREE],
 )
 def malt(
@@ -212,7 +212,7 @@ def malt(
     Kind.CREDIT,
     "waltz",
     source="WaltzRL (dynamic improvement reward), from a reimplementation; REINFORCE++ per role",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs=[Need.TURN_REWARD],
 )
 def waltz(
@@ -270,7 +270,7 @@ def improvements(trajectory: Trajectory, feedback: str, partner: str) -> list[fl
     Kind.CREDIT,
     "supo",
     source="SUPO, equation 3 as restated; DeepMiner and MEM1 share the rule",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs=[Need.GROUP],
 )
 def supo(

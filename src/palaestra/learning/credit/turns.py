@@ -253,7 +253,7 @@ def igpo_token_baseline(batch: Sequence[Trajectory]) -> Credit:
     Kind.CREDIT,
     "step_grpo",
     source="ComputerRL (step-level GRPO), from a digest",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs=[Need.GROUP],
 )
 def step_grpo(batch: Sequence[Trajectory], *, ddof: Ddof = 1, eps: Positive = 1e-6) -> Credit:

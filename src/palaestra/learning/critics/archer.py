@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from palaestra.core.errors import InputError
+from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.critics.encoder import (
     AT_ONCE,
     Reply,
@@ -111,8 +112,18 @@ class TurnCritic(nn.Module):
         return torch.stack([v(states).squeeze(1) for v in self.v])
 
 
+@component(
+    Kind.ALGORITHM,
+    "archer",
+    source="Zhou et al. 2024 (ArCHer); the authors' release",
+    status=Status.RELEASE,
+    needs=[Need.ACTION_VALUE],
+)
 class Archer:
-    """The critic, its slow copy, its memory and its optimiser."""
+    """An off-policy critic of whole replies, whose advantages teach the policy's tokens.
+
+    Holds the critic, its slow copy, its memory and its optimiser.
+    """
 
     def __init__(self, network: DecoderNetwork, plan: ArcherPlan | None = None, *, seed: int):
         """A critic on `network`, which it trains in place.

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.critics.encoder import (
     AT_ONCE,
     Reply,
@@ -176,8 +177,18 @@ class TokenCritic(nn.Module):
         return torch.stack([q(states) for q in self.q]), self.v(states).squeeze(1)
 
 
+@component(
+    Kind.ALGORITHM,
+    "ilql",
+    source="Snell et al. 2022 (ILQL); the JAX release that LMRL-Gym uses",
+    status=Status.RELEASE,
+    needs=[Need.ACTION_VALUE],
+)
 class Ilql:
-    """The critic, its slow copy and its optimiser."""
+    """Offline Q-learning on tokens that stays inside the data, and steers a policy.
+
+    Holds the critic, its slow copy and its optimiser.
+    """
 
     def __init__(self, network: DecoderNetwork, plan: IlqlPlan | None = None, *, seed: int):
         """A critic on `network`, which it trains in place; `seed` also orders the data."""

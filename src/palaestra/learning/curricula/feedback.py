@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from palaestra.core.errors import RecipeError
-from palaestra.learning.component import Kind, Status, component
+from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.options import Share
 
 
@@ -50,7 +50,8 @@ def tallies(labelled: Iterable[tuple[str, bool]]) -> dict[str, Tally]:
     Kind.CURRICULUM,
     "envgen",
     source="Zala et al. 2024 (EnvGen): generated worlds for weak skills",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
+    needs=[Need.SKILL],
 )
 def weak_skills(
     skills: Mapping[str, Tally], *, original: Share = 0.5, mastered: Share = 0.1

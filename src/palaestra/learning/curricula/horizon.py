@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from palaestra.core.errors import RecipeError
@@ -42,16 +41,3 @@ def scaling_inter(step: int, *, horizons: Sequence[Count] = (5, 8, 10), every: C
             f"steps each; all of them must be 1 or more."
         )
     return horizons[min((step - 1) // every, len(horizons) - 1)]
-
-
-def success_horizon(lengths: Sequence[int], *, most: int, margin: float = 1.0) -> int:
-    """The most turns for one task: those of its longest success so far, times `margin`.
-
-    Source: DART (Li et al. 2025) sets the length by difficulty; this rule is from memory.
-
-    Args:
-        lengths: turns of the task's successes; `most` while there is none.
-        most: never more than this.
-        margin: room for a longer success than any before.
-    """
-    return min(most, math.ceil(margin * max(lengths))) if lengths else most

@@ -37,8 +37,8 @@ def uniform(histories: Sequence[TaskHistory]) -> list[float]:
 @component(
     Kind.CURRICULUM,
     "learnability",
-    source="frontier sampling (AdA, 2023); p(1 - p) as in learnability-based curricula",
-    status=Status.SECONDARY,
+    source="sampling for learnability (Rutherford et al. 2024), as in Syllabus with 'dist'",
+    status=Status.RELEASE,
 )
 def learnability(
     histories: Sequence[TaskHistory],
@@ -50,8 +50,9 @@ def learnability(
     """Tasks at the frontier: in proportion to p (1 - p), the variance of success.
 
     p is the mean of the last `window` results with `prior` successes and failures added, so
-    that an untried task counts as one half. AdA's own fitness (comparing scores between
-    trials) needs several trials per episode and is not this.
+    that an untried task counts as one half; Syllabus measures p in evaluations instead, and
+    the paper takes the tasks of the highest score alike. AdA's fitness (comparing scores
+    between trials) needs several trials per episode and is not this.
 
     Args:
         histories: results per task.
@@ -73,7 +74,7 @@ def learnability(
     Kind.CURRICULUM,
     "dart",
     source="Li et al. 2025 (DART): less sampling of tasks that are solved",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
 )
 def dart(
     histories: Sequence[TaskHistory],
@@ -85,37 +86,16 @@ def dart(
     """Tasks by difficulty: evenly up to a success rate of `threshold`, then ever more rarely.
 
     Beyond the threshold the weight falls linearly, to `floor` of the others' at a rate of 1.
-    The threshold is from memory, the line is ours. `rollout_counts` is its companion.
+    The threshold is from memory, the line is ours.
     """
     return _mixed([_need(h, window, threshold, floor) for h in histories], 0.0)
-
-
-def rollout_counts(
-    histories: Sequence[TaskHistory],
-    *,
-    most: int = 8,
-    least: int = 2,
-    window: int = 32,
-    threshold: float = 0.6,
-) -> list[int]:
-    """How many rollouts each task gets: `most` up to `threshold`, falling to `least` at rate 1.
-
-    Source: DART (Li et al. 2025); threshold from memory, the line is ours. Rules that compare
-    within groups need `least` of 2 or more.
-
-    Raises:
-        RecipeError: not 1 <= least <= most.
-    """
-    if not 1 <= least <= most:
-        raise RecipeError(f"Rollout counts need 1 <= least <= most, not {least} and {most}.")
-    return [round(most * _need(h, window, threshold, least / most)) for h in histories]
 
 
 @component(
     Kind.CURRICULUM,
     "arpo",
     source="Lu et al. 2025 (ARPO): tasks that the base model sometimes solves",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
 )
 def solved_before(histories: Sequence[TaskHistory]) -> list[float]:
     """Evenly over the tasks that were ever solved in full or part; over all, if none was."""
@@ -125,8 +105,8 @@ def solved_before(histories: Sequence[TaskHistory]) -> list[float]:
 @component(
     Kind.CURRICULUM,
     "alp",
-    source="absolute learning progress, as in TeachMyAgent (RIAC, ALP-GMM), for finite levels",
-    status=Status.SECONDARY,
+    source="TeachMyAgent's riac.py (compute_alp) and alp_gmm.py (the share), for finite levels",
+    status=Status.RELEASE,
 )
 def learning_progress(
     histories: Sequence[TaskHistory],
@@ -160,8 +140,8 @@ def learning_progress(
 @component(
     Kind.CURRICULUM,
     "waker",
-    source="Rigter et al. 2024 (WAKER-M)",
-    status=Status.SECONDARY,
+    source="Rigter et al. 2024 (WAKER-M); waker.py of its release",
+    status=Status.RELEASE,
     needs={Need.ERROR},
 )
 def waker(
@@ -171,7 +151,8 @@ def waker(
 
     Standardised by the standard deviation over n plus 1e-6, over the variants with an
     estimate; the others get the uniform share only. Any estimate of regret will do: the error
-    of a world model (as in the source), of a critic, or of a probe.
+    of a world model (as in the source, which smooths it from update to update), of a critic, or
+    of a probe.
     """
     known = {i: h.errors[-1] for i, h in enumerate(histories) if h.errors}
     if not known:
@@ -185,8 +166,8 @@ def waker(
 @component(
     Kind.CURRICULUM,
     "waker-reduction",
-    source="Rigter et al. 2024 (WAKER-R)",
-    status=Status.SECONDARY,
+    source="Rigter et al. 2024 (WAKER-R); waker.py and env_sampling.py of its release",
+    status=Status.RELEASE,
     needs={Need.ERROR},
 )
 def waker_reduction(

@@ -30,7 +30,7 @@ class Snapshot:
     Kind.CURRICULUM,
     "snapshot-clusters",
     source="Zhao et al. 2024 (SnapshotRL, S3RL)",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs={Need.SNAPSHOT, Need.PROGRESS},
 )
 def clustered(snapshots: Sequence[Snapshot], *, clusters: Count = 6) -> list[float]:
@@ -85,7 +85,7 @@ def starts(
     Kind.CURRICULUM,
     "backward",
     source="Salimans & Chen 2018 (backward from one demonstration)",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs={Need.SNAPSHOT},
 )
 def backward(

@@ -68,7 +68,7 @@ def filtered_cloning(
     Kind.EXAMPLES,
     "reward-weighted",
     source="Xi et al. 2024 (AgentEvol)",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     when={Need.PROGRESS: reads_progress},
 )
 def reward_weighted(

@@ -18,6 +18,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
 from palaestra.core.message import Message
 from palaestra.core.model import Renderer
+from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.examples.example import Example, usable
 from palaestra.learning.examples.rerendering import rerendered
 from palaestra.learning.rewards import Shaping
@@ -86,6 +87,13 @@ def with_command(messages: Sequence[Message], command: Command) -> tuple[Message
     return (*before, replace(last, content=f"{text}\n{command}" if text else str(command)))
 
 
+@component(
+    Kind.EXAMPLES,
+    "commands",
+    source="Schmidhuber 2019 (upside-down RL)",
+    status=Status.EXPERIMENTAL,
+    needs=[Need.COMMAND],
+)
 def commanded(
     episodes: Sequence[Episode], policy: str, renderer: Renderer, shaping: Shaping
 ) -> list[Example]:

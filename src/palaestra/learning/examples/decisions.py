@@ -101,7 +101,7 @@ def on_best_path(
     Kind.EXAMPLES,
     "thresholded",
     source="Motwani et al. 2024 (MALT), the supervised stage",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs=[Need.TREE],
     when={Need.PROGRESS: reads_progress},
 )

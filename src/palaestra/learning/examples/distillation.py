@@ -16,6 +16,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
 from palaestra.core.message import Message
 from palaestra.core.model import Renderer
+from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.examples.draft import only
 from palaestra.learning.examples.example import Example, usable
 from palaestra.learning.examples.rerendering import rerendered
@@ -25,6 +26,13 @@ Hints = Callable[[Episode], Sequence[str]]
 """The hints in the prompts of an episode, word for word; empty where it had none."""
 
 
+@component(
+    Kind.EXAMPLES,
+    "distillation",
+    source="Memento No More, 2025",
+    status=Status.EXPERIMENTAL,
+    needs=[Need.HINT],
+)
 def distilled(
     episodes: Sequence[Episode], policy: str, renderer: Renderer, hints: Hints
 ) -> list[Example]:

@@ -111,6 +111,13 @@ def linearised(
     return draft.row()
 
 
+@component(
+    Kind.EXAMPLES,
+    "journeys",
+    source="Qin et al. 2024 (O1 Replication Journey)",
+    status=Status.EXPERIMENTAL,
+    needs=[Need.ATTEMPT],
+)
 def journeys(
     episodes: Sequence[Episode],
     policy: str,
@@ -162,7 +169,7 @@ def journeys(
     Kind.EXAMPLES,
     "shortcuts",
     source="Qin et al. 2024 (O1 Replication Journey), the baseline of journey learning",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     needs=[Need.ANCHOR],
     when={Need.PROGRESS: reads_progress},
 )

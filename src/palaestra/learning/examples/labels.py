@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
+from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.examples.example import Score, scoring, usable
 from palaestra.learning.examples.preferred import Label, Response
 from palaestra.learning.examples.replies import Reply, history, replies, reply_row
@@ -43,6 +44,13 @@ def voted(votes: Mapping[tuple[Key, int], Sequence[bool]], *, quorum: float = 0.
     return judge
 
 
+@component(
+    Kind.EXAMPLES,
+    "step-labels",
+    source="Ye et al. 2025 (MaKTO)",
+    status=Status.EXPERIMENTAL,
+    needs=[Need.PREFERENCE],
+)
 def step_labels(episodes: Sequence[Episode], policy: str, judges: Sequence[Judge]) -> list[Label]:
     """Single replies after their history, labelled by the first judge that can tell.
 
@@ -63,6 +71,13 @@ def step_labels(episodes: Sequence[Episode], policy: str, judges: Sequence[Judge
     return found
 
 
+@component(
+    Kind.EXAMPLES,
+    "trajectory-labels",
+    source="Ethayarajh et al. 2024 (KTO)",
+    status=Status.EXPERIMENTAL,
+    needs=[Need.PREFERENCE],
+)
 def trajectory_labels(
     episodes: Sequence[Episode], policy: str, *, least: float = 1.0, score: Score | str = "success"
 ) -> list[Label]:

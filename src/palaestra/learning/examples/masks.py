@@ -27,7 +27,7 @@ from palaestra.learning.rows import rows_of
     Kind.EXAMPLES,
     "step-masks",
     source="STeP, 2025",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     when={Need.PROGRESS: reads_progress},
 )
 def step_masks(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from palaestra.core.episode import Episode
+from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.examples.decisions import Option, decisions, on_best_path
 from palaestra.learning.examples.example import Score, group_of, grouped, scoring, usable
 from palaestra.learning.examples.preferred import Pair
@@ -28,6 +29,13 @@ def extremes(scores: Sequence[float], *, gap: float = 0.0) -> tuple[int, int] | 
     return (best, worst) if scores[best] - scores[worst] > gap else None
 
 
+@component(
+    Kind.EXAMPLES,
+    "trajectory-pairs",
+    source="Xiong et al. 2024 (multi-turn preference learning)",
+    status=Status.EXPERIMENTAL,
+    needs=[Need.PREFERENCE],
+)
 def trajectory_pairs(
     episodes: Sequence[Episode], policy: str, *, gap: float = 0.0, score: Score | str = "success"
 ) -> list[Pair]:
@@ -53,6 +61,13 @@ def trajectory_pairs(
     return found
 
 
+@component(
+    Kind.EXAMPLES,
+    "sibling-pairs",
+    source="Zhai et al. 2024 (step-level Q models); Xiong et al. 2025 (MPO)",
+    status=Status.EXPERIMENTAL,
+    needs=[Need.PREFERENCE],
+)
 def sibling_pairs(
     episodes: Sequence[Episode],
     policy: str,
@@ -86,6 +101,13 @@ def sibling_pairs(
     return pairs
 
 
+@component(
+    Kind.EXAMPLES,
+    "threshold-pairs",
+    source="Motwani et al. 2024 (MALT), the preference stage",
+    status=Status.EXPERIMENTAL,
+    needs=[Need.PREFERENCE],
+)
 def threshold_pairs(
     episodes: Sequence[Episode], policy: str, *, theta: float = 0.5, score: Score | str = "success"
 ) -> list[Pair]:
@@ -103,6 +125,13 @@ def threshold_pairs(
     ]
 
 
+@component(
+    Kind.EXAMPLES,
+    "anchor-pairs",
+    source="replies taken in one state",
+    status=Status.OURS,
+    needs=[Need.PREFERENCE],
+)
 def anchor_pairs(
     episodes: Sequence[Episode], policy: str, *, gap: float = 0.0, score: Score | str = "success"
 ) -> list[Pair]:

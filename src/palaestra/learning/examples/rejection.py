@@ -28,7 +28,7 @@ from palaestra.learning.rows import Row, rows_of
     Kind.EXAMPLES,
     "rejection",
     source="Yuan et al. 2023; Lai et al. 2025 (Entropulse)",
-    status=Status.SECONDARY,
+    status=Status.EXPERIMENTAL,
     when={Need.PROGRESS: reads_progress},
 )
 def rejection(

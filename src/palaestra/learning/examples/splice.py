@@ -12,11 +12,19 @@ from collections.abc import Sequence
 
 from palaestra.core.episode import Episode
 from palaestra.core.model import Renderer
+from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.examples.example import Example, Score, grouped, scoring, usable
 from palaestra.learning.examples.journey import ANSWER, REFLECTION, Studied, linearised
 from palaestra.learning.examples.mistakes import Mistakes
 
 
+@component(
+    Kind.EXAMPLES,
+    "splices",
+    source="Yuan et al. 2025 (Agent-R)",
+    status=Status.EXPERIMENTAL,
+    needs=[Need.ATTEMPT],
+)
 def splices(
     episodes: Sequence[Episode],
     policy: str,

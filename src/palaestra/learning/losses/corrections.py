@@ -12,13 +12,12 @@ All of them are fixed once the update starts. `level` says what one weight is ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 
 import torch
 from torch import Tensor
 
-from palaestra.core.errors import InputError, RecipeError, UnknownName
+from palaestra.core.errors import RecipeError, UnknownName
 from palaestra.learning.component import Kind, Options, Status, component
 from palaestra.learning.losses.tokens import (
     MAX_LOG_RATIO,
@@ -194,31 +193,6 @@ def veto(tokens: Tokens, *, threshold: Share = 1e-4, level: Unit = Unit.ROLLOUT)
     ids = unit_ids(tokens, as_unit(level))
     weight = (tokens.lp_old - tokens.lp_beh).detach().clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
     return (unit_sum((weight < threshold).to(weight.dtype), ids) == 0).to(weight.dtype)
-
-
-def duration_weights(durations: Sequence[float]) -> list[float]:
-    """Each action's duration in units of their mean, to weigh all tokens of the action.
-
-    Asynchronous collection sees quick actions more often, in proportion to 1/duration; the
-    weight undoes it. Where every rollout is awaited it is wrong. Source: RL for machine
-    learning engineering agents (2025), known from a digest only, not from the authors' text
-    or code. Weights of rare slow actions are large and those cut off by a timeout too small.
-
-    Args:
-        durations: in seconds, of all actions of the batch.
-
-    Raises:
-        InputError: a duration is negative, or all are zero.
-    """
-    if not durations:
-        return []
-    mean = sum(durations) / len(durations)
-    if min(durations) < 0 or mean == 0:
-        raise InputError(
-            "Weights by duration need durations that are not negative and not all zero; "
-            "leave the correction out where the environment does not measure time."
-        )
-    return [duration / mean for duration in durations]
 
 
 def as_unit(name: str) -> Unit:

@@ -1,0 +1,72 @@
+"""Says what of the source code nothing uses but tests: `make check` runs it.
+
+python scripts/unused.py                     exit with 1 if there is anything
+
+vulture looks for names; what it cannot see are classes that a registry names in a string, what
+a template of the viewer reads, and fields that are shown or stored all at once.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from vulture import Vulture
+
+ROOT = Path(__file__).parents[1]
+SEARCHED = ("src", "benchmarks", "recipes", "scripts")
+REGISTERED = ("@component", "@model_validator", "@field_validator", "@on_model", "@on_field")
+
+ALLOWED = {
+    "read by other packages, which call or look these up by name": """
+        allow_bf16_reduced_precision_reduction _control_tokens capture_signals cwd decoder died
+        encode_special_tokens format_message get_template_vars is_connected max_steps
+        model_config model_max_length nb_objects nb_rooms no_wrap numUserAgents on_log on_step_end
+        output_type overflow persistent_id persistent_load pre_tokenizer pytest_addoption
+        pytest_collection_modifyitems quest_length reportinfo repr_failure resource_filename
+        runtest should_exit total_mass APPENDS_SYSTEM_PROMPT EXECUTES_CODE SUPPORTS_MCP
+        SUPPORTS_RESUME SUPPORTS_TOOL_INTERCEPTION QUERIES""",
+    "fields that are stored or shown all at once, and what requests may hold": """
+        background best_of brier clipped clipped_high clipped_low ece echo first_breach
+        media_type overconfidence overloaded pearson RECOMPUTE sent silent_groups spearman
+        specificity strict top_logprobs tracking zero_tokens zero_turns""",
+    "parts of methods that no recipe can use yet (see docs/algorithms.md)": """
+        as_advantages as_it_ended balance beam coefficients contributed malt_values mismatched
+        preference_pairs ProgressEstimator requested response_logprobs steered_logits tallies
+        value_targets voted warming""",
+    "documented for programs of one's own": """
+        in_reward journey_score python_mounts repair restarts trace_of weakest""",
+    "what tests compare with": "EXPLOITABLE in_torchs_order LEFT_OUT SIGNATURE",
+    "made when a recipe's file is run": "Maze Solver",
+}
+"""Why what stays, although no code of ours uses it."""
+
+
+def named() -> set[str]:
+    """The names in strings such as "module:Class", and those that templates read."""
+    found: set[str] = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        found |= set(re.findall(r"\"[\w.]*:(\w+)\"", path.read_text()))
+    for path in (ROOT / "src").rglob("*.html"):
+        found |= set(re.findall(r"\.(\w+)", path.read_text()))
+    return found
+
+
+def main() -> int:
+    allowed = {name for names in ALLOWED.values() for name in names.split()}
+    search = Vulture(ignore_decorators=list(REGISTERED))
+    search.scavenge([str(ROOT / part) for part in SEARCHED])
+    seen = named()
+    items = [item for item in search.get_unused_code() if item.name not in seen]
+    for item in items:
+        if item.name not in allowed:
+            print(item.get_report().replace(f"{ROOT}/", ""))
+    superfluous = allowed - {item.name for item in items}
+    for name in sorted(superfluous):
+        print(f"scripts/unused.py: '{name}' need not be allowed")
+    return int(bool(superfluous) or any(item.name not in allowed for item in items))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
