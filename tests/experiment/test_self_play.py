@@ -76,7 +76,7 @@ def test_the_winner_of_a_game_is_credited_and_the_loser_blamed(
     games: RunFolder, tmp_path: Path
 ) -> None:
     """Of a group, which has one deal: the best result of a seat is credited, the worst blamed."""
-    rewards = shaping(recipe(tmp_path, "rl.invalid_cost=0").rl, turns=10)
+    rewards = shaping(recipe(tmp_path, "rl.invalid_cost=0").rl, turns=10, seed=1)
     method = Method(algorithm("rloo"))
     batch = kept(trajectories(games.database.episodes("rl/1"), rewards, POLICY), method)
     credit = method.credit(batch, {})
