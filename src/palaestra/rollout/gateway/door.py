@@ -132,7 +132,7 @@ class Door:
             Refusal: the model takes no such conversation; or the episode is over and has had
                 `CLOSING` such answers, or was ended by a fault.
         """
-        asked = next((a for a in self._recent if a.question.number == question.number), None)
+        asked = self._remembered(question)
         if asked is not None and asked.answering is not None:
             return await self._waited(asked.answering)
         if self.session.over or self.ended.is_set():
@@ -146,18 +146,18 @@ class Door:
 
     async def ask_several(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers to questions that differ in their numbers alone; raises like `ask`."""
-        begun = {question.number for question, _ in self._recent}
-        new = [question for question in questions if question.number not in begun]
+        known = [self._remembered(question) for question in questions]
+        new = [one for one in known if one is not None and one.answering is None]
         free = AT_ONCE - len(self._asking)
         if 1 < len(new) <= free and not self.session.over and not self.ended.is_set():
-            together = asyncio.ensure_future(self._ask_together(new))
-            for place, question in enumerate(new):
-                self._recent.append((question, self._begun(_at(place, together))))
+            together = asyncio.ensure_future(self._ask_together([one.question for one in new]))
+            for place, one in enumerate(new):
+                one.answering = self._begun(_at(place, together))
         found = await asyncio.gather(*map(self.ask, questions), return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        return [one for one in found if isinstance(one, Answer)]
+        for answer in found:
+            if isinstance(answer, BaseException):
+                raise answer
+        return [answer for answer in found if isinstance(answer, Answer)]
 
     async def length(self, question: Question) -> int:
         """How many tokens the question would send; raises like `ask`."""
@@ -194,6 +194,10 @@ class Door:
             raise self._context
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _remembered(self, question: Question) -> _Asked | None:
+        """What is remembered of a question that was numbered."""
+        return next((a for a in self._recent if a.question.number == question.number), None)
 
     def _check(self) -> None:
         if self.session.over or self.ended.is_set():
