@@ -27,6 +27,7 @@ ALLOWED = {
         pytest_collection_modifyitems quest_length reportinfo repr_failure resource_filename
         runtest should_exit total_mass APPENDS_SYSTEM_PROMPT EXECUTES_CODE SUPPORTS_MCP
         SUPPORTS_RESUME SUPPORTS_TOOL_INTERCEPTION QUERIES""",
+    "read by Python and by notebooks": "__getattr__ __dir__ _repr_html_",
     "fields that are stored or shown all at once, and what requests may hold": """
         background best_of brier clipped clipped_high clipped_low ece echo first_breach
         media_type overconfidence overloaded pearson RECOMPUTE sent silent_groups spearman
@@ -36,7 +37,7 @@ ALLOWED = {
         preference_pairs ProgressEstimator requested response_logprobs steered_logits tallies
         value_targets voted warming""",
     "documented for programs of one's own": """
-        in_reward journey_score python_mounts repair restarts trace_of weakest""",
+        in_reward journey_score python_mounts repair restarts to_pandas trace_of weakest""",
     "what tests compare with": "EXPLOITABLE in_torchs_order LEFT_OUT SIGNATURE",
     "made when a recipe's file is run": "Maze Solver",
 }
