@@ -110,7 +110,7 @@ def test_a_recipe_takes_it_as_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         found.append(run.database.durability)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("palaestra.experiment.run.execute", looked)
+    monkeypatch.setattr("palaestra.api.training.execute", looked)
     for number, words in enumerate(([], ["--set", "durability=full"])):
         assert main(["train", "quick", "--run", str(tmp_path / str(number)), *words]) == 130
     assert found == [Durability.NORMAL, Durability.FULL]

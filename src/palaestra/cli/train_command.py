@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,6 +114,7 @@ def _train(training: Training, as_json: bool) -> int:
         with resumable(again):
             built = run_until_interrupted(training.live())
     except Stopped:
+        training.run.database.check_present()
         print(f"\nStopped; nothing is lost. Go on with: {again}", file=sys.stderr)
         return 130
     if as_json:
@@ -128,12 +130,13 @@ def next_steps(recipe: Recipe, folder: Path) -> str:
     run, final = shlex.quote(str(folder)), shlex.quote(str(folder / "final"))
     policy = "rl" if recipe.rl.steps else "imitation" if recipe.imitation.demonstrations else "base"
     agent = shlex.quote(recipe.agent.chosen) if recipe.agent.command is None else None
-    trial = f"palaestra eval --env {recipe.environment.id} --model {final}"
+    palaestra = "palaestra" if shutil.which("palaestra") else shlex.quote(sys.argv[0])
+    trial = f"{palaestra} eval --env {recipe.environment.id} --model {final}"
     if agent is not None:
         trial += f" --agent {agent} --max-tokens {recipe.agent.max_tokens}"
     return (
         "\nWhat to type next\n"
-        f"  palaestra show {run} test/{policy}/0   # one of its tests, turn by turn\n"
-        f"  palaestra view {run}   # all of it, in a browser\n"
+        f"  {palaestra} show {run} test/{policy}/0   # one of its tests, turn by turn\n"
+        f"  {palaestra} view {run}   # all of it, in a browser\n"
         f"  {trial}   # more tasks, or other ones"
     )
