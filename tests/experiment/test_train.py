@@ -89,10 +89,10 @@ def test_training_ends_with_commands_that_work_as_they_stand(
     said = palaestra("train", "--resume", run).stdout
     after = said.partition("What to type next\n")[2]
     commands = [shlex.split(line, comments=True) for line in after.splitlines()]
-    assert [words[:2] for words in commands] == [
-        ["palaestra", name] for name in ("show", "view", "eval")
-    ]
-    show, view, trial = (words[1:] for words in commands)
+    show, view, trial = (
+        words[words.index(name) :]
+        for words, name in zip(commands, ("show", "view", "eval"), strict=True)
+    )
     assert "end: " in palaestra(*show).stdout
     assert Path(view[1]) == run
     done = palaestra(*trial, "-n", "2", "--json", "--run", tmp_path / "trial")

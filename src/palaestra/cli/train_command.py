@@ -130,7 +130,7 @@ def next_steps(recipe: Recipe, folder: Path) -> str:
     run, final = shlex.quote(str(folder)), shlex.quote(str(folder / "final"))
     policy = "rl" if recipe.rl.steps else "imitation" if recipe.imitation.demonstrations else "base"
     agent = shlex.quote(recipe.agent.chosen) if recipe.agent.command is None else None
-    palaestra = "palaestra" if shutil.which("palaestra") else shlex.quote(sys.argv[0])
+    palaestra = _command()
     trial = f"{palaestra} eval --env {recipe.environment.id} --model {final}"
     if agent is not None:
         trial += f" --agent {agent} --max-tokens {recipe.agent.max_tokens}"
@@ -140,3 +140,13 @@ def next_steps(recipe: Recipe, folder: Path) -> str:
         f"  {palaestra} view {run}   # all of it, in a browser\n"
         f"  {trial}   # more tasks, or other ones"
     )
+
+
+def _command() -> str:
+    """How palaestra is called from here, also where its environment is not active."""
+    if shutil.which("palaestra"):
+        return "palaestra"
+    script = Path(sys.argv[0])
+    if script.name == "palaestra":
+        return shlex.quote(str(script))
+    return f"{shlex.quote(sys.executable)} -m palaestra"
