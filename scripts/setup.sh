@@ -82,7 +82,7 @@ install() {
 }
 
 case $kind in
-    run) extras=babyai ;;
+    run) extras=babyai,viewer,serving ;;
     dev) extras=babyai,dev ;;
     *) fail "usage: scripts/setup.sh run|dev" ;;
 esac
