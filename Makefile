@@ -14,7 +14,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test test-slow test-laws check check-peers check-environments check-clients bench clean
+.PHONY: help train test test-slow test-laws check check-peers check-environments check-clients bench docs dist clean
 
 export PYTHON PIP_ARGS
 JOBS = 2
@@ -24,10 +24,12 @@ help:
 	@echo "make test       set up, then run the tests that are not slow"
 	@echo "make test-slow  set up, then run the slow tests"
 	@echo "make test-laws  set up, then try every law (property test) on 500 examples instead of 40"
-	@echo "make check      formatting, lint, types, import rules, unused code, and make test"
-	@echo "make check-peers compare the learning library with verl and TRL, in their own environments"
-	@echo "make check-environments test every family of environments, with its package, in an environment of its own"
-	@echo "make check-clients let foreign clients live episodes through the gateway, each in an environment of its own"
+	@echo "make check      formatting, lint, Dockerfile, types, import rules, unused code, and make test"
+	@echo "make check-peers compare the learning library with verl and TRL, in their own virtual environments"
+	@echo "make check-environments test every family of environments with its package, in its own virtual environment"
+	@echo "make check-clients run episodes of third-party clients through the gateway, in their own virtual environments"
+	@echo "make docs       set up, then build the documentation as a site, into site/"
+	@echo "make dist       build a wheel and an sdist, and try both in clean environments (ARGS: Pythons)"
 	@echo "make bench      set up, then measure speed against peers and limits (ARGS: names of benchmarks)"
 	@echo "make clean      remove .venv and caches; runs and downloaded models stay"
 
@@ -51,6 +53,7 @@ check:
 	@scripts/setup.sh dev
 	.venv/bin/ruff format --check
 	.venv/bin/ruff check
+	[ ! -x .venv/bin/hadolint ] || .venv/bin/hadolint Dockerfile
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/python scripts/unused.py
@@ -69,6 +72,15 @@ bench:
 	@scripts/setup.sh dev
 	.venv/bin/python benchmarks/collect.py $(ARGS)
 
+docs:
+	@scripts/setup.sh dev
+	.venv/bin/mkdocs build --quiet --strict
+	@echo "site/index.html; with the search: .venv/bin/mkdocs serve"
+
+dist:
+	@scripts/setup.sh dev
+	@scripts/smoke_dist.sh $(ARGS)
+
 clean:
-	rm -rf .venv .peers build dist src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache \
+	rm -rf .venv .peers build dist site src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache \
 		.import_linter_cache

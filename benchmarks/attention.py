@@ -20,7 +20,8 @@ import torch.nn.functional as F
 from measuring import Result, alternate, run
 from torch import Tensor
 
-from palaestra.learning.attention import RowAttention
+from palaestra.learning.compute.shared_prefix_attention import RowAttention
+from palaestra.models.local.attention import Scores
 
 HEADS, KV_HEADS, HEAD_DIM, ROWS = 9, 3, 64, 16
 ROUNDS = 15
@@ -32,7 +33,7 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 def packed(length: int, device: torch.device) -> Attention:
     paths = [range(row * length, (row + 1) * length) for row in range(ROWS)]
     attend = RowAttention(paths, ROWS * length, device)
-    return lambda q, k, v: attend(0, q, k, v)
+    return lambda q, k, v: attend(0, q, k, v, Scores(q.shape[-1] ** -0.5))
 
 
 def fused(length: int) -> Attention:

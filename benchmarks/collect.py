@@ -1,10 +1,10 @@
-"""Runs the benchmarks one after the other, each in a process of its own, and writes the results.
+"""Runs the benchmarks one after the other, each in its own process, and writes the results.
 
     python benchmarks/collect.py              all of them (`make bench`)
     python benchmarks/collect.py decode rollout   these only; the others' rows stay
 
 docs/results/performance.json gets one object per row. In docs/results/performance.md the text
-between the two markers is written anew; what stands around them is left alone.
+between the two markers is replaced; the text around them stays.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from limits import Limits, decode_limit, limits
 from measuring import Result, run
 
 from palaestra.core.model import Sampling
-from palaestra.models.engine import Engine
-from palaestra.models.network import DecoderNetwork
+from palaestra.models.local.engine import Engine
+from palaestra.models.local.network import DecoderNetwork
 
 CONTEXT, STEPS = 256, 24
 SPARE = 96  # tokens of each reply beyond the timed ones: prompts are read over several steps

@@ -1,11 +1,10 @@
-"""What a step costs through palaestra, against the package alone.
+"""The cost of a step through palaestra, against the package alone.
 
-Both sides play the same tasks by chance; only steps are timed, not resets and not the choice of an
-action. The package is used as its own README does: Gymnasium's step, OpenSpiel's state with the
-observation and the legal moves of whoever acts next, a TextWorld game that is asked for what our
-adapter reads of it. The goal is a step that takes at most a tenth longer, or 50 µs, whichever is
-more; since worlds that are told in words must be told by somebody, the ratio counts all of that
-against us:
+Both sides run the same tasks with random actions; only steps are timed, not resets and not the
+choice of an action. The package is used as in its README: Gymnasium's step, OpenSpiel's state with
+the observation and the legal moves of the next player, a TextWorld game with the same requested
+information as our adapter. The goal is a step that takes at most a tenth longer, or 50 µs,
+whichever is more. The time to write text observations counts against palaestra:
     python benchmarks/environments.py [--json] [--rounds N] [ID …]
 
 Worlds whose package is not installed are left out, and named.
@@ -22,7 +21,7 @@ from typing import Any, Protocol
 
 from measuring import PeerUnavailable, Result, alternate, run
 
-from palaestra.core.environment import Action
+from palaestra.core.environment import Action, sample_action
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.registry import make, tasks
@@ -54,7 +53,7 @@ class Ours:
         self._world.reset(task)
 
     def choose(self) -> Action:
-        return self._world.sample_action(self._dice)
+        return sample_action(self._world, self._dice)
 
     def step(self, action: Action) -> bool:
         transition = self._world.step(action)
@@ -112,7 +111,7 @@ class Crafter:
 
 
 class OpenSpiel:
-    """One seat, against another one that moves by chance as well."""
+    """One seat, against another random one."""
 
     def __init__(self, name: str) -> None:
         import pyspiel
@@ -150,7 +149,7 @@ class OpenSpiel:
 
 
 class PettingZoo:
-    """Tic-tac-toe, one seat against chance."""
+    """Tic-tac-toe, one seat against a random one."""
 
     def __init__(self) -> None:
         from pettingzoo.classic import tictactoe_v3
@@ -183,7 +182,7 @@ class TextWorld:
     def __init__(self) -> None:
         import textworld
 
-        from palaestra.environments.text.textworld_games import LEVELS, story_file
+        from palaestra.environments.families.textworld.games import LEVELS, story_file
 
         asked = textworld.EnvInfos(
             feedback=True, score=True, won=True, lost=True, facts=True,

@@ -1,13 +1,12 @@
-"""An evaluation of 10,000 samples, and of what a kill leaves of it, against Inspect AI.
+"""An evaluation of 10,000 samples, also after a kill, against Inspect AI.
 
 The same work for both: a sample calls a tool twice and then answers; the answer is scored. The
-model answers at once. Each evaluation is a process of its own and records what it records by
-default: palaestra its run folder (each model call and step is committed before the agent goes
-on), Inspect AI its log, as an evaluation set. Both live so many samples at once.
+model answers immediately. Each evaluation is a separate process with its default records:
+palaestra's run folder (each model call and step is committed before the agent continues), Inspect
+AI's log, as an evaluation set. Both run the same number of samples at once.
 
-Then each is killed (SIGKILL, at the same model call) at half of its calls, and begun again on the
-same folder. The time to resume is from the start of the process to its first model call: until
-then nothing new happens.
+Then each is killed (SIGKILL, at the same model call) at half of its calls, and started again on the
+same folder. The time to resume is from the start of the process to its first model call.
 
 Ratios: their seconds over ours for the whole, their peak memory over ours, their seconds to
 resume over ours. Start, imports and end of the process are included:
@@ -34,14 +33,20 @@ from measuring import Peer, PeerUnavailable, Result, alternate, run
 from provenance import ROOT
 
 from palaestra.agents.direct import DirectAgent
-from palaestra.core.environment import Action, Environment, Observation, Transition, World
+from palaestra.core.environment import (
+    Action,
+    AsyncEnvironment,
+    Environment,
+    Observation,
+    Transition,
+)
 from palaestra.core.episode import Key
 from palaestra.core.model import Generation, Prompt
 from palaestra.core.task import Task, TaskSet
-from palaestra.models.scripted import ScriptedModel
+from palaestra.models.scripted.scripted_model import ScriptedModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Job, Rollout
-from palaestra.rollout.worlds import LocalWorld
-from palaestra.store.run import RunFolder, default_root
+from palaestra.store.run_folder import RunFolder, default_root
 
 SAMPLES = 10_000
 CONCURRENCY = 50
@@ -89,8 +94,8 @@ class Mock(ScriptedModel):
         return await super().generate(prompt)
 
 
-async def world(environment: str) -> World:
-    return LocalWorld(Clockwork())
+async def world(environment: str) -> AsyncEnvironment:
+    return LocalEnvironment(Clockwork())
 
 
 def live(folder: Path, samples: int, concurrency: int, kill: int) -> None:
@@ -100,7 +105,7 @@ def live(folder: Path, samples: int, concurrency: int, kill: int) -> None:
     with RunFolder.open(folder) if begun else RunFolder.create(folder, {}) as kept:
         rollout = Rollout(
             agent=DirectAgent(),
-            worlds=world,
+            make_environment=world,
             models={"agent": mock},
             concurrency=concurrency,
             store=kept.database,
@@ -166,7 +171,7 @@ class Side:
             return self.life(Path(folder) / "run")
 
     def resumed(self, parent: Path) -> tuple[Life, int]:
-        """The second life of an evaluation killed half-way, and how many calls were repeated."""
+        """Resume an evaluation killed half-way, and count the repeated calls."""
         needed = self.samples * (TICKS + 1)
         kill = needed // 2
         with tempfile.TemporaryDirectory(dir=parent) as folder:

@@ -15,7 +15,8 @@ import torch
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, TokenType
 from torch import Tensor
 
-from palaestra.models.network import NetworkConfig
+from palaestra.models.local.architecture import NetworkConfig
+from palaestra.models.local.model_types import read_config
 
 NAMES = {
     "input_layernorm": "attn_norm",
@@ -36,7 +37,7 @@ def convert(folder: Path, file: Path) -> Path:
         return file
     from safetensors.torch import load_file
 
-    config = NetworkConfig.read(folder)
+    config = read_config(folder)
     theirs: dict[str, Tensor] = {}
     for part in sorted(folder.glob("*.safetensors")):
         theirs.update(load_file(part))
@@ -73,7 +74,7 @@ def _describe(writer: GGUFWriter, config: NetworkConfig) -> None:
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_theta)
+    writer.add_rope_freq_base(config.layers[0].rotary.theta)
     writer.add_rope_dimension_count(config.head_dim)
     writer.add_vocab_size(config.vocab_size)
 

@@ -29,20 +29,19 @@ from measuring import Result, run
 from palaestra.agents.direct import DirectAgent
 from palaestra.core.environment import (
     Action,
+    AsyncEnvironment,
     Capability,
     Observation,
     Signals,
     Tool,
     Transition,
-    World,
 )
-from palaestra.core.episode import Episode, Key
-from palaestra.core.journal import derive_seed
+from palaestra.core.episode import Episode, Key, derive_seed
 from palaestra.core.model import Sampling
 from palaestra.core.task import Task
-from palaestra.models.engine import Engine
+from palaestra.models.local.engine import Engine
+from palaestra.models.local.resident import ResidentModel
 from palaestra.models.registry import renderer_of
-from palaestra.models.resident import ResidentModel
 from palaestra.rollout.runner import Job, Rollout
 
 SESSIONS, EPISODES, TURNS, SAMPLED, CONTEXT = 64, 192, 6, 8, 1024
@@ -79,7 +78,7 @@ class Watch:
             self.busy, self.sampled = done.seconds, done.sampled
 
 
-class SlowWorld(World):
+class SlowWorld(AsyncEnvironment):
     """Describes random things, slowly."""
 
     def __init__(self, scale: float, watch: Watch) -> None:
@@ -124,7 +123,7 @@ def asynchronous(model: ResidentModel, episodes: int, scale: float) -> Run:
     model.engine.clear()
     watch = Watch(model, episodes)
 
-    async def world(kind: str) -> World:
+    async def world(kind: str) -> AsyncEnvironment:
         return SlowWorld(scale, watch)
 
     rollout = Rollout(

@@ -19,9 +19,9 @@ import practice
 from limits import block_weights, head_weights, limits
 from measuring import Result, alternate, run
 
-from palaestra.learning.losses.policy import ppo
-from palaestra.learning.packing import Trained
-from palaestra.models.network import NetworkConfig
+from palaestra.learning.compute.packing import Trained
+from palaestra.learning.losses.policy_loss import ppo
+from palaestra.models.local.architecture import NetworkConfig
 
 GOAL = 0.7
 
@@ -32,7 +32,7 @@ def distinct(rows: list[Trained]) -> int:
 
 
 def contexts(rows: list[Trained]) -> dict[int, int]:
-    """How many distinct tokens see so many tokens, themselves included."""
+    """Count distinct tokens by the number of tokens they attend to, themselves included."""
     seen = {tuple(row.tokens[: i + 1]) for row in rows for i in range(len(row.tokens))}
     found: dict[int, int] = {}
     for prefix in seen:
@@ -57,7 +57,7 @@ def measure(options: argparse.Namespace) -> list[Result]:
     found = practice.recorded(model, 0)
     rows = practice.batch(found, practice.drawn_returns(len(found), 0))
     work = flops(model.network.config, rows)
-    learner.update(rows, ppo)  # makes masters' gradients and moments
+    learner.update(rows, ppo)  # creates gradients and moments of the master weights
 
     def ours() -> float:
         started = time.perf_counter()

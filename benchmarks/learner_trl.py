@@ -19,8 +19,8 @@ import practice
 from measuring import Peer, Result, alternate, run
 from provenance import ROOT
 
-from palaestra.learning.losses.policy import ppo
-from palaestra.learning.rows import Row
+from palaestra.learning.data.rows import Row
+from palaestra.learning.losses.policy_loss import ppo
 
 GOAL = 3.0
 

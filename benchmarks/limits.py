@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from measuring import Result, run
 from torch import Tensor
 
-from palaestra.models.network import NetworkConfig
+from palaestra.models.local.architecture import NetworkConfig
 
 SMOLLM2 = NetworkConfig(
     vocab_size=49_152,
@@ -156,7 +156,7 @@ def _product(
 
 
 def _streams(size: int, device: torch.device, seconds: float) -> dict[str, float]:
-    """Bytes per second of reading a large buffer in two ways, and of copying it."""
+    """Bytes per second of reading a large buffer with two methods, and of copying it."""
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
     columns = 4096

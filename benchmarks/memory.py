@@ -29,20 +29,20 @@ from palaestra.agents.direct import DirectAgent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import (
     Action,
+    AsyncEnvironment,
     Capability,
     Observation,
     Signals,
     Tool,
     Transition,
-    World,
 )
 from palaestra.core.episode import Key
 from palaestra.core.model import Sampling
 from palaestra.core.task import Task
-from palaestra.models.chatml import ChatMLRenderer
-from palaestra.models.engine import MEMORY, Engine
-from palaestra.models.resident import ResidentModel
-from palaestra.models.tiny import learn_vocabulary, tiny_network
+from palaestra.models.local.engine import MEMORY, Engine
+from palaestra.models.local.resident import ResidentModel
+from palaestra.models.local.tiny import learn_vocabulary, tiny_network
+from palaestra.models.renderers.chatml import ChatMLRenderer
 from palaestra.rollout.runner import Job, Rollout
 
 SESSIONS, CONTEXT, SAMPLED = 64, 2048, 8
@@ -52,7 +52,7 @@ PROCESS = 512 * MIB  # the interpreter, torch and palaestra
 WORK = 512 * MIB  # what one step of the engine needs beyond weights and cache
 CACHE = 64 * MIB  # keys and values of the tiny model
 # set after the first peaks were seen (4 to 5 KB a task): a bound to keep, not a prediction
-TASK = 8 * 1024  # bytes of a task that is queued, lived and kept as an episode
+TASK = 8 * 1024  # bytes of a task that is queued, run and kept as an episode
 
 BUDGETS = {
     "sessions": PROCESS + WORK + 2 * (block_weights(SMOLLM2) + head_weights(SMOLLM2)) + MEMORY,
@@ -77,7 +77,7 @@ def sessions() -> None:
     assert all(len(request.completion) == SAMPLED for request in requests)
 
 
-class Room(World):
+class Room(AsyncEnvironment):
     """A world of a few words."""
 
     instructions = "Answer with one word."
@@ -103,14 +103,14 @@ class Room(World):
 
 
 def tasks() -> None:
-    """Queue all tasks, and live them."""
+    """Queue all tasks, and run them."""
     renderer = ChatMLRenderer(learn_vocabulary(["task 0: left or right", Room.instructions], 300))
     network = tiny_network(
         renderer.tokenizer.get_vocab_size(), layers=2, width=64, heads=2, context=256, seed=0
     )
     model = ResidentModel("tiny", network, renderer, slots=SESSIONS, context=256, memory=CACHE)
 
-    async def world(kind: str) -> World:
+    async def world(kind: str) -> AsyncEnvironment:
         return Room()
 
     rollout = Rollout(

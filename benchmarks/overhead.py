@@ -1,6 +1,6 @@
 """What the harness costs per turn: a scripted model, a trivial tool, 1,000 sessions at once.
 
-palaestra lives its sessions as `palaestra eval` does: the same rollout, each model call and
+palaestra runs its sessions as `palaestra eval` does: the same rollout, each model call and
 each step committed to the run's database before the agent sees it. The world is in this
 process, as the peers' tools are; the model gives way to the other sessions at each call.
 The peers run tens or hundreds of sessions at once in the way their documentation recommends
@@ -31,14 +31,20 @@ from measuring import Peer, PeerUnavailable, Result, alternate, run
 
 from palaestra.agents.direct import DirectAgent
 from palaestra.core.budget import Budget
-from palaestra.core.environment import Action, Environment, Observation, Transition, World
+from palaestra.core.environment import (
+    Action,
+    AsyncEnvironment,
+    Environment,
+    Observation,
+    Transition,
+)
 from palaestra.core.episode import Key
 from palaestra.core.model import Generation, Prompt
 from palaestra.core.task import Task, TaskSet
-from palaestra.models.scripted import ScriptedModel
+from palaestra.models.scripted.scripted_model import ScriptedModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Job, Rollout
-from palaestra.rollout.worlds import LocalWorld
-from palaestra.store.run import RunFolder, default_root
+from palaestra.store.run_folder import RunFolder, default_root
 
 SESSIONS = 1000
 LENGTHS = (10, 100, 1000)  # turns
@@ -95,8 +101,8 @@ class Instant(ScriptedModel):
         return await super().generate(prompt)
 
 
-async def world(environment: str) -> World:
-    return LocalWorld(Clockwork())
+async def world(environment: str) -> AsyncEnvironment:
+    return LocalEnvironment(Clockwork())
 
 
 def ours(sessions: int, turns: int) -> float:
@@ -107,7 +113,7 @@ def ours(sessions: int, turns: int) -> float:
         kept = RunFolder.create(Path(folder) / "run", {})
         rollout = Rollout(
             agent=DirectAgent(),
-            worlds=world,
+            make_environment=world,
             models={"agent": Instant(lambda messages: "tick")},
             budget=Budget(turns=turns),
             concurrency=sessions,
@@ -123,7 +129,7 @@ def ours(sessions: int, turns: int) -> float:
 
 
 def theirs(peer: Peer, sessions: int) -> dict[str, float]:
-    """Microseconds per turn: `seconds` at once, and where the peer tells it `one_by_one`."""
+    """Microseconds per turn: `seconds` at once, and, if the peer reports it, `one_by_one`."""
     answer = peer.ask({"sessions": sessions, "turns": COMPARED})
     return {name: 1e6 * float(took) / (sessions * COMPARED) for name, took in answer.items()}
 
@@ -207,7 +213,7 @@ def compared(names: list[str], sessions: int, rounds: int) -> list[Result]:
 def importing(rounds: int) -> Result:
     """Seconds of `import palaestra`, and of all that a rollout with a store needs."""
     alone = [_import_seconds("palaestra") for _ in range(rounds)]
-    whole = "palaestra.rollout.runner, palaestra.store.run, palaestra.agents.direct"
+    whole = "palaestra.rollout.runner, palaestra.store.run_folder, palaestra.agents.direct"
     needed = [_import_seconds(whole) for _ in range(rounds)]
     return Result(
         name=f"import palaestra, against {IMPORT:g} s",

@@ -40,7 +40,7 @@ def curves(points: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> Non
 
 
 def goals(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """How far each ratio is along the way to its goal, with the spread of the rounds."""
+    """Return each ratio as a share of its goal, with the spread of the rounds."""
     shown = [row for row in rows if row["goal"] and row["ratio"] is not None]
     figure = _figure(0.8 + 0.32 * len(shown))
     axes = figure.add_subplot()

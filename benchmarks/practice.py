@@ -1,4 +1,4 @@
-"""The reinforcement learning that learners are compared on: GRPO on BabyAI, told in words.
+"""The reinforcement learning that learners are compared on: GRPO on BabyAI with text observations.
 
 8 tasks, 8 rollouts of each, up to 8 turns a rollout, replies of at most 4 tokens; SmolLM2-135M
 in bf16, all of its weights trained. Episodes, tokens and advantages are the same for every
@@ -17,23 +17,23 @@ from pathlib import Path
 
 from palaestra.agents.direct import DirectAgent
 from palaestra.core.budget import Budget
-from palaestra.core.environment import World
+from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, Key
 from palaestra.core.model import Model, Sampling
 from palaestra.core.task import Split
 from palaestra.environments.registry import make, tasks
-from palaestra.learning.learner import Learner
+from palaestra.learning.compute.master_weights import Optimisation
+from palaestra.learning.compute.packing import Trained, spread
+from palaestra.learning.compute.weight_selection import everything
+from palaestra.learning.data.rows import Row, rows_of
+from palaestra.learning.loop.learner import Learner
 from palaestra.learning.losses.aggregation import Aggregation, token_weights
-from palaestra.learning.masters import Optimisation
-from palaestra.learning.packing import Trained, spread
-from palaestra.learning.rows import Row, rows_of
-from palaestra.learning.selection import everything
-from palaestra.models.random_choice import RandomModel
+from palaestra.models.local.resident import ResidentModel
+from palaestra.models.local.weights import prepare
 from palaestra.models.registry import load_model
-from palaestra.models.resident import ResidentModel
-from palaestra.models.weights import prepare
+from palaestra.models.scripted.random_choice import RandomModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Job, Rollout
-from palaestra.rollout.worlds import LocalWorld
 
 ENVIRONMENT = "babyai/GoToLocalS5N2"
 TASKS, GROUP, TURNS, REPLY = 8, 8, 8, 4
@@ -63,12 +63,12 @@ def learner_of(model: ResidentModel) -> Learner:
 def live(model: Model, step: int) -> list[Episode]:
     """The rollouts of a step, group after group."""
 
-    async def world(environment: str) -> World:
-        return LocalWorld(make(environment))
+    async def world(environment: str) -> AsyncEnvironment:
+        return LocalEnvironment(make(environment))
 
     rollout = Rollout(
         agent=DirectAgent(),
-        worlds=world,
+        make_environment=world,
         models={"agent": model},
         budget=Budget(turns=TURNS),
         sampling=Sampling(1.0, REPLY),
@@ -85,12 +85,12 @@ def live(model: Model, step: int) -> list[Episode]:
 
 
 def recorded(model: ResidentModel, step: int) -> list[Row]:
-    """Rows of a step in which chance acts, in the tokens that the model would have to sample."""
+    """Rows of a step of random actions, in the tokens that the model would have to sample."""
     return rows(live(RandomModel(DirectAgent(), model.renderer), step), RandomModel.name)
 
 
 def rows(episodes: Sequence[Episode], name: str) -> list[Row]:
-    """What the policy of that name said, one row per rollout."""
+    """Return the replies of the policy of that name, one row per rollout."""
     found = [rows_of(episode, name) for episode in episodes]
     assert all(len(each) == 1 for each in found), "a rollout of a direct agent is one row"
     return [each[0] for each in found]

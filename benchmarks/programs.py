@@ -35,10 +35,10 @@ import workload
 from measuring import Result, alternate, run
 
 from palaestra.core.model import Sampling
-from palaestra.models.engine import Engine
-from palaestra.models.network import DecoderNetwork
-from palaestra.models.request import Request
-from palaestra.models.schedule import AttainedService, FirstComeFirstServed, Schedule
+from palaestra.models.local.engine import Engine
+from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.request import Request
+from palaestra.models.local.schedule import AttainedService, FirstComeFirstServed, Schedule
 
 PROGRAMS = 60
 LOADS = 1.25, 2.0  # calls that arrive per call that the slots can serve
@@ -69,7 +69,7 @@ MIXES = (
 
 
 class ShortestRemaining:
-    """Who has least left to do goes first, by knowing it: nothing that can be had."""
+    """Shortest remaining work first, with knowledge of it: an unattainable schedule."""
 
     def __init__(self, wanted: dict[Hashable, int]) -> None:
         """Begin with nothing done of what each program wants, in tokens."""

@@ -1,4 +1,4 @@
-"""How long somebody waits for a sandbox: from a pool, and without one.
+"""The waiting time for a sandbox: from a pool, and without one.
 
 A start is what passes until a Python program inside has answered its first line. From the pool a
 sandbox is taken whose interpreter is waiting; without one, the sandbox is opened and the
@@ -18,9 +18,9 @@ from collections.abc import Callable
 
 from measuring import Result, run
 
-from palaestra.safety.opening import KINDS, open_sandbox
-from palaestra.safety.pool import Pool, Warm
-from palaestra.safety.sandbox import Program
+from palaestra.sandbox.base import Program
+from palaestra.sandbox.factory import KINDS, open_sandbox
+from palaestra.sandbox.sandbox_pool import Pool, Warm
 
 GOAL = 0.020  # seconds
 READY = "ready"

@@ -30,15 +30,15 @@ from measuring import Result, run
 from provenance import ROOT
 
 from palaestra.core.model import Sampling
-from palaestra.learning.learner import Learner
-from palaestra.learning.masters import Optimisation
-from palaestra.learning.packing import Trained
-from palaestra.learning.selection import top_layers
-from palaestra.models.engine import Engine
-from palaestra.models.network import DecoderNetwork
+from palaestra.learning.compute.master_weights import Optimisation
+from palaestra.learning.compute.packing import Trained
+from palaestra.learning.compute.weight_selection import top_layers
+from palaestra.learning.loop.learner import Learner
+from palaestra.models.local.engine import Engine
+from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.request import Request
+from palaestra.models.local.resident import ResidentModel
 from palaestra.models.registry import renderer_of
-from palaestra.models.request import Request
-from palaestra.models.resident import ResidentModel
 
 SLOTS, NEW, SAMPLED = 64, 24, 8  # 256 turns fill the context of 8,192 tokens
 SESSIONS = (1, 4, 16, 64, 256, 1024, 4096)
@@ -68,7 +68,7 @@ class Bench:
         pages = sorted((ROOT / "docs").rglob("*.md"))
         self.text = renderer.reply("\n".join(page.read_text() for page in pages))
         model = ResidentModel("smollm2-135m", network, renderer, slots=1, context=64)
-        # one layer is selected: nothing is trained here, and masters of all would be copied
+        # one layer is selected: nothing is trained here, and master weights of all would be copied
         self.learner = Learner(model, top_layers(network, 1), Optimisation(learning_rate=0.0))
 
     def words(self, dice: random.Random, count: int) -> list[int]:

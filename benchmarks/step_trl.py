@@ -20,7 +20,7 @@ import practice
 from learner_trl import peer, settings
 from measuring import Result, alternate, run
 
-from palaestra.learning.losses.policy import ppo
+from palaestra.learning.losses.policy_loss import ppo
 
 GOAL = 3.0
 

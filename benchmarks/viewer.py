@@ -36,7 +36,7 @@ from palaestra.core.message import assistant, user
 from palaestra.core.model import Finish
 from palaestra.core.outcome import Limit, Outcome
 from palaestra.core.task import Task
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 from palaestra.viewer.app import application, cookie
 from palaestra.viewer.site import Site
 
@@ -75,7 +75,7 @@ def many(path: Path, count: int) -> None:
 
 
 def long(path: Path, events: int) -> Key:
-    """A run with one episode of so many calls and steps."""
+    """A run with one episode of that number of calls and steps."""
     key = Key("eval/test", 0)
     with RunFolder.create(path, {"command": "eval", "summary": "long", "model": "random"}) as kept:
         kept.database.finish(lived(key, events // 2))
@@ -83,7 +83,7 @@ def long(path: Path, events: int) -> Key:
 
 
 def lived(key: Key, turns: int) -> Episode:
-    """An episode of so many turns, each a call and a step."""
+    """An episode of that number of turns, each a call and a step."""
     reply = assistant("go forward")
     call = Call(
         index=0,

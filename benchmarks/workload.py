@@ -1,6 +1,6 @@
 """The rollout that engines are compared on: many conversations with growing context.
 
-Every engine lives the same conversations: 32 sessions that share a system prompt, 8 turns,
+Every engine runs the same conversations: 32 sessions that share a system prompt, 8 turns,
 in each of which the world adds 28 tokens and the model samples 4. All sessions of a turn
 are asked at once, as a trainer with a batch of environments does. Sampled tokens differ
 between engines; their number does not.
@@ -21,10 +21,12 @@ from limits import Limits, limits, step_seconds
 from measuring import Peer, PeerUnavailable, Result, alternate
 
 from palaestra.core.model import Sampling
-from palaestra.models.checkpoint_format import read_network
-from palaestra.models.engine import Engine
-from palaestra.models.network import DecoderNetwork, NetworkConfig
-from palaestra.models.weights import prepare
+from palaestra.models.local.architecture import NetworkConfig
+from palaestra.models.local.checkpoint_format import read_network
+from palaestra.models.local.engine import Engine
+from palaestra.models.local.model_types import read_config
+from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.weights import prepare
 
 SESSIONS, TURNS, SHARED, NEW, SAMPLED = 32, 8, 40, 28, 4
 TOKENS = SESSIONS * TURNS * SAMPLED  # sampled in one rollout
@@ -133,7 +135,7 @@ def compare(label: str, theirs: Rollout, *, goal: float | None, rounds: int) -> 
     """Palaestra's engine against a warmed-up peer's, on new conversations each round."""
     ours = resident()
     machine = limits()
-    limit = rollout_limit(NetworkConfig.read(checkpoint()), machine)
+    limit = rollout_limit(read_config(checkpoint()), machine)
     measured = alternate(_rounds(ours), _rounds(theirs), rounds)
     return Result(
         name=f"rollout, {SESSIONS} sessions x {TURNS} turns, against {label}",

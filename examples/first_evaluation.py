@@ -1,21 +1,21 @@
-"""A first evaluation: how well chance does in a grid world, and how well one who knows the way.
+"""A first evaluation: a random agent and the environment's expert in a grid world.
 
 Run it: python examples/first_evaluation.py
 """
 
 import palaestra as pa
 
-LEVEL = "babyai/GoToLocalS5N2"  # `palaestra list` shows what else there is
+LEVEL = "babyai/GoToLocalS5N2"  # `palaestra list` shows the others
 
-# Any model will do: "smollm2-135m", a run's folder, "openai:MODEL@URL". These two need none.
-chance = pa.evaluate(LEVEL, agent="direct", model="random", n=16)
+# Other models: "smollm2-135m", a run's folder, "openai:MODEL@URL". These two need no weights.
+baseline = pa.evaluate(LEVEL, agent="direct", model="random", n=16)
 expert = pa.evaluate(LEVEL, agent="direct", model="expert", n=16)
 
-print(chance)  # success with its interval, what it cost, what was left out and why
-chance.episodes[0].show()  # one of the 16, turn by turn
-print(chance.compare(expert))  # task by task, with an interval and a p-value
+print(baseline)  # success with its interval, cost, and excluded episodes with reasons
+baseline.episodes[0].show()  # one of the 16, turn by turn
+print(baseline.compare(expert))  # task by task, with an interval and a p-value
 
-failed = [episode for episode in chance.episodes if not episode.outcome.solved]
-print(f"\nChance failed in {len(failed)} of {len(chance.episodes)} tasks; the first one is:")
+failed = [episode for episode in baseline.episodes if not episode.outcome.solved]
+print(f"\nThe random agent failed in {len(failed)} of {len(baseline.episodes)} tasks; the first:")
 print(failed[0])
-print(f"All of it lies in {chance.folder}: palaestra view {chance.folder}")
+print(f"The record is in {baseline.folder}: palaestra view {baseline.folder}")

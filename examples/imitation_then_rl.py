@@ -1,7 +1,7 @@
 """Imitation, then reinforcement: a tiny transformer learns to walk to an object from scratch.
 
-It first copies the environment's expert, then learns from its own rollouts; the report says what
-each of the two was worth on tasks that it has not seen.
+It first imitates the environment's expert, then learns from its own rollouts. The report has the
+success on held-out tasks after each stage.
 Run it: python examples/imitation_then_rl.py
 """
 
@@ -11,7 +11,7 @@ ENVIRONMENT = "babyai/GoToObjS4"
 
 if __name__ == "__main__":
     run = pa.train(
-        "quick",  # a recipe: whatever is not said here is as in it
+        "quick",  # a recipe; the keys below replace some of its values
         env=ENVIRONMENT,
         algorithm="loop",
         seed=1,
@@ -28,10 +28,10 @@ if __name__ == "__main__":
         print(f"{stage:10} {100 * success.mean:5.1f} %  ({100 * success.low:.0f} to "
               f"{100 * success.high:.0f})")  # fmt: skip
 
-    # The trained policy is a Hugging Face checkpoint. It acts wherever a model can.
+    # The trained policy is a Hugging Face checkpoint, and can be used like any other model.
     policy = pa.load(run.final)
     results = pa.evaluate(ENVIRONMENT, model=policy, n=32, split="validation")
     print(results)
 
-    # Had it been stopped (Ctrl-C, a power cut), this would go on where it stood; now it is done.
-    print(pa.open_run(run.path).resume())
+    # After a stop (Ctrl-C, a power cut) this resumes the run; a finished run is returned as it is.
+    print(pa.Run(run.path).resume())

@@ -1,7 +1,7 @@
 """One whole step of reinforcement learning from public parts, read from top to bottom.
 
-A tiny transformer with random weights learns to shout: the world counts the capitals in each of
-its replies. Nothing else happens in a training run; `pa.train` adds tests, checkpoints, resuming,
+A tiny transformer with random weights learns to shout: the environment counts the capitals in each
+of its replies. A training run consists of such steps; `pa.train` adds tests, checkpoints, resuming,
 filters, critics and speed. Run it: python examples/one_rl_step.py
 """
 
@@ -15,34 +15,28 @@ from palaestra.core.budget import Budget
 from palaestra.core.episode import Key
 from palaestra.core.model import Sampling
 from palaestra.core.task import Split
-from palaestra.learning.batch import per_call, trained_rows, trajectories
+from palaestra.learning.compute.master_weights import Optimisation
+from palaestra.learning.compute.weight_selection import everything
 from palaestra.learning.credit.rule import groups, per_token
-from palaestra.learning.learner import Learner
+from palaestra.learning.data.rewards import Shaping
+from palaestra.learning.data.rows import rows_of
+from palaestra.learning.loop.batch import per_call, trained_rows, trajectories
+from palaestra.learning.loop.learner import Learner
 from palaestra.learning.losses.aggregation import Aggregation
-from palaestra.learning.losses.tokens import Tokens
-from palaestra.learning.masters import Optimisation
-from palaestra.learning.rewards import Shaping
-from palaestra.learning.rows import rows_of
-from palaestra.learning.selection import everything
-from palaestra.models.chatml import ChatMLRenderer
-from palaestra.models.resident import ResidentModel
-from palaestra.models.tiny import learn_vocabulary, tiny_network
+from palaestra.learning.losses.trained_tokens import Tokens
+from palaestra.models.local.resident import ResidentModel
+from palaestra.models.local.tiny import learn_vocabulary, tiny_network
+from palaestra.models.renderers.chatml import ChatMLRenderer
+from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Job, Rollout
-from palaestra.rollout.worlds import LocalWorld
 
 STEPS, TASKS, GROUP, TURNS = 30, 4, 8, 2
 
 
-class Shouting(pa.Environment):
-    """Two things are said; each reply earns the share of capitals among its letters."""
+class Shouting(pa.Environment, free_text=True, typical_turns=TURNS):
+    """Two turns; the reward of a reply is the share of capitals among its letters."""
 
     instructions = "Answer in capitals."
-    free_text = True
-    typical_turns = TURNS
-
-    @classmethod
-    def tasks(cls, environment: str) -> pa.TaskSet:
-        return pa.TaskSet(environment)
 
     def reset(self, task: pa.Task) -> pa.Observation:
         self.turn, self.words = 0, ["hello", "who is there", "good bye", "come in"]
@@ -59,7 +53,7 @@ class Shouting(pa.Environment):
 
 
 def leave_one_out(batch: list[pa.Trajectory]) -> list[torch.Tensor]:
-    """Each rollout is as good as its return is above the mean of the others of its task."""
+    """Return each rollout's return minus the mean return of the others of its task."""
     advantages: list[torch.Tensor] = [torch.empty(0)] * len(batch)
     for members in groups([trajectory.group for trajectory in batch]):
         returns = [batch[i].total for i in members]
@@ -71,12 +65,12 @@ def leave_one_out(batch: list[pa.Trajectory]) -> list[torch.Tensor]:
 
 
 def policy_gradient(tokens: Tokens) -> torch.Tensor:
-    """REINFORCE, weighted by how much likelier a token is now than when it was sampled."""
+    """Compute REINFORCE, weighted by the ratio of a token's probability now and at sampling."""
     return -(tokens.lp - tokens.lp_old).exp() * tokens.advantage
 
 
-async def world(environment: str) -> LocalWorld:
-    return LocalWorld(Shouting())
+async def world(environment: str) -> LocalEnvironment:
+    return LocalEnvironment(Shouting())
 
 
 async def learn(steps: int = STEPS) -> list[float]:
@@ -87,7 +81,7 @@ async def learn(steps: int = STEPS) -> list[float]:
     )
     model = ResidentModel("policy", network, ChatMLRenderer(tokenizer), context=256)
     learner = Learner(model, everything(network), Optimisation(learning_rate=3e-3))
-    shaping = Shaping(most_turns=TURNS, world=1.0)  # the world's own reward, turn by turn
+    shaping = Shaping(most_turns=TURNS, environment=1.0)  # the environment's reward, turn by turn
     tasks, rewards = Shouting.tasks("shouting"), []
 
     for step in range(steps):
@@ -97,10 +91,10 @@ async def learn(steps: int = STEPS) -> list[float]:
         sampling, budget = Sampling(max_tokens=4), Budget(turns=TURNS)
         rollout = Rollout(DirectAgent(), world, {"agent": model}, budget, sampling, seed=step)
         episodes = await rollout.run(jobs)
-        # 3. Credit: what each episode earned, and from that one advantage per sampled token.
+        # 3. Credit: the return of each episode, and from it one advantage per sampled token.
         batch = trajectories(episodes, shaping, model.name)
         credit = per_call(batch, leave_one_out(batch))
-        # 4. Learn: rows of the very tokens that were sampled, one update of the weights.
+        # 4. Learn: rows of the sampled tokens, and one update of the weights.
         rows = [row for episode in episodes for row in rows_of(episode, model.name)]
         trained = trained_rows(rows, credit, Aggregation.TOKEN_MEAN)
         update = learner.update(trained, policy_gradient)

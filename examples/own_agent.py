@@ -1,6 +1,6 @@
-"""An agent of your own: it asks a model as often as it likes, and acts.
+"""An agent of your own: it calls a model any number of times, and acts.
 
-This one never goes back to where a reply got it nothing: it tells the model what it has tried.
+The prompts of this one list the actions that were tried without success.
 Run it: python examples/own_agent.py
 """
 
@@ -8,7 +8,7 @@ import palaestra as pa
 
 
 class Tenacious(pa.Agent):
-    """Keeps a list of what it did and what came of it, instead of the whole conversation."""
+    """Keeps a list of actions and their results instead of the whole conversation."""
 
     name = "tenacious"
 
@@ -17,8 +17,8 @@ class Tenacious(pa.Agent):
         while not session.over:
             seen = session.observation.text
             prompt = [
-                pa.Message("system", session.instructions),
-                pa.Message("user", f"You did: {', '.join(tried) or 'nothing'}.\n{seen}"),
+                pa.system(session.instructions),
+                pa.user(f"You did: {', '.join(tried) or 'nothing'}.\n{seen}"),
             ]
             reply = await session.generate(prompt)
             action = reply.text.strip()
@@ -27,12 +27,12 @@ class Tenacious(pa.Agent):
 
 
 if __name__ == "__main__":
-    # Every agent with every model: here two agents, and a model that errs now and then.
+    # Lists are combined, every agent with every model: here two agents, and a model that errs.
     results = pa.evaluate(
         "babyai/GoToLocalS5N2", agent=[Tenacious, "direct"], model="expert?error=0.3", n=16
     )
     print(results)
     for episode in results.episodes[:2]:
         print(episode)
-    # What an agent asks and what is sampled is recorded, so it can be trained as it is:
+    # All prompts and samples are recorded, so the same agent can be trained:
     # pa.train("quick", agent={"name": Tenacious})

@@ -1,7 +1,7 @@
-"""A credit rule of your own: train with it, and compare it with ten others on what was recorded.
+"""A credit rule of your own: train with it, and compare it with ten others on recorded rollouts.
 
-A rule says how much better than expected each turn was. This one judges a rollout against the
-others of its task, and lets the verdict fade for turns that lie far from the end.
+A rule says how much better than expected each turn was. This one compares a rollout with the
+others of its task; the advantage fades for turns far from the end.
 Run it: python examples/own_credit_rule.py
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from torch import Tensor
 
 import palaestra as pa
-from palaestra.experiment.trace import open_recorded, read_trace
-from palaestra.learning.comparison import compare
 from palaestra.learning.credit.compose import parse
-from palaestra.learning.credit.outcome import rloo
+from palaestra.learning.credit.returns import rloo
 from palaestra.learning.credit.rule import per_token
+from palaestra.learning.methods.credit_comparison import compare
+from palaestra.training.trace import open_recorded, read_trace
 
 OTHERS = (
     "anchor", "broadcast", "drgrpo", "gigpo", "grpo", "reinforce", "reinforce++", "return_to_go",

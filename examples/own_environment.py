@@ -1,4 +1,4 @@
-"""An environment of your own: tools are methods, what models read follows from them.
+"""An environment of your own: its tools are methods with annotations and docstrings.
 
 Run it: python examples/own_environment.py
 """
@@ -7,20 +7,16 @@ import random
 from typing import Literal
 
 import palaestra as pa
-from palaestra.core.environment import Capability
 
 
-class Returns(pa.ToolWorld):
+class Returns(pa.ToolWorld, capabilities={"oracle"}, typical_turns=4):
     """You work at the returns desk of a shop. Look up the order, then decide.
 
     Orders of 30 days or less are refunded, older ones are refused.
     """
 
-    capabilities = pa.ToolWorld.capabilities | {Capability.ORACLE}
-    typical_turns = 4
-
     def begin(self, task: pa.Task) -> str:
-        days = random.Random(task.seed).randrange(60)  # equal tasks, equal worlds
+        days = random.Random(task.seed).randrange(60)  # equal tasks give equal episodes
         self.state = {"days": days, "looked": False, "decision": ""}
         return f"A customer wants to return order {task.seed}."
 
@@ -43,7 +39,7 @@ class Returns(pa.ToolWorld):
         return self.state["looked"] and self.state["decision"] == right
 
     def oracle(self) -> list[pa.Action]:
-        """What solves the task from here: for `model="expert"`, and for demonstrations."""
+        """Return the actions that solve the task: for `model="expert"` and demonstrations."""
         right = "refund" if self.state["days"] <= 30 else "refuse"
         looking = [] if self.state["looked"] else [self.call("look_up")]
         return [*looking, self.call("decide", decision=right)]
@@ -56,5 +52,5 @@ if __name__ == "__main__":
 
     expert = pa.evaluate(Returns, model="expert", n=32)
     print(results.compare(expert))
-    # Saved in a module of its own it is "my_module:Returns" for the command line too, whose
-    # `palaestra check-env my_module:Returns` holds it to the contract of environments.
+    # Saved as my_module.py it is "my_module:Returns" on the command line, too:
+    # `palaestra check-env my_module:Returns` checks it against the contract of environments.

@@ -1,4 +1,4 @@
-"""A study with two seeds as a data frame: one figure per seed, never one alone.
+"""A study with two seeds as a data frame, with one figure per seed.
 
 Needs pandas: pip install 'palaestra[pandas]'. Run it: python examples/two_seeds_dataframe.py
 """

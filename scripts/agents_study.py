@@ -1,20 +1,19 @@
-"""The study of docs/results/agents.md: agents on several worlds, each episode at an equal budget.
+"""The study of docs/results/agents.md: agents in several environments at equal budgets per episode.
 
     python scripts/agents_study.py run FOLDER [--model MODEL] [--tasks N] [--agents A,B]
                                               [--worlds X,Y] [--seeds 1,2] [--weights W]
     python scripts/agents_study.py table FOLDER [--to docs/results/agents.md]
 
-What stands in that file from the line `## What it says` on is kept.
+`table` keeps the text of that file from the line `## Findings` on.
 
-`run` lives what is not there yet: a run folder for each model, world and agent, so that it can be
-stopped, gone on with, and given more agents or worlds later. Without --agents they are all that
-need no option, plus the variants in AGENTS. Agents meet the same tasks with the same seeds, one
-episode at a time where they learn from one to the next. `table` writes what is there.
+`run` runs the missing cells: a run folder for each model, environment and agent, so that the study
+can be stopped, resumed, and extended by agents or environments. Without --agents they are all that
+need no option, plus the variants in AGENTS. Agents run the same tasks with the same seeds, one
+episode at a time where they learn from earlier episodes. `table` writes the finished cells.
 
-MODEL is `expert` (the world's own solution, of whose actions one in five is replaced by chance:
-what an agent does about errors can be seen to help or not), which is what is meant without one,
-`smollm2` (SmolLM2-135M-Instruct as it is), or `trained` (what training made of it in one of the
-worlds: the folder of its weights is given with --weights).
+MODEL is `expert` (the default: the environment's oracle, with one action in five replaced by a
+random one, so that the handling of errors can be measured), `smollm2` (SmolLM2-135M-Instruct,
+untrained), or `trained` (the same after training in one environment; --weights names its folder).
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ from typing import Any
 from palaestra.cli.agents_command import every_agent
 from palaestra.cli.agents_text import rows
 from palaestra.cli.main import main as palaestra
-from palaestra.evaluation import samples
-from palaestra.evaluation.leaderboard import build
-from palaestra.store.run import RunFolder
+from palaestra.evaluation.reports import cell_samples
+from palaestra.evaluation.reports.leaderboard import build
+from palaestra.store.run_folder import RunFolder
 
-REMARKS = "## What it says\n"
+REMARKS = "## Findings\n"
 STOPPED = 130  # exit code of a command that was interrupted
 TOKENS = 8192  # read and sampled, per episode
 INTRO = f"""# Agents side by side, at equal budgets
 
-Each agent lives the same held-out tasks with the same seeds. An episode ends, at the latest,
-after {TOKENS} tokens read and sampled (a prompt told anew is read anew; one that continues a
-conversation costs what it adds) or after as many actions as the world grants by default. Success
-with its 95 % interval over tasks (Wilson), the difference to `direct` paired by task (Newcombe);
-tokens, calls and turns are means per episode.
+All agents run the same held-out tasks with the same seeds. An episode ends, at the latest, after
+{TOKENS} tokens read and sampled (a new prompt costs all its tokens; one that continues a
+conversation costs only the added tokens) or after the environment's default number of actions.
+Success with its 95 % interval over tasks (Wilson), the difference to `direct` paired by task
+(Newcombe); tokens, calls and turns are means per episode.
 
 ```
 python scripts/agents_study.py run runs/agents --model expert
@@ -55,12 +54,12 @@ python scripts/agents_study.py run runs/agents --model trained --weights runs/tr
 python scripts/agents_study.py table runs/agents --to docs/results/agents.md
 ```
 
-The expert asks the world for the right action, and one in five of its actions is replaced by
-chance. It needs to remember nothing, so with it a memory cannot help: what it costs, and what it
-loses where the budget ends an episode, is what the table shows of memories. Planning,
-verification and search can help it, as they act on its errors. Agents that differ in words only
-meet the same chances and do the same. `rules`, `skills`, `profile` and `recall?across=true`
-learn from the tasks before, in their order."""
+The expert asks the environment's oracle for the action, and one in five of its actions is replaced
+by a random one. It needs no memory, so a memory cannot help it: for memory agents the table shows
+the cost, and the loss where the budget ends an episode. Planning, verification and search can
+help, because they act on the errors. Agents that differ only in their prompts get the same random
+errors and take the same actions. `rules`, `skills`, `profile` and `recall?across=true` learn from
+the earlier tasks, in their order."""
 AGENTS = ["direct?history=2", "summary?budget=1000", "sliding?window=2", "recall?across=true"]
 WORLDS = [
     "babyai/GoToLocalS5N2",
@@ -75,8 +74,8 @@ WORLDS = [
 
 
 @dataclass(frozen=True)
-class Played:
-    """A model of the study, and what it can afford."""
+class StudyModel:
+    """A model of the study, and its default numbers of tasks, episodes at once and tokens."""
 
     name: str
     words: str
@@ -86,18 +85,18 @@ class Played:
 
 
 MODELS = {
-    "expert": Played(
-        "expert?error=0.2", "An expert of whose actions one in five is wrong", 60, 1, 128
+    "expert": StudyModel(
+        "expert?error=0.2", "An expert that errs in one of five actions", 60, 1, 128
     ),
-    "smollm2": Played("smollm2-135m", "SmolLM2-135M-Instruct, untrained", 20, 8, 48),
-    "trained": Played(
+    "smollm2": StudyModel("smollm2-135m", "SmolLM2-135M-Instruct, untrained", 20, 8, 48),
+    "trained": StudyModel(
         "runs/trained", "SmolLM2-135M-Instruct, trained in GoToLocalS5N2 as `direct`", 20, 8, 48
     ),
 }
 
 
 def remarks(file: Path) -> str:
-    """What somebody has written about the tables in the file."""
+    """Return the hand-written text about the tables in the file."""
     _, head, rest = (file.read_text() if file.is_file() else "").partition(REMARKS)
     return f"\n{head}{rest}" if head else ""
 
@@ -112,24 +111,24 @@ def main() -> int:
     work.add_argument("--agents")
     work.add_argument("--worlds")
     work.add_argument("--seeds", default="1")
-    work.add_argument("--weights", help="of the model `trained`: a run of training, or its weights")
+    work.add_argument("--weights", help="of the model `trained`: a training run, or its weights")
     table = verbs.add_parser("table")
     table.add_argument("folder", type=Path)
     table.add_argument("--to", type=Path)
     options = parser.parse_args()
     if options.verb == "run":
-        return live(options)
-    said = page(options.folder)
-    options.to.write_text(said + remarks(options.to)) if options.to else print(said)
+        return run_missing(options)
+    text = page(options.folder)
+    options.to.write_text(text + remarks(options.to)) if options.to else print(text)
     return 0
 
 
-def live(options: argparse.Namespace) -> int:
-    """Live what is not there yet; returns 1 if anything could not be lived."""
+def run_missing(options: argparse.Namespace) -> int:
+    """Run the missing cells; return 1 if a cell failed."""
     model = MODELS[options.model]
     asked_model = options.weights if options.model == "trained" else model.name
     if asked_model is None:
-        print("--model trained needs the weights that training made: --weights", file=sys.stderr)
+        print("--model trained needs trained weights; pass --weights", file=sys.stderr)
         return 2
     agents = options.agents.split(",") if options.agents else [*every_agent(), *AGENTS]
     failed = 0
@@ -157,7 +156,7 @@ def plain(name: str) -> str:
 
 
 def page(folder: Path) -> str:
-    """The tables of all that is there, in Markdown."""
+    """Return the tables of all finished cells, in Markdown."""
     parts = [INTRO]
     for key, model in MODELS.items():
         found = sorted((folder / key).glob("*/*/run.json"))
@@ -167,10 +166,10 @@ def page(folder: Path) -> str:
 
 
 def _tables(found: Sequence[Path]) -> list[str]:
-    parts: list[samples.Part] = []
+    parts: list[cell_samples.Part] = []
     calls: dict[tuple[str, str], list[int]] = {}  # by agent and world
     for run in (file.parent for file in found):
-        of = samples.read(run)
+        of = cell_samples.read(run)
         parts += of
         with RunFolder.read(run) as opened:
             for part in of:
@@ -179,7 +178,7 @@ def _tables(found: Sequence[Path]) -> list[str]:
                 made = [len(episode.calls) for episode in episodes if episode.outcome.scored]
                 calls.setdefault(where, []).extend(made)
     board = build(parts)
-    agents = list(dict.fromkeys(["direct", *sorted(c.agent for c in board.contenders)]))
+    agents = list(dict.fromkeys(["direct", *sorted(c.agent for c in board.candidates)]))
     by_world = {
         world: {r["agent"]: r for r in rows(board, world, agents, calls)} for world in board.weights
     }
@@ -202,7 +201,9 @@ def _overview(by_world: dict[str, dict[str, Any]], agents: Sequence[str]) -> str
         {row["success"]["n"] for of in by_world.values() for row in of.values() if row["success"]}
     )
     count = " to ".join(str(n) for n in dict.fromkeys((tasks[0], tasks[-1])))
-    return "\n".join([f"Success in % with its 95 % interval, {count} tasks a world.", "", *lines])
+    return "\n".join(
+        [f"Success in % with its 95 % interval, {count} tasks per environment.", "", *lines]
+    )
 
 
 def _world(world: str, of: dict[str, Any]) -> str:

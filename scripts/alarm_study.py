@@ -3,10 +3,10 @@
     python scripts/alarm_study.py [--runs 1000] [--seed 0]
 
 Prints one line per kind of run: recorded ones of docs/results/monitor_curves.csv, and simulated
-ones. A simulated run has 16 tasks x 4 rollouts a step, whose successes are really drawn, so that
-success, reward and spread of returns scatter as they do. What cannot be drawn so, entropies and
-gradient norms, are the smoothed curves of a recorded healthy run, stretched over the simulated one,
-times the recorded scatter around them in blocks of five steps, so that its heavy tails stay.
+ones. A simulated run has 16 tasks x 4 rollouts a step with sampled successes, so that success,
+reward and spread of returns vary as in a real run. Entropies and gradient norms are the smoothed
+curves of a recorded healthy run, stretched over the simulated one, times the recorded noise in
+blocks of five steps, which keeps its heavy tails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
 
-from palaestra.learning.alarms import found_again
+from palaestra.learning.loop.alarms import found_again
 
 CURVES = Path(__file__).parents[1] / "docs/results/monitor_curves.csv"
 TASKS, GROUP, BLOCK = 16, 4, 5
@@ -31,7 +31,7 @@ Metrics = dict[str, float]
 
 
 def recorded() -> dict[str, list[Metrics]]:
-    """The figures of each recorded run, step by step; a figure that a step lacks is left out."""
+    """Return the figures of each recorded run, step by step, without missing figures."""
     found: dict[str, list[Metrics]] = {}
     with CURVES.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -42,7 +42,7 @@ def recorded() -> dict[str, list[Metrics]]:
 
 @dataclass(frozen=True)
 class Shape:
-    """A figure of a recorded run: its course, and the logarithms of its scatter around it."""
+    """A figure of a recorded run: its smoothed curve, and the logarithms of the noise around it."""
 
     course: list[float]
     scatter: list[float]
@@ -52,8 +52,8 @@ class Shape:
         course = [median(values[max(0, i - 5) : i + 6]) for i in range(len(values))]
         return cls(course, [math.log(v / c) for v, c in zip(values, course, strict=True)])
 
-    def drawn(self, places: Sequence[float], dice: random.Random) -> list[float]:
-        """The figure at `places`, shares of the recorded run, with scatter in blocks."""
+    def sampled(self, places: Sequence[float], dice: random.Random) -> list[float]:
+        """Sample the figure at `places`, shares of the recorded run, with noise in blocks."""
         found: list[float] = []
         while len(found) < len(places):
             start = dice.randrange(len(self.scatter) - BLOCK)
@@ -66,28 +66,28 @@ class Shape:
 
 @dataclass(frozen=True)
 class Step:
-    """What a simulated step is drawn from."""
+    """The parameters from which a simulated step is sampled."""
 
-    success: float  # mean over tasks, before they are drawn
+    success: float  # mean over tasks, before sampling
     spread: float  # of the tasks' difficulties, in logits: large ones are always or never solved
     entropy: float = 1.0  # factors on the recorded figures
     gradient: float = 1.0
 
 
 def healthy(dice: random.Random) -> list[Step]:
-    """From anywhere, sooner or later, to nearly all tasks solved."""
+    """Return a run that rises from any start to nearly all tasks solved."""
     start, end = dice.uniform(0.1, 0.6), dice.uniform(0.9, 0.998)
     return [Step(p, 1.0) for p in _rise(start, end, dice)]
 
 
 def halfway(dice: random.Random) -> list[Step]:
-    """As far as it goes: what the policy cannot see or chance decides stays unsolved."""
+    """Return a run that rises to a plateau, where some tasks stay unsolved."""
     start = dice.uniform(0.1, 0.4)
     return [Step(p, 1.0) for p in _rise(start, start + dice.uniform(0.2, 0.4), dice)]
 
 
 def collapsing(dice: random.Random) -> list[Step]:
-    """RAGEN's collapse: it rises, then rollouts of a task come to be alike, then all is lost."""
+    """Return RAGEN's collapse: it rises, then rollouts of a task become alike, then it fails."""
     course = _rise(dice.uniform(0.2, 0.4), dice.uniform(0.5, 0.7), dice)
     turn = dice.randint(25, len(course) - 25)
     found = [Step(p, 1.0) for p in course[:turn]]
@@ -99,7 +99,7 @@ def collapsing(dice: random.Random) -> list[Step]:
 
 
 def stagnating(dice: random.Random) -> list[Step]:
-    """It never rises; rollouts of a task come to be alike and the entropy goes."""
+    """Return a run that never rises; rollouts of a task become alike and the entropy vanishes."""
     level, length = dice.uniform(0.2, 0.6), dice.randint(60, 120)
     turn = dice.randint(15, 30)
     return [
@@ -119,11 +119,11 @@ KINDS: Mapping[str, Callable[[random.Random], list[Step]]] = {
 def simulated(
     steps: Sequence[Step], shapes: Mapping[str, Shape], dice: random.Random
 ) -> list[Metrics]:
-    """The figures of a run with these steps."""
+    """Return the figures of a run with these steps."""
     gone = [(s.success - steps[0].success) / (1 - steps[0].success) for s in steps]
     places = [min(1.0, max(0.0, share)) for share in gone]  # as far as the recorded run had gone
-    entropies = shapes["entropy"].drawn(places, dice)
-    norms = shapes["gradient_norm"].drawn(places, dice)
+    entropies = shapes["entropy"].sampled(places, dice)
+    norms = shapes["gradient_norm"].sampled(places, dice)
     found = []
     for step, entropy, norm in zip(steps, entropies, norms, strict=True):
         returns: list[list[float]] = []
@@ -146,13 +146,13 @@ def simulated(
 
 
 def alarmed(history: Sequence[Metrics]) -> Counter[str]:
-    """Which monitors alarmed at any step, `any` if one did."""
+    """Return which monitors alarmed at any step, with `any` if one did."""
     names = set(found_again(list(enumerate(history, 1))))
     return Counter([*names, *(["any"] if names else [])])
 
 
 def study(kind: str, runs: int, seed: int) -> Counter[str]:
-    """In how many simulated runs of a kind each monitor alarmed."""
+    """Count the simulated runs of a kind in which each monitor alarmed."""
     shapes = [
         {m: Shape.of([v[m] for v in run if v.get(m, 0) > 0]) for m in ("entropy", "gradient_norm")}
         for run in recorded().values()
@@ -166,7 +166,7 @@ def study(kind: str, runs: int, seed: int) -> Counter[str]:
 
 
 def _rise(start: float, end: float, dice: random.Random) -> list[float]:
-    """A logistic course in logits, then a plateau."""
+    """Return a logistic curve, linear in logits, then a plateau."""
     length = dice.randint(50, 120)
     middle, width = dice.uniform(0.1, 0.7) * length, dice.uniform(0.05, 0.3) * length
     low, high = _logit(start), _logit(end)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from palaestra.experiment.reach import algorithms, lack, parts
-from palaestra.learning.algorithms import ALGORITHMS, Method, algorithm
-from palaestra.learning.component import Kind, components
+from palaestra.learning.methods.algorithms import ALGORITHMS, Method, algorithm
+from palaestra.learning.methods.component import Kind, components
+from palaestra.training.usable_parts import algorithms, lack, parts
 
 PAGE = Path(__file__).parents[1] / "docs/algorithms.md"
 START, END = "<!-- tables: written by scripts/algorithm_tables.py -->", "<!-- end of tables -->"
@@ -26,7 +26,7 @@ TITLES = {
 
 
 def tables() -> str:
-    """What a recipe can name, by kind; then what it cannot, with what a training run lacks."""
+    """Return the tables of usable parts by kind, then the others with what a training run lacks."""
     rows = [
         "## Combinations",
         "",
@@ -38,8 +38,8 @@ def tables() -> str:
         used = [one.credit, one.loss, str(one.aggregation)]
         used += [one.filter] if one.filter != "all" else []
         needs = ", ".join(sorted(method.needs))
-        told = one.summary, ", ".join(used), needs, one.source, str(method.status)
-        rows.append(_row(f"`{name}`", *told))
+        cells = one.summary, ", ".join(used), needs, one.source, str(method.status)
+        rows.append(_row(f"`{name}`", *cells))
     for kind, title in TITLES.items():
         head = _row("name", "what it does", "options", "needs", "source", "status")
         rows += ["", f"## {title}", "", head, LINE * 6]
@@ -53,12 +53,12 @@ def tables() -> str:
 
 
 def _unreached() -> list[str]:
-    """What no recipe can use."""
+    """Return the table of the parts that no recipe can use."""
     rows = [
         "## What no recipe can use yet",
         "",
-        "A recipe that names one of these is refused. They are functions to be called in a loop of",
-        "one's own; `palaestra list KIND --all` shows them too.",
+        "A recipe that names one of these is refused. Call these functions in your own training",
+        "loop; `palaestra list KIND --all` shows them, too.",
         "",
         _row("name", "kind", "what it does", "lacks", "source", "status"),
         LINE * 6,
@@ -66,13 +66,13 @@ def _unreached() -> list[str]:
     for name, one in ALGORITHMS.items():
         method = Method(one)
         if lacking := lack(method.needs):
-            told = "algorithm", one.summary, lacking, one.source, str(method.status)
-            rows.append(_row(f"`{name}`", *told))
+            cells = "algorithm", one.summary, lacking, one.source, str(method.status)
+            rows.append(_row(f"`{name}`", *cells))
     for kind in Kind:
         for part in components(kind).values():
             if lacking := lack(part.needs):
-                told = str(kind), part.summary, lacking, part.source, str(part.status)
-                rows.append(_row(f"`{part.name}`", *told))
+                cells = str(kind), part.summary, lacking, part.source, str(part.status)
+                rows.append(_row(f"`{part.name}`", *cells))
     return rows
 
 

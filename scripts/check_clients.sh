@@ -3,7 +3,7 @@
 #
 # Each client has a virtual environment of its own in .peers/clients, made where it does not fit
 # yet, for they want different versions of one another; those of Node share one folder. The scripts
-# that drive them are in tests/rollout/gateway/clients. Without a name all are tried, and one that
+# that drive them are in tests/gateway/clients. Without a name all are tried, and one that
 # cannot be installed is told and left out.
 #
 # PIP_ARGS  further options for `pip install`
@@ -76,4 +76,4 @@ for client in ${*:-$ALL}; do
         fi
     fi
 done
-.venv/bin/python -m pytest -n 0 -m slow tests/rollout/gateway/test_clients.py
+.venv/bin/python -m pytest -n 0 -m slow tests/gateway/test_clients.py

@@ -63,7 +63,7 @@ apart() {
             >"$(site "$own/bin/python")/zz-palaestra.pth" # behind what it has itself
         echo "$2" >"$own/.ready"
     fi
-    "$own/bin/python" -m pytest "tests/environments/test_$1.py" -m "not slow"
+    "$own/bin/python" -m pytest "tests/environments/families/test_$1.py" -m "not slow"
 }
 
 $python -m pytest tests/environments -m "not slow"

@@ -1,4 +1,4 @@
-"""What RL adds with the true reward and with control rewards, over training seeds.
+"""The gain of RL with the true reward and with control rewards, over training seeds.
 
 python scripts/control_results.py runs/quick-true-1 runs/quick-coin-1 …
 
@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from palaestra.evaluation.aggregates import bootstrap, mean
+from palaestra.evaluation.statistics.aggregates import bootstrap, mean
 
 
 def main(folders: list[str]) -> None:

@@ -5,13 +5,13 @@
     python scripts/credit_study.py table FOLDER STUDY
     python scripts/credit_study.py curves FOLDER STUDY PICTURE.png
 
-STUDY is credit, staleness, entropy or smollm2. `run` makes one starting policy per world and
-seed, then one RL run per variant from it, all with the same token budget; what is done already
-is not done again. `keep` adds what is done to docs/results/study_scores.csv, one line per run, so
-that a study can go on elsewhere: what stands there is not run again, and counts in tables.
-`table` prints interquartile means over all seeds and worlds with stratified bootstrap intervals
-(`pip install rliable`), and the mean of each world; `curves` draws success in training against
-tokens, the mean over seeds.
+STUDY is credit, staleness, entropy or smollm2. `run` makes one starting policy per environment and
+seed, then one RL run per variant from it, all with the same token budget; finished runs are not
+repeated. `keep` adds finished runs to docs/results/study_scores.csv, one line per run, so that a
+study can continue on another machine: these runs are not repeated, and count in tables. `table`
+prints interquartile means over all seeds and environments with stratified bootstrap intervals
+(`pip install rliable`), and the mean of each environment; `curves` plots success in training
+against tokens, the mean over seeds.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ import numpy as np
 
 Keys = list[str]
 KEPT = Path(__file__).resolve().parents[1] / "docs" / "results" / "study_scores.csv"
-START = "start"  # the variant that is no variant
+START = "start"  # the starting policy, listed as a variant
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared, where, from where on, and for how many tokens."""
+    """The variants of a study, their environments, starting policies and token budget."""
 
     recipe: str
     worlds: Mapping[str, tuple[Keys, Keys]]  # of the starting policy of each, and of its variants
@@ -47,7 +47,7 @@ class Study:
     processes: int = 2  # with one thread each; 1 has all threads
 
 
-# enough that the deciding word is noticed, too little that it is heeded
+# enough to notice the deciding word, too little to use it
 EXPERT = ["imitation.demonstrations=72", "imitation.epochs=12", "imitation.learning_rate=3e-3"]
 VIEW = [
     "imitation.demonstrations=96",
@@ -56,16 +56,16 @@ VIEW = [
     "imitation.learning_rate=3e-3",
 ]
 CHANCE = [
-    "imitation.speaker=random",
+    "imitation.demonstrator=random",
     "imitation.examples_options.least=0",
     "imitation.demonstrations=256",
     "imitation.epochs=6",
     "imitation.learning_rate=3e-3",
 ]
 WORLDS = {
-    # delayed credit; at the others' learning rate, every rule settles on one choice at once
+    # delayed credit; at the others' learning rate, every rule converges to one choice at once
     "probe/umbrella-8": (EXPERT, ["rl.learning_rate=5e-4"]),
-    # partial information: only what lies ahead is seen
+    # partial information: only the cells ahead are visible
     "babyai/GoToObjS6": (VIEW, ["rl.learning_rate=1e-3"]),
     # exploration: every success is found by RL
     "probe/sea-4": (CHANCE, ["rl.learning_rate=1e-3"]),
@@ -85,7 +85,7 @@ TINY_RL = [
     "rl.tasks=16",
     "rl.group=8",
     "rl.turn_cost=0",
-    "rl.world_reward=0.5",
+    "rl.environment_reward=0.5",
 ]
 PPO = ["rl.loss=ppo", "rl.aggregation=rollout-token-mean"]  # one loss under all credit rules
 CRITIC = ["rl.critic.shared=true"]
@@ -152,7 +152,7 @@ STUDIES = {
 
 
 def train(recipe: str, folder: Path, keys: Sequence[str], seed: int, threads: int | None) -> None:
-    """One run through the command line; nothing where its report is there already."""
+    """Train one run through the command line, unless its report exists."""
     if (folder / "report.json").is_file():
         return
     command = [sys.executable, "-m", "palaestra", "train", recipe, "--seed", str(seed)]
@@ -169,7 +169,7 @@ def home(root: Path, study: Study, world: str, seed: int) -> Path:
 
 
 def run(root: Path, name: str, seeds: int, worlds: Sequence[str]) -> None:
-    """All worlds, seeds and variants."""
+    """Run all environments, seeds and variants."""
     study = STUDIES[name]
     threads = 1 if study.processes > 1 else None
     cases = [(world, seed) for seed in range(1, seeds + 1) for world in worlds]
@@ -200,7 +200,7 @@ def run(root: Path, name: str, seeds: int, worlds: Sequence[str]) -> None:
 
 
 def table(root: Path, name: str, worlds: Sequence[str]) -> None:
-    """Interquartile means over seeds and worlds, and the mean of each world."""
+    """Print interquartile means over seeds and environments, and the mean of each environment."""
     from rliable import library, metrics
 
     study = STUDIES[name]
@@ -220,7 +220,7 @@ def table(root: Path, name: str, worlds: Sequence[str]) -> None:
 
 
 def curves(root: Path, name: str, worlds: Sequence[str], picture: Path) -> None:
-    """Success of training rollouts against tokens read and sampled, one picture per world."""
+    """Plot success of training rollouts against tokens read and sampled, per environment."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -250,7 +250,7 @@ def curves(root: Path, name: str, worlds: Sequence[str], picture: Path) -> None:
 
 
 def learning_curve(report: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens so far and success at each step of a run, smoothed over five steps."""
+    """Return tokens so far and success at each step of a run, smoothed over five steps."""
     steps = json.loads(report.read_text())["curve"]
     tokens = np.cumsum([step["sampled_tokens"] + step["prompt_tokens"] for step in steps])
     success = np.array([step["success"] for step in steps])
@@ -263,7 +263,7 @@ Scores = dict[tuple[str, int, str], float]  # of world, seed and variant: succes
 
 
 def measured(root: Path, name: str) -> Scores:
-    """Success of the finished runs in a folder."""
+    """Return the success of the finished runs in a folder."""
     study, found = STUDIES[name], Scores()
     for world in study.worlds:
         for seed in range(1, 100):
@@ -279,7 +279,7 @@ def measured(root: Path, name: str) -> Scores:
 
 
 def kept(name: str) -> Scores:
-    """What the file of scores holds of a study."""
+    """Return the scores of a study in the file of scores."""
     if not KEPT.is_file():
         return {}
     with KEPT.open() as file:
@@ -299,7 +299,7 @@ def keep(root: Path, name: str) -> None:
 
 
 def by_seed(scores: Scores, variant: str, worlds: Sequence[str]) -> np.ndarray:
-    """Success as [seeds, worlds]; seeds that miss a world are left out."""
+    """Return success as [seeds, environments], without seeds that miss an environment."""
     rows = [
         [scores[world, seed, variant] for world in worlds]
         for seed in range(1, 100)

@@ -1,11 +1,11 @@
-"""The table of docs/results/environments.md: what the reference agents reach in each environment.
+"""The table of docs/results/environments.md: results of the reference agents by environment.
 
     python scripts/environments_table.py [ID …] [--tasks 20] [--json FILE]
 
-For each id: success of the oracle (the world's own reference solution, where it is declared), of
-chance (`sample_action`) and of the null agent (says nothing), on the first tasks of the test split
-(of train, where there is no test split), and what a step costs in the adapter and through
-palaestra's own checks (`Keeper`: every answer goes through JSON).
+For each id: success of the oracle (the environment's reference solution, if declared), of random
+actions (`sample_action`) and of the null agent (empty replies), on the first tasks of the test
+split (of train, without a test split), and the cost of a step in the adapter and with palaestra's
+checks (`GuardedEnvironment`: every answer is converted to JSON and back).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import time
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from palaestra.core.environment import Action, Capability, Environment
+from palaestra.core.environment import Action, Capability, Environment, sample_action
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
 from palaestra.core.task import Split, Task
 from palaestra.environments import registry
-from palaestra.rollout.worlds import Keeper
+from palaestra.rollout.guarded_environment import GuardedEnvironment
 
-SILENT = 3  # empty replies in a row after which the null agent has done nothing
+SILENT = 3  # empty replies in a row after which the null agent's episode ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class Row:
     id: str
     tasks: int
     oracle: int | None  # tasks solved; None: not declared
-    unknown: int  # tasks for which the oracle knows no way
-    chance: int | None  # None: the world names no action
+    unknown: int  # tasks for which the oracle has no plan
+    chance: int | None  # None: the environment samples no action
     null: int
-    steps: int  # of chance
+    steps: int  # of random actions
     step_us: float  # of the adapter, in the median
-    checked_us: float  # through Keeper
+    checked_us: float  # through GuardedEnvironment
 
 
 def measure(id: str, count: int, seconds: float) -> Row:
@@ -49,11 +49,11 @@ def measure(id: str, count: int, seconds: float) -> Row:
     size = listed.count(split)
     tasks = listed.take(split, count if size is None else min(count, size))
     world = registry.make(id)
-    keeper = Keeper(registry.make(id), id)
+    keeper = GuardedEnvironment(registry.make(id), id)
     try:
-        limit = world.typical_turns
+        limit = world.spec.typical_turns
         oracle, unknown = None, 0
-        if Capability.ORACLE in world.capabilities:
+        if Capability.ORACLE in world.spec.capabilities:
             ways = [_solves(world, task) for task in tasks]
             oracle, unknown = sum(way is True for way in ways), sum(way is None for way in ways)
         chance, steps, spent, checked = _chance(world, keeper, tasks, limit, seconds)
@@ -77,11 +77,11 @@ def _solves(world: Environment, task: Task) -> bool | None:
 
 
 def _chance(
-    world: Environment, keeper: Keeper, tasks: list[Task], limit: int, seconds: float
+    world: Environment, keeper: GuardedEnvironment, tasks: list[Task], limit: int, seconds: float
 ) -> tuple[int | None, int, float, float]:
-    """Solved, steps, and the medians of a step's seconds in the adapter and through the keeper.
+    """Return solved tasks, steps, and the median seconds of a step in the adapter and with checks.
 
-    Medians, for the first steps of some packages take a thousand times as long as all others.
+    Medians, because the first steps of some packages take a thousand times as long as all others.
     """
     solved, spent, checked = 0, list[float](), list[float]()
     began = time.perf_counter()
@@ -91,7 +91,7 @@ def _chance(
         keeper.reset(task)
         for _ in range(limit):
             try:
-                action = world.sample_action(dice)
+                action = sample_action(world, dice)
             except CapabilityMissing:
                 return None, 0, 0.0, 0.0
             start = time.perf_counter()
@@ -110,7 +110,7 @@ def _chance(
 
 
 def _solved_by_silence(world: Environment, task: Task, limit: int) -> bool:
-    """Whether saying nothing solves the task; ends where it is not understood."""
+    """Return whether empty replies solve the task; ends at invalid ones."""
     world.reset(task)
     misunderstood = 0
     for _ in range(limit):

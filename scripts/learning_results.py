@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def cell(interval: dict[str, float] | None, sign: str = "") -> str:
-    """A share as per cent with its interval."""
+    """Return a share as per cent with its interval."""
     if interval is None:
         return "–"
     mean, low, high = (100 * interval[key] for key in ("mean", "low", "high"))

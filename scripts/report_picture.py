@@ -12,18 +12,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from palaestra.evaluation import presentation, report
-from palaestra.store.run import RunFolder
+from palaestra.evaluation.reports import report, report_files
+from palaestra.store.run_folder import RunFolder
 
 
 def main(folder: str, target: str) -> None:
     with RunFolder.read(Path(folder)) as run:
-        shown = Path("runs") / run.path.name  # a reader's own path, not this machine's
+        shown = Path("runs") / run.path.name  # a path on the reader's machine, not on this one
         built = report.build(run.database, shown, model=shown / "final")
     console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True)
-    presentation.render(built, console)
+    report_files.render(built, console)
     picture = console.export_svg(title="make train")
-    # no fonts from elsewhere: a picture in a repository should ask nobody for anything
+    # no remote fonts: a picture in a repository must not make requests
     Path(target).write_text(re.sub(r"@font-face\s*{.*?}", "", picture, flags=re.DOTALL))
 
 

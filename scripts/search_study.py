@@ -3,13 +3,13 @@
     python scripts/search_study.py run FOLDER [--tasks 64] [--error 0.3] [--worlds probe/sea-8 …]
     python scripts/search_study.py table FOLDER
 
-The model is the world's expert of which each action is replaced by chance with a probability: it
-costs nothing, and whatever a search mends can be seen. A task may take as many turns as its
-reference solution and two more, so errors cannot be walked off for ever. `run` lives each agent
-at each size on the same tasks, and adds a line per cell to FOLDER/cells.jsonl; what is done is not
-done again. `table` prints success with 95 % Wilson intervals over tasks, model calls and trial
-steps per episode, and beside them what repeated tries of the direct agent reach with as many calls
-(pass@k, where somebody must know which try was right).
+The model is the environment's expert; each action is replaced by a random one with a probability.
+It costs nothing, and shows which errors a search corrects. A task may take as many turns as its
+reference solution and two more, so errors cannot be corrected without end. `run` evaluates each
+agent at each size on the same tasks, and adds a line per cell to FOLDER/cells.jsonl; finished cells
+are not repeated. `table` prints success with 95 % Wilson intervals over tasks, model calls and
+trial steps per episode, and the success of repeated tries of the direct agent with as many calls
+(pass@k, which needs to know the right try).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from palaestra.core.episode import Key
 from palaestra.core.session import Session
 from palaestra.core.task import Split, Task
 from palaestra.environments import registry
-from palaestra.evaluation.repeats import Trials, pass_at_k
-from palaestra.evaluation.statistics import wilson
-from palaestra.models.expert import ExpertModel
-from palaestra.rollout.worlds import LocalWorld
+from palaestra.evaluation.statistics.intervals import wilson
+from palaestra.evaluation.statistics.repeats import Trials, pass_at_k
+from palaestra.models.scripted.expert import ExpertModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
 
 SLACK = 2  # turns beyond the reference solution
 REPEATS = 16  # tries of the direct agent
-WORLDS: Mapping[str, Sequence[int]] = {  # and the sizes that are searched there
+WORLDS: Mapping[str, Sequence[int]] = {  # with the sizes of their searches
     "probe/sea-8": (1, 2, 4, 8, 16),
     "gymnasium/Taxi-v4": (1, 2, 4, 8, 16),
     "babyai/GoToLocal": (1, 4),
@@ -50,12 +50,12 @@ ARMS = {  # N stands for the size
     "best_first, reward": "best_first?budget=N&samples=2&scorer=reward",
     "lookahead": "lookahead?samples=N",
 }
-LARGEST = {"lats, progress": 8, "lookahead": 8, "best_first, reward": 4}  # where more is slow
+LARGEST = {"lats, progress": 8, "lookahead": 8, "best_first, reward": 4}  # larger ones are slow
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One agent on all tasks of a world."""
+    """One agent on all tasks of an environment."""
 
     world: str
     arm: str
@@ -73,23 +73,23 @@ class Cell:
         return self.world, self.arm, self.size, self.error
 
 
-async def live(
+async def run_cell(
     id: str, arm: str, agent_name: str, size: int, tasks: int, error: float, repeats: int = 1
 ) -> Cell:
-    """One cell, in this process."""
+    """Run one cell, in this process."""
     environment, agent, began = registry.make(id), make_agent(agent_name), time.monotonic()
-    world = LocalWorld(environment)
-    drawn: list[Task] = environment.tasks(id).take(Split.TEST, tasks)
+    world = LocalEnvironment(environment)
+    chosen: list[Task] = environment.tasks(id).take(Split.TEST, tasks)
     solved: list[list[bool]] = []
     calls, tried, turns, invalid = [], [], [], 0
-    for number, task in enumerate(drawn):
+    for number, task in enumerate(chosen):
         await world.reset(task)
         budget = Budget(turns=len(await world.oracle()) + SLACK)
         results = []
         for repeat in range(repeats):
-            model = ExpertModel(agent, error=error, world=world)
+            model = ExpertModel(agent, error=error, environment=world)
             key = Key(f"{arm}/{size}", number, repeat)
-            episode = await Session(key, task, world, agent, {"agent": model}, budget=budget).live()
+            episode = await Session(key, task, world, agent, {"agent": model}, budget=budget).run()
             if not episode.outcome.scored:
                 invalid += 1
                 continue
@@ -116,7 +116,7 @@ def run(folder: Path, worlds: Sequence[str], tasks: int, error: float) -> None:
         for arm, name, size, repeats in asked:
             if (world, arm, size, error) in done:
                 continue
-            cell = asyncio.run(live(world, arm, name, size, tasks, error, repeats))
+            cell = asyncio.run(run_cell(world, arm, name, size, tasks, error, repeats))
             with (folder / "cells.jsonl").open("a") as file:
                 file.write(json.dumps(asdict(cell)) + "\n")
             print(line(cell, None), flush=True)
@@ -130,7 +130,7 @@ def cells(folder: Path) -> list[Cell]:
 
 
 def line(cell: Cell, direct: Cell | None) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     firsts = [results[0] for results in cell.solved if results]
     rate = wilson(sum(firsts), len(firsts))
     beside = ""
@@ -138,10 +138,10 @@ def line(cell: Cell, direct: Cell | None) -> str:
         k = max(1, min(REPEATS, round(cell.calls / direct.calls)))
         trials = [Trials(len(results), sum(results)) for results in direct.solved]
         beside = f"{100 * fmean(pass_at_k(of, k) for of in trials if of.n >= k):.0f} (k = {k})"
-    said = f"{100 * rate.mean:.0f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}]"
+    success = f"{100 * rate.mean:.0f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}]"
     numbers = f"{cell.calls:.1f} | {cell.tried:.1f} | {cell.turns:.1f}"
     note = f" ({cell.invalid} invalid)" if cell.invalid else ""
-    return f"| {cell.world} | {cell.arm} | {cell.size} | {said}{note} | {numbers} | {beside} |"
+    return f"| {cell.world} | {cell.arm} | {cell.size} | {success}{note} | {numbers} | {beside} |"
 
 
 def table(folder: Path) -> None:

@@ -111,3 +111,4 @@ if ! install -e ".[textworld]" >"$venv/textworld.log" 2>&1; then
     echo "    .venv/bin/python -m pip install -c constraints.txt -e '.[textworld]'" >&2
 fi
 fingerprint >"$venv/.ready-$kind"
+echo "Ready. To use palaestra: source $venv/bin/activate"

@@ -1,8 +1,8 @@
-"""Says what of the source code nothing uses but tests: `make check` runs it.
+"""Lists source code that only tests use: `make check` runs it.
 
-python scripts/unused.py                     exit with 1 if there is anything
+python scripts/unused.py                     exit with 1 if there is any
 
-vulture looks for names; what it cannot see are classes that a registry names in a string, what
+vulture searches for names. It cannot see classes that a registry names in a string, attributes that
 a template of the viewer reads, and fields that are shown or stored all at once.
 """
 
@@ -21,7 +21,9 @@ REGISTERED = ("@component", "@model_validator", "@field_validator", "@on_model",
 ALLOWED = {
     "read by other packages, which call or look these up by name": """
         allow_bf16_reduced_precision_reduction _control_tokens capture_signals cwd decoder died
-        encode_special_tokens format_message get_template_vars is_connected max_steps
+        encode_special_tokens format_message get_template_vars ignore_merges is_connected max_steps
+        normalizer on_files
+        on_page_markdown
         model_config model_max_length nb_objects nb_rooms no_wrap numUserAgents on_log on_step_end
         output_type overflow persistent_id persistent_load pre_tokenizer pytest_addoption
         pytest_collection_modifyitems quest_length reportinfo repr_failure resource_filename
@@ -29,23 +31,25 @@ ALLOWED = {
         SUPPORTS_RESUME SUPPORTS_TOOL_INTERCEPTION QUERIES""",
     "read by Python and by notebooks": "__getattr__ __dir__ _repr_html_",
     "fields that are stored or shown all at once, and what requests may hold": """
-        background best_of brier clipped clipped_high clipped_low ece echo first_breach
-        media_type overconfidence overloaded pearson RECOMPUTE sent silent_groups spearman
-        specificity strict top_logprobs tracking zero_tokens zero_turns""",
+        background best_of masters brier clipped clipped_high clipped_low ece echo first_breach
+        overconfidence pearson RECOMPUTE silent_groups spearman
+        specificity top_logprobs zero_tokens zero_turns""",
     "parts of methods that no recipe can use yet (see docs/algorithms.md)": """
         as_advantages as_it_ended balance beam coefficients contributed malt_values mismatched
-        preference_pairs ProgressEstimator requested response_logprobs steered_logits tallies
+        preference_pairs ProgressEstimator requested response_logprobs sample_command steered_logits
+        tallies
         value_targets voted warming""",
     "documented for programs of one's own": """
-        in_reward journey_score python_mounts repair restarts to_pandas trace_of weakest""",
-    "what tests compare with": "EXPLOITABLE in_torchs_order LEFT_OUT SIGNATURE",
+        conversation_example disagreements in_reward journey_score python_mounts repair restarts
+        to_pandas trace_of weakest win_probability""",
+    "what tests compare with": "EXPLOITABLE in_torchs_order SIGNATURE",
     "made when a recipe's file is run": "Maze Solver",
 }
 """Why what stays, although no code of ours uses it."""
 
 
 def named() -> set[str]:
-    """The names in strings such as "module:Class", and those that templates read."""
+    """Return the names in strings such as "module:Class", and those that templates read."""
     found: set[str] = set()
     for path in (ROOT / "src").rglob("*.py"):
         found |= set(re.findall(r"\"[\w.]*:(\w+)\"", path.read_text()))

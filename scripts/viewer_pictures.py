@@ -3,8 +3,8 @@
     python scripts/viewer_pictures.py RUNS FOLDER NAME=ADDRESS…
     python scripts/viewer_pictures.py runs docs/images viewer-runs=/ 'viewer-search=/search?q=key'
 
-RUNS is a folder of run folders; FOLDER/NAME.png shows the page at ADDRESS, once its figures are
-there. Needs `pip install 'palaestra[dev]'` and Chromium.
+RUNS is a folder of run folders; FOLDER/NAME.png shows the page at ADDRESS after its figures
+have loaded. Needs `pip install 'palaestra[dev]'` and Chromium.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from palaestra.viewer.app import application
 from palaestra.viewer.site import Site
 
 SIZE = {"width": 1280, "height": 800}
-PATIENCE = 20_000  # milliseconds until a page's figures are there
+PATIENCE = 20_000  # milliseconds to wait for a page's figures
 
 
 def main(runs: Path, folder: Path, pictures: list[str]) -> None:

@@ -41,7 +41,7 @@ def main(root: Path) -> None:
 
 
 def _spread(reports: list[dict[str, Any]], stage: str) -> str:
-    """Success at that stage in per cent: the mean over seeds, and their range."""
+    """Return success at that stage in per cent: the mean over seeds, and their range."""
     scores = [report["success"][stage] for report in reports]
     shares = [100 * score["mean"] for score in scores if score is not None]
     if not shares:

@@ -2,14 +2,25 @@
 
 OpenMP threads that spin while they wait slow down every other process of the
 machine, the environment workers among them; passive ones sleep.
+
+A shell starts a command with `&` deaf to Ctrl-C, and all its children inherit that: tests that
+interrupt a child would wait for ever.
 """
 
 import os
+import signal
+import threading
 
 os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else "2")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from hypothesis import settings
 

@@ -53,7 +53,7 @@ async def all_sessions(sessions: int, turns: int) -> list[int]:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Live `sessions` agents of `turns` tool calls; the seconds that this took."""
+    """Run `sessions` agents of `turns` tool calls; the seconds that this took."""
     sessions, turns = request["sessions"], request["turns"]
     started = time.perf_counter()
     lived = asyncio.run(all_sessions(sessions, turns))

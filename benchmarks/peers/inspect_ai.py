@@ -1,4 +1,4 @@
-"""Inspect AI: an evaluation whose samples call a tool so many times (mockllm, log written)."""
+"""Inspect AI: an evaluation whose samples call a tool several times (mockllm, log written)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tick() -> Tool:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Live `sessions` samples of `turns` tool calls; the seconds that this took."""
+    """Run `sessions` samples of `turns` tool calls; the seconds that this took."""
     sessions, turns = request["sessions"], request["turns"]
 
     def reply(messages: list[Any], *rest: object) -> ModelOutput:

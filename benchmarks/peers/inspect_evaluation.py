@@ -1,12 +1,12 @@
-"""Inspect AI: a process that evaluates so many samples, or goes on with a killed evaluation.
+"""Inspect AI: a process that runs an evaluation, or resumes a killed one.
 
     python -P inspect_evaluation.py FOLDER SAMPLES CONCURRENCY [KILL]
 
 An evaluation set in FOLDER, as Inspect's documentation recommends for what may be interrupted:
-called again, it recovers what the killed process had and lives the rest. Each sample calls a tool
-twice and then answers; the answer is scored. With KILL, the process kills itself at that model
-call. Prints one JSON object: when the first model call came (seconds since the epoch), how many
-there were, how many samples the set holds and how many of them are right.
+called again, it recovers the finished samples of the killed process and runs the rest.
+Each sample calls a tool twice and then answers; the answer is scored. With KILL, the process kills
+itself at that model call. Prints one JSON object: the time of the first model call (seconds since
+the epoch), the number of calls, the number of samples in the set and of correct ones.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ async def call_tool(state: Conversation) -> dict[str, Any]:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Live `sessions` graphs of `turns` turns; the seconds that this took."""
+    """Run `sessions` graphs of `turns` turns; the seconds that this took."""
     sessions, turns = request["sessions"], request["turns"]
 
     def go_on(state: Conversation) -> str:

@@ -1,4 +1,4 @@
-"""llama.cpp's server with parallel slots, as a peer's worker: lives workload.py's conversations.
+"""llama.cpp's server with parallel slots, as a peer's worker: runs workload.py's conversations.
 
 One slot for each conversation, continuous batching, and each slot's cache kept from turn to
 turn. Runs in the peer's environment (see serving.py).

@@ -78,7 +78,7 @@ def live(turns: int) -> int:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Live `sessions` of `turns` turns in ten threads; the seconds, and those in one thread."""
+    """Run `sessions` of `turns` turns in ten threads; the seconds, and those in one thread."""
     sessions, turns = request["sessions"], request["turns"]
     seconds = {}
     for threads in (10, 1):

@@ -13,7 +13,7 @@ from pydantic_ai.usage import UsageLimits
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Live `sessions` runs of `turns` tool calls; the seconds that this took."""
+    """Run `sessions` runs of `turns` tool calls; the seconds that this took."""
     sessions, turns = request["sessions"], request["turns"]
 
     async def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

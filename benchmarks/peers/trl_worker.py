@@ -32,7 +32,7 @@ from palaestra.core.environment import Action
 from palaestra.core.message import assistant, system, user
 from palaestra.core.task import Split
 from palaestra.environments.registry import make, tasks
-from palaestra.models.chatml import ChatMLRenderer
+from palaestra.models.renderers.chatml import ChatMLRenderer
 
 Request = dict[str, Any]
 Episode = dict[str, Any]

@@ -1,4 +1,4 @@
-"""vLLM on processors, as a peer's worker: lives the conversations of workload.py.
+"""vLLM on processors, as a peer's worker: runs the conversations of workload.py.
 
 Prefix caching is on and its blocks are small, so that a turn recomputes next to nothing of
 the turns before. Runs in the peer's environment (see serving.py).

@@ -1,5 +1,5 @@
 #!/bin/sh
-# An agent of curl and sed: asks the model for one word after another, and does what it says.
+# An agent of curl and sed: asks the model for one word per turn, and takes it as the action.
 auth="Authorization: Bearer $PALAESTRA_TOKEN"
 json="Content-Type: application/json"
 text() { # the JSON string in field $1

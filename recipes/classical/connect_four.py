@@ -28,17 +28,17 @@ import pyspiel
 from open_spiel.python.algorithms.minimax import alpha_beta_search
 
 from palaestra.agents.registry import make_agent
-from palaestra.core.environment import World
+from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Key
 from palaestra.core.model import Generation, Model, Prompt
 from palaestra.core.session import Session
 from palaestra.core.task import Split
 from palaestra.environments import registry
-from palaestra.environments.games.opponents import MCTS, RANDOM, opponent
+from palaestra.environments.families.openspiel.opponents import MCTS, RANDOM, opponent
 from palaestra.environments.snapshots import opened
-from palaestra.evaluation.statistics import wilson
-from palaestra.models.scripted import certain
-from palaestra.rollout.worlds import LocalWorld
+from palaestra.evaluation.statistics.intervals import wilson
+from palaestra.models.scripted.scripted_model import given_generation
+from palaestra.rollout.guarded_environment import LocalEnvironment
 
 GAME = "connect_four"
 ID = f"openspiel/{GAME}:self"
@@ -65,25 +65,26 @@ def minimax(state: Any, dice: random.Random) -> int:
 class Player(Model):
     """Plays by the state of the world that it is bound to."""
 
-    def __init__(self, name: str, world: World | None = None) -> None:
-        self.name, self.renderer, self.world = name, None, world
+    def __init__(self, name: str, environment: AsyncEnvironment | None = None) -> None:
+        self.name, self.renderer, self.environment = name, None, environment
 
     async def generate(self, prompt: Prompt) -> Generation:
-        assert self.world is not None
-        saved = opened(await self.world.snapshot(), ID, pyspiel.__version__)
-        _, state = pyspiel.deserialize_game_and_state(json.loads(saved)["state"])
+        assert self.environment is not None
+        saved = opened(await self.environment.snapshot(), ID, pyspiel.__version__)
+        _task, _seat, written = saved.decode().split("\n", 2)
+        _, state = pyspiel.deserialize_game_and_state(written)
         action = PLAYERS[self.name](state, random.Random(prompt.seed))
-        return certain(state.action_to_string(action), prompt, self)
+        return given_generation(state.action_to_string(action), prompt, self)
 
 
-async def play(simulations: int, against: str, number: int, world: LocalWorld) -> float:
+async def play(simulations: int, against: str, number: int, world: LocalEnvironment) -> float:
     """What the search got in one game: 1, 0 or -1."""
     seat = f"player{number % 2}"
     agent = make_agent(f"mcts?simulations={simulations}&seat={seat}")
     task = registry.tasks(ID).task(Split.TEST, number)
     key = Key(f"{simulations}/{against}", number)
     model = Player(against, world)
-    episode = await Session(key, task, world, agent, {"agent": model}).live()
+    episode = await Session(key, task, world, agent, {"agent": model}).run()
     assert episode.outcome.scored, episode.outcome
     return sum(step.transition.rewards[seat] for step in episode.steps)
 
@@ -93,7 +94,7 @@ def run(folder: Path, sizes: list[int], against: list[str], games: int) -> None:
     path = folder / "games.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     done = {tuple(json.loads(line)[:3]): json.loads(line)[3] for line in lines}
-    world = LocalWorld(registry.make(ID))
+    world = LocalEnvironment(registry.make(ID))
     print("| against | simulations | won, drawn, lost | won % [95 %] |")
     print("| --- | --- | --- | --- |")
     for other in against:

@@ -35,12 +35,14 @@ MOVES = {"up": (0, -1), "right": (1, 0), "down": (0, 1), "left": (-1, 0)}
 WALL, NEW, KNOWN, HERE = "#", "+", "-", "*"  # what the search says of a cell beside another one
 
 
-class Maze(Environment):
+class Maze(
+    Environment,
+    capabilities={Capability.STATE_KEY, Capability.ORACLE, Capability.ADMISSIBLE},
+    typical_turns=10,
+):
     """A maze that is seen whole."""
 
-    capabilities = frozenset({Capability.STATE_KEY, Capability.ORACLE, Capability.ADMISSIBLE})
     instructions = "You walk through a maze. Reply with one word: up, right, down, left."
-    typical_turns = 10
     at, goal = "", ""
     walls: tuple[str, ...] = ()
 
@@ -53,8 +55,8 @@ class Maze(Environment):
         return TaskSet(environment)
 
     def reset(self, task: Task) -> Observation:
-        dice = random.Random(f"maze {self.name} {task.seed}")
-        count, least = KINDS[self.name]
+        dice = random.Random(f"maze {self.spec.name} {task.seed}")
+        count, least = KINDS[self.spec.name]
         distance = 0
         while distance < least:  # 0: there is no way
             self.at, self.goal, *walls = dice.sample(CELLS, 2 + count)
@@ -116,7 +118,7 @@ class Solver(Agent):
         """What the expert's search does in the maze that is told, and the action it ends with."""
         if not self.work:
             return actions[0].text
-        _, at, _, goal, _, *walls = messages[-1].content.split()
+        _, at, _, goal, _, *walls = messages[-1].text.split()
         lines: dict[str, str] = {}
         for parent, _, cell, mark in search(at, goal, walls):
             lines[parent] = lines.get(parent, f" {parent}:") + f" {cell}{mark}"

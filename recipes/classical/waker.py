@@ -24,16 +24,17 @@ from torch import Tensor
 
 from palaestra.core.environment import Action, Environment, Observation, Transition
 from palaestra.core.task import Split, Task, TaskSet
-from palaestra.learning.attention import causal_attention
-from palaestra.learning.curricula.sampling import (
+from palaestra.learning.compute.shared_prefix_attention import causal_attention
+from palaestra.learning.curricula.task_sampling import (
     TaskHistory,
-    draw,
+    sample_tasks,
     uniform,
     waker,
     waker_reduction,
 )
-from palaestra.models.network import DecoderNetwork
-from palaestra.models.tiny import tiny_network
+from palaestra.models.local.attention import Scores
+from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.tiny import tiny_network
 from recipes.classical.procedure_cloning import CELLS, MOVES, beside
 
 RULES: dict[str, Callable[[Sequence[TaskHistory]], list[float]]] = {
@@ -65,13 +66,13 @@ class Grid(Environment):
 
     @property
     def ground(self) -> str:
-        return "ice" if self.name.endswith("ice") else "firm"
+        return "ice" if self.spec.name.endswith("ice") else "firm"
 
     def reset(self, task: Task) -> Observation:
-        dice = random.Random(f"grid {self.name} {task.seed}")
+        dice = random.Random(f"grid {self.spec.name} {task.seed}")
         reached: list[str] = []
         while len(reached) < 2:
-            self.at, *walls = dice.sample(CELLS, 1 + int(self.name[0]))
+            self.at, *walls = dice.sample(CELLS, 1 + int(self.spec.name[0]))
             self.walls = tuple(sorted(walls))
             reached = [self.at, *plan(self.at, self.after)]
         self.goal = dice.choice(reached[1:])
@@ -121,7 +122,7 @@ def predict(model: DecoderNetwork, rows: list[list[int]]) -> Tensor:
     """Log-probabilities of the cell where one will be, [rows, cells]."""
     count = len(rows)
 
-    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
         split = (x.view(count, LENGTH, *x.shape[1:]) for x in (q, k, v))
         return causal_attention(*split).reshape(q.shape)
 
@@ -140,7 +141,7 @@ def learn(rule: str, seed: int, updates: int) -> tuple[DecoderNetwork, list[floa
     shown = [0] * len(VARIANTS)
     for update in range(updates):
         weights = RULES[rule]([TaskHistory(errors=tuple(known[-50:])) for known in errors])
-        chosen = draw(weights, GRIDS, seed=seed * 1_000_000 + update)
+        chosen = sample_tasks(weights, GRIDS, seed=seed * 1_000_000 + update)
         rows, wanted, of = [], [], []
         for number, variant in enumerate(chosen):
             shown[variant] += 1

@@ -12,38 +12,40 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from palaestra.api.command import command
     from palaestra.api.credit_rule import credit_rule
     from palaestra.api.evaluating import aevaluate, evaluate
     from palaestra.api.policy import Policy, load
     from palaestra.api.results import Results
-    from palaestra.api.runs import Run, atrain, open_run, train
+    from palaestra.api.runs import Run, atrain, train
     from palaestra.core.agent import Agent
     from palaestra.core.environment import Action, Environment, Observation, Transition
     from palaestra.core.episode import Episode
     from palaestra.core.errors import PalaestraError
-    from palaestra.core.message import Message
+    from palaestra.core.message import Message, assistant, system, user
     from palaestra.core.session import Session
     from palaestra.core.task import Task, TaskSet
     from palaestra.environments.authoring import ToolWorld, tool
     from palaestra.learning.credit.rule import Credit
-    from palaestra.learning.trajectory import Trajectory, Turn
+    from palaestra.learning.data.trajectory import Trajectory, Turn
 
 _NAMES = {
+    "palaestra.api.command": ("command",),
     "palaestra.api.credit_rule": ("credit_rule",),
     "palaestra.api.evaluating": ("aevaluate", "evaluate"),
     "palaestra.api.policy": ("Policy", "load"),
     "palaestra.api.results": ("Results",),
-    "palaestra.api.runs": ("Run", "atrain", "open_run", "train"),
+    "palaestra.api.runs": ("Run", "atrain", "train"),
     "palaestra.core.agent": ("Agent",),
     "palaestra.core.environment": ("Action", "Environment", "Observation", "Transition"),
     "palaestra.core.episode": ("Episode",),
     "palaestra.core.errors": ("PalaestraError",),
-    "palaestra.core.message": ("Message",),
+    "palaestra.core.message": ("Message", "assistant", "system", "user"),
     "palaestra.core.session": ("Session",),
     "palaestra.core.task": ("Task", "TaskSet"),
     "palaestra.environments.authoring": ("ToolWorld", "tool"),
     "palaestra.learning.credit.rule": ("Credit",),
-    "palaestra.learning.trajectory": ("Trajectory", "Turn"),
+    "palaestra.learning.data.trajectory": ("Trajectory", "Turn"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -67,13 +69,16 @@ __all__ = [
     "Transition",
     "Turn",
     "aevaluate",
+    "assistant",
     "atrain",
+    "command",
     "credit_rule",
     "evaluate",
     "load",
-    "open_run",
+    "system",
     "tool",
     "train",
+    "user",
 ]
 
 

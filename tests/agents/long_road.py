@@ -1,4 +1,4 @@
-"""A world of a hundred turns, and a model that samples by chance: what memories are held to."""
+"""An environment of a hundred turns and a random model, for the laws of memories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TURNS = 100
 
 
 class LongRoad(Stairs):
-    """A hundred steps, each with a view of its own; any words are a step."""
+    """A hundred steps, each with a different observation; any text is a step."""
 
     instructions = "Walk the road. Reply with one word."
 
@@ -32,8 +32,8 @@ class LongRoad(Stairs):
         return Transition(view, float(end), terminated=end, success=end), self._signals()
 
     def _view(self) -> str:
-        dice = random.Random(f"{self.seed} {self.place}")
-        things = [dice.choice(["tree", "house", "cow", "stone"]) for _ in range(dice.randint(1, 4))]
+        rng = random.Random(f"{self.seed} {self.place}")
+        things = [rng.choice(["tree", "house", "cow", "stone"]) for _ in range(rng.randint(1, 4))]
         return f"You are at {self.place}, {', '.join(things)}"
 
     async def oracle(self) -> list[Action]:
@@ -41,7 +41,7 @@ class LongRoad(Stairs):
 
 
 class Dice(Model):
-    """Any tokens of the vocabulary, by chance: also ones that no tokenizer would write so."""
+    """Random tokens of the vocabulary, including sequences that no tokenizer would produce."""
 
     name = "dice"
 
@@ -51,10 +51,10 @@ class Dice(Model):
 
     async def generate(self, prompt: Prompt) -> Generation:
         assert prompt.tokens is not None and self.renderer is not None
-        dice = random.Random(prompt.seed)
-        count = dice.randint(1, prompt.sampling.max_tokens)
-        tokens = tuple(dice.randrange(10, 300) for _ in range(count))
-        if dice.random() < 0.7:
+        rng = random.Random(prompt.seed)
+        count = rng.randint(1, prompt.sampling.max_tokens)
+        tokens = tuple(rng.randrange(10, 300) for _ in range(count))
+        if rng.random() < 0.7:
             tokens = (*tokens[:-1], min(self.renderer.end_tokens))
         self.sent.append((prompt.tokens, tokens))
         return Generation(

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestra.agents.code.agent import CodeAgent
+from palaestra.agents.code.code_agent import CodeAgent
+from palaestra.agents.function_calling import ToolsAgent, actions_of
 from palaestra.agents.memory.toolbox import HEAD, Toolbox, ToolboxAgent
-from palaestra.agents.occam import Desk, OccamAgent, Plan, compact
+from palaestra.agents.occam import OccamAgent, Plan, PlanTree, compact
 from palaestra.agents.rci import CRITICISE, GROUNDINGS, IMPROVE, RciAgent
-from palaestra.agents.tools import ToolsAgent, actions_of
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action
 from palaestra.core.episode import Episode
@@ -22,9 +22,9 @@ from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.environments.authoring import ToolWorld, tool
-from palaestra.models.scripted import ScriptedModel
-from palaestra.rollout.worlds import LocalWorld
-from tests.core.small import live, renderer
+from palaestra.models.scripted.scripted_model import ScriptedModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from tests.core.small import renderer, run_episode
 
 ADD = Tool("add", "Add.", {"type": "object", "properties": {"by": {"type": "integer"}}})
 LOOK, JUMP = (Tool(name, f"To {name}.", {"type": "object"}) for name in ("look", "jump"))
@@ -60,9 +60,9 @@ def called(name: str, **arguments: object) -> str:
 
 
 def hand(episode: Episode, call: int) -> list[str]:
-    """The world's tools that an agent with a toolbox told in that call."""
-    told = next(iter(episode.graph.conversation(call))).content.partition(HEAD)[2]
-    return re.findall(r"(?m)^(\w+)\(", told)[2:]
+    """Return the environment's tools that a toolbox agent had loaded in that call."""
+    listed = next(iter(episode.graph.conversation(call))).text.partition(HEAD)[2]
+    return re.findall(r"(?m)^(\w+)\(", listed)[2:]
 
 
 # ── function calling ─────────────────────────────────────────────────────────
@@ -70,86 +70,84 @@ def hand(episode: Episode, call: int) -> list[str]:
 
 def test_tools_are_told_as_schemas_and_called_in_tags() -> None:
     model = ScriptedModel([called("take_key"), called("open")], renderer=renderer())
-    episode = live(ToolsAgent(), model, LocalWorld(Door()))
+    episode = run_episode(ToolsAgent(), model, LocalEnvironment(Door()))
     assert episode.outcome == Outcome.success()
     assert [step.action.call for step in episode.steps] == [
         ToolCall("take_key", {}),
         ToolCall("open", {}),
     ]
-    told = episode.calls[0].messages[0].content
-    line = next(line for line in told.splitlines() if "take_key" in line and "function" in line)
+    shown = episode.calls[0].messages[0].text
+    line = next(line for line in shown.splitlines() if "take_key" in line and "function" in line)
     assert json.loads(line)["function"]["parameters"]["type"] == "object"
     answer = episode.calls[1].messages[-1]
     assert answer.role == "user"
-    assert "<tool_response>\nyou have the key\n</tool_response>" in answer.content
+    assert "<tool_response>\nyou have the key\n</tool_response>" in answer.text
     assert len(list(episode.graph.branches())) == 1
 
 
-def test_tools_that_come_later_are_told_when_they_come() -> None:
-    episode = live(ToolsAgent(), ScriptedModel([called("take_key"), "hm", called("open")]),
-                   LocalWorld(Door()))  # fmt: skip
-    assert '"name": "open"' not in episode.calls[0].messages[0].content
-    assert '"name": "open"' in episode.calls[1].messages[-1].content
-    assert "Tools now" not in episode.calls[2].messages[-1].content
+def test_new_tools_are_listed_when_they_appear() -> None:
+    episode = run_episode(ToolsAgent(), ScriptedModel([called("take_key"), "hm", called("open")]),
+                   LocalEnvironment(Door()))  # fmt: skip
+    assert '"name": "open"' not in episode.calls[0].messages[0].text
+    assert '"name": "open"' in episode.calls[1].messages[-1].text
+    assert "Tools now" not in episode.calls[2].messages[-1].text
 
 
-def test_code_is_told_of_functions_that_come_later_and_can_call_them() -> None:
+def test_code_sees_new_functions_and_can_call_them() -> None:
     cells = [f"```python\n{line}\n```" for line in ("take_key()", "1", "open()")]
     model = ScriptedModel(cells, renderer=renderer())
-    episode = live(CodeAgent(sandbox="unsafe"), model, LocalWorld(Door()))
+    episode = run_episode(CodeAgent(sandbox="unsafe"), model, LocalEnvironment(Door()))
     assert episode.outcome == Outcome.success()
-    told = episode.calls[1].messages[-1].content
-    assert told.splitlines()[-4:] == [
+    shown = episode.calls[1].messages[-1].text
+    assert shown.splitlines()[-4:] == [
         "These functions act in the world now:",
         "take_key(): Take the key.",
         "open(): Open the door.",
         "act(action: str): do an action, said in words",
     ]
-    assert "functions" not in episode.calls[2].messages[-1].content
+    assert "functions" not in episode.calls[2].messages[-1].text
 
 
 @pytest.mark.parametrize(("limit", "at_hand"), [(8, ["take_key", "open"]), (1, ["take_key"])])
-def test_tools_that_come_later_are_put_at_hand_while_there_is_room(
-    limit: int, at_hand: list[str]
-) -> None:
+def test_new_tools_are_loaded_while_the_limit_allows(limit: int, at_hand: list[str]) -> None:
     model = ScriptedModel(["take_key()", "hm", "open()"])
-    episode = live(ToolboxAgent(limit=limit), model, LocalWorld(Door()))
+    episode = run_episode(ToolboxAgent(limit=limit), model, LocalEnvironment(Door()))
     assert episode.outcome == Outcome.success()
     assert hand(episode, 0) == ["take_key"]
     assert hand(episode, 2) == at_hand
 
 
-def test_tools_that_the_world_takes_back_are_not_at_hand_any_more() -> None:
+def test_withdrawn_tools_are_unloaded() -> None:
     box = Toolbox("", "", None, 2, [ADD, LOOK, JUMP])
     box.offer([LOOK, JUMP])
     assert "add(" not in box.instructions and "look(" in box.instructions
-    assert "jump(" not in box.instructions  # it was there before, and nobody asked for it
+    assert "jump(" not in box.instructions  # it was there before, and was not asked for
     box.offer([LOOK, JUMP, ADD])
     assert "add(" in box.instructions
 
 
 def test_all_calls_of_a_reply_are_made_in_their_order_until_the_end() -> None:
     both = called("take_key") + "\n" + called("open") + called("take_key")
-    episode = live(ToolsAgent(), ScriptedModel([both]), LocalWorld(Door()))
+    episode = run_episode(ToolsAgent(), ScriptedModel([both]), LocalEnvironment(Door()))
     assert episode.outcome == Outcome.success() and len(episode.steps) == 2
     assert {step.call for step in episode.steps} == {0}
 
 
 def test_words_and_calls_that_do_not_fit_are_answered_by_the_world() -> None:
     script = ["Shall I?", called("fly", to="Rome"), called("take_key"), called("open")]
-    episode = live(ToolsAgent(), ScriptedModel(script), LocalWorld(Door()))
+    episode = run_episode(ToolsAgent(), ScriptedModel(script), LocalEnvironment(Door()))
     assert [step.transition.valid for step in episode.steps] == [False, False, True, True]
     assert "There is no tool 'fly'" in episode.steps[1].transition.observation.text
     assert episode.outcome == Outcome.success()
 
 
 def test_a_world_of_words_has_one_tool() -> None:
-    episode = live(ToolsAgent(), ScriptedModel([called("act", action="up")] * 3))
+    episode = run_episode(ToolsAgent(), ScriptedModel([called("act", action="up")] * 3))
     assert episode.outcome == Outcome.success()
     assert [step.action for step in episode.steps] == [Action("up")] * 3
 
 
-def test_words_are_demonstrated_as_words_where_act_is_not_told() -> None:
+def test_text_actions_are_demonstrated_as_text_without_the_tool_act() -> None:
     agent, done = ToolsAgent(), Action("done")
     assert agent.answer([system("<tools>\n{}\n</tools>"), user("?")], [done]) == "done"
     call = Action("add(by=1)", ToolCall("add", {"by": 1}))
@@ -172,32 +170,30 @@ def test_a_demonstrated_call_is_understood_as_itself(words: str, arguments: dict
 def test_a_plan_is_improved_until_a_critique_finds_nothing() -> None:
     plans = ["1. fall", "Do not fall.", "1. up\n2. up\n3. up", "No problem."]
     replies = iter([*plans, *["up"] * 9])
-    episode = live(RciAgent(rounds=3), ScriptedModel(lambda _: next(replies)))
+    episode = run_episode(RciAgent(rounds=3), ScriptedModel(lambda _: next(replies)))
     assert episode.outcome == Outcome.success()
     roles = [call.role for call in episode.calls]
     assert roles[:5] == ["planner", "critic", "planner", "critic", "agent"]
-    assert plans[2] in episode.calls[4].messages[0].content
+    assert plans[2] in episode.calls[4].messages[0].text
 
 
 def test_an_action_is_grounded_three_times_and_its_last_word_is_done() -> None:
     def reply(messages: list[Message]) -> str:
-        asked = messages[-1].content
+        asked = messages[-1].text
         return "up" if asked == GROUNDINGS[2] else "fall"
 
-    episode = live(RciAgent(rounds=0), ScriptedModel(lambda messages: reply(list(messages))))
+    episode = run_episode(RciAgent(rounds=0), ScriptedModel(lambda messages: reply(list(messages))))
     assert [step.action.text for step in episode.steps] == ["up"] * 3
     assert len(episode.calls) == 1 + 3 * 3
-    # what was only considered is told no more
-    assert (
-        "fall" not in [m.content for m in episode.graph.conversation(len(episode.calls) - 3)][:-1]
-    )
+    # rejected drafts are not in later prompts
+    assert "fall" not in [m.text for m in episode.graph.conversation(len(episode.calls) - 3)][:-1]
 
 
 def test_an_expert_critic_names_the_first_wrong_step() -> None:
     agent, right = RciAgent(), [Action("up"), Action("up")]
     assert agent.answer([assistant("1. up\n2. up"), user(CRITICISE)], right) == "No problem."
-    told = agent.answer([assistant("1. up\n2. down"), user(CRITICISE)], right)
-    assert told == "Step 2 should be: up"
+    shown = agent.answer([assistant("1. up\n2. down"), user(CRITICISE)], right)
+    assert shown == "Step 2 should be: up"
     assert agent.answer([user(IMPROVE)], right) == "1. up\n2. up"
 
 
@@ -211,28 +207,28 @@ def test_the_prompt_holds_the_steps_of_the_active_plan_alone() -> None:
         "Prune: 0\nAction: up",
     ]
     replies = iter(script)
-    episode = live(OccamAgent(), ScriptedModel(lambda _: next(replies)))
+    episode = run_episode(OccamAgent(), ScriptedModel(lambda _: next(replies)))
     assert episode.outcome == Outcome.success()
-    second, third = (call.messages[-1].content for call in episode.calls[1:])
+    second, third = (call.messages[-1].text for call in episode.calls[1:])
     assert "step 0 of 3. > up" in second
     assert "1. reach step two, of 0, active" in third and "it is slippery" in third
     assert "step 0 of 3. > up" not in third and "step 1 of 3. > up" in third
-    assert all("At the start:\nYou are on step 0" in c.messages[-1].content for c in episode.calls)
+    assert all("At the start:\nYou are on step 0" in c.messages[-1].text for c in episode.calls)
 
 
 def test_planning_alone_takes_no_action_but_may_not_go_on_for_ever() -> None:
     model = ScriptedModel(lambda _: "Branch: think more")
-    episode = live(OccamAgent(), model, budget=Budget(unparsed=2))
+    episode = run_episode(OccamAgent(), model, budget=Budget(unparsed=2))
     assert len(episode.calls) == 4 and len(episode.steps) == 2
     assert str(episode.outcome) == "error(unparsed, agent)"
 
 
 def test_a_pruned_plan_goes_back_to_one_above_it_only() -> None:
-    desk = Desk([Plan("all", None)])
-    desk.take_up("Branch: a\nBranch: b\nPrune: 7\nPrune: 2")
-    assert desk.active == 2
-    desk.take_up("Prune: 0")
-    assert desk.active == 0 and desk.plans[2].state == ", pruned"
+    tree = PlanTree([Plan("all", None)])
+    tree.apply("Branch: a\nBranch: b\nPrune: 7\nPrune: 2")
+    assert tree.active == 2
+    tree.apply("Prune: 0")
+    assert tree.active == 0 and tree.plans[2].state == ", pruned"
 
 
 @given(st.text("ab \n", max_size=60))

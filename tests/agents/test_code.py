@@ -1,4 +1,4 @@
-"""Code as action: one interpreter per episode, real steps in the world, functions that are kept."""
+"""Code as action: one interpreter per episode, real environment steps, and kept functions."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from palaestra.agents.code.agent import KNOWN, NO_CODE, CodeAgent, block
-from palaestra.agents.code.calls import Calls, function_name
-from palaestra.agents.code.library import Library, checks, written
+from palaestra.agents.code.code_agent import KNOWN, NO_CODE, CodeAgent, block
+from palaestra.agents.code.library import Library, checks, last_function
+from palaestra.agents.code.tool_functions import Calls, function_name
 from palaestra.agents.registry import make_agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action
-from palaestra.core.episode import Episode, Key
+from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import InputError, MissingSystemPart, UnknownName
-from palaestra.core.journal import Event
 from palaestra.core.message import ToolCall
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.core.session import Session
 from palaestra.core.task import Split
 from palaestra.core.tool import Tool
 from palaestra.environments import registry
-from palaestra.models.expert import ExpertModel
-from palaestra.models.scripted import ScriptedModel
-from palaestra.rollout.worlds import LocalWorld
-from palaestra.safety.interpreter import Asked
+from palaestra.models.scripted.expert import ExpertModel
+from palaestra.models.scripted.scripted_model import ScriptedModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.sandbox.interpreter import Asked
 from tests.core.small import TASK, Stairs
 
 PLUS = Tool(
@@ -54,7 +53,7 @@ def agent(**options: object) -> CodeAgent:
     return CodeAgent(sandbox="unsafe", **options)  # type: ignore[arg-type]
 
 
-def live(
+def run_episode(
     who: CodeAgent, replies: Sequence[str], past: Sequence[Event] = (), height: int = 3
 ) -> Episode:
     model = ScriptedModel(list(replies))
@@ -62,7 +61,7 @@ def live(
         Key("test", 0), TASK, Stairs(height), who, {"agent": model},
         budget=Budget(turns=8), past=past,
     )  # fmt: skip
-    return asyncio.run(session.live())
+    return asyncio.run(session.run())
 
 
 def python(*lines: str) -> str:
@@ -70,12 +69,12 @@ def python(*lines: str) -> str:
 
 
 def seen(episode: Episode, call: int) -> str:
-    """What the agent was told before that call."""
-    return episode.calls[call].messages[-1].content
+    """Return the last message before that call."""
+    return episode.calls[call].messages[-1].text
 
 
 def test_one_block_can_act_many_times_and_each_is_a_step_of_the_world() -> None:
-    episode = live(agent(), [python("while True:", "    print(act('up'))")])
+    episode = run_episode(agent(), [python("while True:", "    print(act('up'))")])
     assert episode.outcome == Outcome.success()
     assert [step.action.text for step in episode.steps] == ["up"] * 3
     assert [step.call for step in episode.steps] == [0, 0, 0]
@@ -83,38 +82,38 @@ def test_one_block_can_act_many_times_and_each_is_a_step_of_the_world() -> None:
 
 def test_variables_last_and_errors_are_told() -> None:
     replies = [python("way = 'up'", "1 / 0"), python("act(way)"), python("act(way); act(way)")]
-    episode = live(agent(), replies)
+    episode = run_episode(agent(), replies)
     assert episode.outcome == Outcome.success()
     assert "ZeroDivisionError" in seen(episode, 1)
     assert seen(episode, 2) == "You are on step 1 of 3."
 
 
-def test_a_reply_without_code_is_told_so_and_patience_ends() -> None:
-    episode = live(agent(patience=2), ["up", python("x = 1")])
+def test_a_reply_without_code_is_answered_and_patience_ends() -> None:
+    episode = run_episode(agent(patience=2), ["up", python("x = 1")])
     assert (episode.outcome.kind, episode.outcome.owner) == ("unparsed", Owner.AGENT)
     assert seen(episode, 1) == NO_CODE and not episode.steps
 
 
 def test_a_block_that_never_ends_is_stopped() -> None:
-    episode = live(
+    episode = run_episode(
         agent(seconds=0.3), [python("while True: pass"), python("for _ in 'abc': act('up')")]
     )
     assert "Stopped after 0.3 s" in seen(episode, 1) and episode.outcome == Outcome.success()
 
 
 def test_the_budget_holds_within_a_block() -> None:
-    episode = live(agent(), [python("while True: act('up')")], height=99)
+    episode = run_episode(agent(), [python("while True: act('up')")], height=99)
     assert str(episode.outcome.limit) == "turns" and len(episode.steps) == 8
 
 
 def test_calls_of_tools_are_actions_by_name_or_by_order() -> None:
     calls = Calls([PLUS])
-    assert calls.names == ["math_plus", "act"] and "math_plus(a: integer, b" in calls.told
+    assert calls.names == ["math_plus", "act"] and "math_plus(a: integer, b" in calls.signatures
     wanted = ToolCall("math.plus", {"a": 1, "b": 2})
     assert calls.action(Asked("math_plus", (1, 2), {})) == Action(str(wanted), wanted)
     assert calls.action(Asked("math_plus", (1,), {"b": 2})) == Action(str(wanted), wanted)
-    assert Calls.written(Action("", wanted)) == "math_plus(a=1, b=2)"
-    assert Calls.written(Action("it's")) == 'act("it\'s")'
+    assert Calls.code_for(Action("", wanted)) == "math_plus(a=1, b=2)"
+    assert Calls.code_for(Action("it's")) == 'act("it\'s")'
 
 
 @pytest.mark.parametrize(
@@ -148,28 +147,28 @@ def test_blocks_are_found_closed_or_not() -> None:
 @pytest.mark.parametrize("id", ["probe/memory-4", "terminal/count@unsafe"])
 def test_an_expert_solves_by_code(id: str) -> None:
     who = agent()
-    world = LocalWorld(registry.make(id))
+    world = LocalEnvironment(registry.make(id))
     task = registry.tasks(id).task(Split.TEST, 0)
-    models = {"agent": ExpertModel(who).for_world(world)}
+    models = {"agent": ExpertModel(who).for_environment(world)}
 
-    async def lived() -> Episode:
+    async def roll_out() -> Episode:
         try:
-            return await Session(Key("t", 0), task, world, who, models).live()
+            return await Session(Key("t", 0), task, world, who, models).run()
         finally:
             await world.close()
 
-    episode = asyncio.run(lived())
+    episode = asyncio.run(roll_out())
     assert episode.outcome == Outcome.success()
-    assert all(call.reply.content.startswith("```python\nact(") for call in episode.calls)
+    assert all(call.reply.text.startswith("```python\nact(") for call in episode.calls)
 
 
 def test_a_tested_function_is_kept_told_and_called_in_a_later_episode(tmp_path: Path) -> None:
     who = agent(library=str(tmp_path / "library.jsonl"))
-    first = live(who, [TWICE, python("act('up'); act('up')")])
+    first = run_episode(who, [TWICE, python("act('up'); act('up')")])
     assert "Kept twice as version" in seen(first, 1)
-    later = live(who, [python("for _ in range(twice(1) + 1): act('up')")])
+    later = run_episode(who, [python("for _ in range(twice(1) + 1): act('up')")])
     assert later.outcome == Outcome.success()
-    assert 'twice(x)  """Two of it."""' in later.calls[0].messages[0].content.partition(KNOWN)[2]
+    assert 'twice(x)  """Two of it."""' in later.calls[0].messages[0].text.partition(KNOWN)[2]
 
 
 @pytest.mark.parametrize(
@@ -179,19 +178,19 @@ def test_a_tested_function_is_kept_told_and_called_in_a_later_episode(tmp_path: 
 def test_a_function_is_not_kept_without_a_test_that_it_passes(tmp_path: Path, test: str) -> None:
     file = tmp_path / "library.jsonl"
     reply = TWICE.replace("assert twice(3) == 6", test)
-    episode = live(agent(library=str(file)), [reply, python("act('up'); act('up')")])
+    episode = run_episode(agent(library=str(file)), [reply, python("act('up'); act('up')")])
     assert "not kept" in seen(episode, 1) and not file.exists()
 
 
-def test_an_episode_lived_again_knows_what_it_knew_then(tmp_path: Path) -> None:
+def test_a_replayed_episode_uses_the_same_versions(tmp_path: Path) -> None:
     file = tmp_path / "library.jsonl"
     who = agent(library=str(file))
-    live(who, [TWICE, python("act('up'); act('up')")])
+    run_episode(who, [TWICE, python("act('up'); act('up')")])
     replies = [python("x = twice(1)"), python("for _ in range(x + 1): act('up')")]
-    whole = live(who, replies)
+    whole = run_episode(who, replies)
     Library(file).keep("twice", "def twice(x):\n    return 0", "assert twice(0) == 0")
     past = [whole.calls[0]]
-    again = live(agent(library=str(file)), replies, past)
+    again = run_episode(agent(library=str(file)), replies, past)
     assert again.calls[0].messages == whole.calls[0].messages
     assert again.outcome == Outcome.success() and len(again.steps) == 3
 
@@ -203,17 +202,17 @@ def test_versions_are_named_by_what_they_are_and_know_their_parents(tmp_path: Pa
     assert (one.parent, other.parent) == (None, one.version)
     assert library.keep("f", one.source, one.test) == one and len(library.versions()) == 2
     assert library.latest() == [other]
-    assert library.those([one.version]) == [one]
+    assert library.with_versions([one.version]) == [one]
     with pytest.raises(InputError, match="no version 0123"):
-        library.those(["0123"])
+        library.with_versions(["0123"])
 
 
-def test_what_is_no_library_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_an_invalid_library_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="its folder does not exist"):
         Library(tmp_path / "none" / "library.jsonl")
     bad = tmp_path / "bad.jsonl"
     bad.write_text(json.dumps([1]))
-    with pytest.raises(InputError, match="is no library"):
+    with pytest.raises(InputError, match="is not a library"):
         Library(bad)
     with pytest.raises(UnknownName, match="Did you mean 'library'"):
         make_agent("code?libary=x")
@@ -221,14 +220,17 @@ def test_what_is_no_library_is_told_in_one_sentence(tmp_path: Path) -> None:
 
 def test_imports_and_helpers_are_kept_with_a_function() -> None:
     cell = "import math\nx = 3\ndef a(): return math.pi\ndef b(): return a()\nprint(b())"
-    assert written(cell) == ("b", "import math\n\ndef a(): return math.pi\n\ndef b(): return a()")
-    assert written("x = 1") is None and written("def") is None
+    assert last_function(cell) == (
+        "b",
+        "import math\n\ndef a(): return math.pi\n\ndef b(): return a()",
+    )
+    assert last_function("x = 1") is None and last_function("def") is None
     assert checks("assert b() > 3", "b") and not checks("assert 1", "b")
 
 
 def test_by_default_code_runs_within_walls() -> None:
     try:
-        episode = live(CodeAgent(), [python("import os", "for _ in 'abc': act('up')")])
+        episode = run_episode(CodeAgent(), [python("import os", "for _ in 'abc': act('up')")])
     except MissingSystemPart as error:
         pytest.skip(str(error))
     assert episode.outcome == Outcome.success()

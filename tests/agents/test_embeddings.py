@@ -1,4 +1,4 @@
-"""Retrieval by meaning: real embeddings find what shares no word, and fused ranks keep both."""
+"""Retrieval by meaning: embeddings find texts without shared words, and fusion keeps both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from palaestra.agents.registry import make_agent
 from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.errors import InputError, MissingPackage
 from palaestra.core.session import Session
-from palaestra.models.scripted import ScriptedModel
+from palaestra.models.scripted.scripted_model import ScriptedModel
 from tests.core.small import KEY, TASK, Stairs
 
 INSTALLED = importlib.util.find_spec(PACKAGE) is not None
@@ -27,7 +27,7 @@ TEXTS = [LIKE, UNLIKE, "You stand in a garden with roses.", "The doctor of the s
 
 
 class Rooms(Stairs):
-    """A way through rooms, at whose end stands the doctor."""
+    """A path through rooms that ends at the doctor."""
 
     seen = (TEXTS[2], LIKE, UNLIKE, TEXTS[3], QUERY)
 
@@ -44,13 +44,13 @@ class Rooms(Stairs):
 
 
 def remembered(by: str) -> str:
-    """The moment that `recall` tells its model of, once it stands before the doctor."""
+    """Return the situation that `recall` shows in front of the doctor."""
     agent = make_agent(f"recall?by={by}&k=1&history=1")
-    said = iter("abcde")
-    model = ScriptedModel(lambda _: next(said))
-    episode = asyncio.run(Session(KEY, TASK, Rooms(), agent, {"agent": model}).live())
+    output = iter("abcde")
+    model = ScriptedModel(lambda _: next(output))
+    episode = asyncio.run(Session(KEY, TASK, Rooms(), agent, {"agent": model}).run())
     assert episode.outcome.solved, episode.outcome
-    prompt = episode.graph.conversation(len(episode.calls) - 1)[1].content
+    prompt = episode.graph.conversation(len(episode.calls) - 1)[1].text
     return prompt.partition(f"{HEAD}\n")[2].partition(" > ")[0]
 
 
@@ -76,7 +76,7 @@ def test_embeddings_that_are_not_installed_are_missed_when_the_agent_is_made(by:
         make_agent(f"recall?by={by}")
 
 
-def test_a_way_of_retrieval_that_there_is_not_is_told_in_a_sentence() -> None:
+def test_an_unknown_retrieval_method_is_reported_in_one_sentence() -> None:
     with pytest.raises(InputError, match="by=smell"):
         make_agent("recall?by=smell")
 
@@ -88,9 +88,9 @@ ranks = st.permutations(range(5)).flatmap(lambda order: st.integers(0, 5).map(la
 def test_a_fusion_finds_what_either_finds_and_prefers_what_both_do(
     one: list[int], two: list[int], count: int
 ) -> None:
-    ways = [lambda query, texts, n, found=found: found[:n] for found in (one, two)]
-    together = fused(*ways)("", ["text"] * 5, count)
+    rankers = [lambda query, texts, n, found=found: found[:n] for found in (one, two)]
+    together = fused(*rankers)("", ["text"] * 5, count)
     assert len(together) == min(count, len({*one, *two})) and set(together) <= {*one, *two}
     if one and two and one[0] == two[0] and count:
         assert together[0] == one[0]
-    assert fused(ways[0])("", ["text"] * 5, count) == one[:count]
+    assert fused(rankers[0])("", ["text"] * 5, count) == one[:count]

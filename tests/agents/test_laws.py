@@ -1,4 +1,4 @@
-"""What every registered agent keeps to, whatever its model replies."""
+"""Laws of every registered agent, for any replies of its model."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from palaestra.core.session import Session
 from palaestra.core.task import Split, TaskSet
 from palaestra.environments import registry
 from palaestra.environments.authoring import tool
-from palaestra.models.chatml import ChatMLRenderer
-from palaestra.models.expert import ExpertModel
-from palaestra.models.resident import ResidentModel
-from palaestra.models.scripted import certain
-from palaestra.models.tiny import learn_vocabulary, tiny_network
-from palaestra.rollout.worlds import LocalWorld
+from palaestra.models.local.resident import ResidentModel
+from palaestra.models.local.tiny import learn_vocabulary, tiny_network
+from palaestra.models.renderers.chatml import ChatMLRenderer
+from palaestra.models.scripted.expert import ExpertModel
+from palaestra.models.scripted.scripted_model import given_generation
+from palaestra.rollout.guarded_environment import LocalEnvironment
 from tests.environments.test_authoring import Counter
 
 HERE = Path(__file__).parent
@@ -41,7 +41,7 @@ WORDS_ONLY = {
     "ltl": "it holds replies to listed actions, which calls with arguments are not",
     "mcts": "it searches among listed actions, which calls with arguments are not",
 }
-SILENT = {"mcts"}  # a search by playouts asks no model where nobody else plays
+SILENT = {"mcts"}  # a search by playouts asks no model without other players
 BUDGET = Budget(turns=5, unparsed=3, seconds=30.0)
 PATIENCE = 600  # calls of a model: an agent that asks more often for five actions asks for ever
 TEXTS = ["probe/memory-4", "go left or right", "Action: one word\nReached: yes", "1. left"]
@@ -73,7 +73,7 @@ class Counting(Counter):
 
 
 class Babbling(Model):
-    """Says the given replies in turn, for ever, and keeps what it was asked and what it said."""
+    """Repeats the given replies in turn, and records its prompts and replies."""
 
     name = "babbling"
 
@@ -81,26 +81,28 @@ class Babbling(Model):
         self.renderer = RENDERER
         self.replies = replies
         self.asked: list[tuple[int, ...]] = []
-        self.said: list[Generation] = []
+        self.output: list[Generation] = []
 
     async def generate(self, prompt: Prompt) -> Generation:
         if len(self.asked) >= PATIENCE:
             raise InfrastructureFault("patience", "it is asked for ever")
         assert prompt.tokens is not None
         self.asked.append(prompt.tokens)
-        self.said.append(certain(self.replies[len(self.said) % len(self.replies)], prompt, self))
-        return self.said[-1]
+        self.output.append(
+            given_generation(self.replies[len(self.output) % len(self.replies)], prompt, self)
+        )
+        return self.output[-1]
 
 
-def live(
+def run_episode(
     name: str, model: Model, environment: Environment, tasks: TaskSet, room: int = 300
 ) -> Episode:
-    world, agent = LocalWorld(environment), make_agent(name)
-    models = {"agent": model.for_world(world)}
+    world, agent = LocalEnvironment(environment), make_agent(name)
+    models = {"agent": model.for_environment(world)}
     task = tasks.task(Split.TEST, 0)
     sampling = Sampling(max_tokens=room)
     session = Session(Key("laws", 0), task, world, agent, models, budget=BUDGET, sampling=sampling)
-    return asyncio.run(session.live())
+    return asyncio.run(session.run())
 
 
 def worlds() -> list[tuple[Environment, TaskSet]]:
@@ -117,18 +119,18 @@ def test_any_replies_give_an_episode_with_an_outcome(
     environment, tasks = worlds()[which]
     assume(name not in SILENT or not environment.tools)
     model = Babbling(replies)
-    episode = live(name, model, environment, tasks)
+    episode = run_episode(name, model, environment, tasks)
     outcome = episode.outcome
     assert outcome.limit is not Limit.SECONDS
     if outcome.status is Status.ERROR:
         assert outcome.owner is Owner.AGENT and outcome.kind != "crash", outcome.detail
     # each call is one node, with the prompt that was sent and the tokens that were sampled
     graph = episode.graph
-    assert [call.completion for call in graph.calls] == [said.tokens for said in model.said]
+    assert [call.completion for call in graph.calls] == [output.tokens for output in model.output]
     sent = [(*_before(episode, call.parent), *call.prompt) for call in graph.calls]
     assert sent == model.asked
     nodes = {call.index for branch in graph.branches() for call in branch}
-    assert nodes == set(range(len(model.said)))
+    assert nodes == set(range(len(model.output)))
 
 
 def _before(episode: Episode, parent: int | None) -> list[int]:
@@ -141,14 +143,14 @@ def test_an_expert_solves_a_small_world_by_every_agent(name: str, which: int) ->
     environment, tasks = worlds()[which]
     if name in WORDS_ONLY and environment.tools:
         pytest.skip(WORDS_ONLY[name])
-    episode = live(name, ExpertModel(make_agent(name), RENDERER), environment, tasks)
+    episode = run_episode(name, ExpertModel(make_agent(name), RENDERER), environment, tasks)
     assert episode.outcome.solved, episode.outcome
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tiny_transformer_lives_an_episode_by_every_agent(name: str) -> None:
-    """Whose log-probabilities are those of the tokens that were sampled, one each."""
-    episode = live(name, POLICY, *worlds()[0], room=4)
+    """Check that there is one log-probability per sampled token."""
+    episode = run_episode(name, POLICY, *worlds()[0], room=4)
     outcome = episode.outcome
     assert outcome.status is not Status.ERROR or outcome.owner is Owner.AGENT, outcome.detail
     assert outcome.kind != "crash" and (episode.calls or name in SILENT), outcome.detail

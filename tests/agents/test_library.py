@@ -1,4 +1,4 @@
-"""A library of kept functions as tools: schemas off the source, calls in a sandbox, MCP."""
+"""A library of functions as tools: schemas parsed from source, calls in a sandbox, MCP."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from palaestra.agents.code import serving
+from palaestra.agents.code import library_server
+from palaestra.agents.code.function_schema import tool_of
 from palaestra.agents.code.library import Library
-from palaestra.agents.code.schema import tool_of
 from palaestra.agents.registry import make_agent
 from palaestra.cli.main import main
 from palaestra.core.episode import Key
@@ -22,9 +22,9 @@ from palaestra.core.message import ToolCall
 from palaestra.core.session import Session
 from palaestra.core.task import Split
 from palaestra.core.tool import NotACall
-from palaestra.models.expert import ExpertModel
-from palaestra.rollout.worlds import LocalWorld
-from palaestra.safety.plain import PlainSandbox
+from palaestra.models.scripted.expert import ExpertModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.sandbox.unsafe import PlainSandbox
 
 MCP = importlib.util.find_spec("mcp") is not None
 AREA = '''
@@ -61,10 +61,10 @@ def library(tmp_path: Path) -> Library:
     return found
 
 
-def called(library: Library, name: str, /, **arguments: Any) -> serving.Result:
+def called(library: Library, name: str, /, **arguments: Any) -> library_server.Result:
     asked = ToolCall(name, arguments)
-    with serving.kept_ready(PlainSandbox.name, seconds=2.0) as pool:
-        return serving.call(library.latest(), asked, pool, seconds=2.0)
+    with library_server.warm_pool(PlainSandbox.name, seconds=2.0) as pool:
+        return library_server.call(library.latest(), asked, pool, seconds=2.0)
 
 
 def test_calls_of_one_pool_share_nothing(library: Library, tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_calls_of_one_pool_share_nothing(library: Library, tmp_path: Path) -> No
         "import os\n\ndef mark():\n    here = os.path.exists('m')\n    open('m', 'w').close()\n"
     )
     library.keep("mark", marker + "    return here\n", "assert not mark()")
-    with serving.kept_ready(PlainSandbox.name, seconds=2.0) as pool:
+    with library_server.warm_pool(PlainSandbox.name, seconds=2.0) as pool:
         for _ in range(3):
             pool.wait_until_ready()
-            assert serving.call(library.latest(), ToolCall("mark", {}), pool).value is False
+            assert library_server.call(library.latest(), ToolCall("mark", {}), pool).value is False
 
 
 def test_a_tool_is_the_newest_version_with_its_words_and_schema(library: Library) -> None:
@@ -109,7 +109,7 @@ def test_functions_call_each_other_and_give_back_what_json_carries(library: Libr
     assert called(library, "strange", n=2).value == "{1, 2}"
 
 
-def test_what_fails_is_told_and_what_does_not_fit_is_refused(library: Library) -> None:
+def test_failures_are_reported_and_wrong_arguments_refused(library: Library) -> None:
     failed = called(library, "leak", path="nowhere.txt")
     assert failed.failed and "FileNotFoundError" in failed.text
     endless = called(library, "forever")
@@ -137,14 +137,16 @@ def test_the_command_line_lists_a_library(library: Library, tmp_path: Path, caps
 @pytest.mark.skipif(MCP, reason="the package mcp is installed")
 def test_serving_without_the_protocol_names_what_to_install(library: Library) -> None:
     with pytest.raises(MissingPackage, match=r"palaestra\[mcp\]"):
-        asyncio.run(serving.serve(library))
+        asyncio.run(library_server.serve(library))
 
 
 # ── by the protocol ──────────────────────────────────────────────────────────
 
 DESCRIPTION = """
 command = "{{python}}"
-arguments = ["-m", "palaestra.agents.code.serving", "library.jsonl", "--sandbox", "{sandbox}"]
+arguments = [
+    "-m", "palaestra.agents.code.library_server", "library.jsonl", "--sandbox", "{sandbox}",
+]
 environment = {{ PYTHONPATH = "{path}" }}
 deterministic = true
 
@@ -164,8 +166,8 @@ solution = [
 def test_an_agent_uses_by_mcp_what_another_one_wrote(
     library: Library, tmp_path: Path, sandbox: str
 ) -> None:
-    from palaestra.environments.apps.mcp_env import McpEnvironment
-    from palaestra.safety.opening import open_sandbox
+    from palaestra.environments.families.mcp.environment import McpEnvironment
+    from palaestra.sandbox.factory import open_sandbox
 
     try:
         open_sandbox(sandbox).close()
@@ -179,10 +181,10 @@ def test_an_agent_uses_by_mcp_what_another_one_wrote(
         assert [tool.name for tool in world.tools] == [f.name for f in library.latest()]
         (task,) = world.tasks(f"mcp/{tmp_path / 'world.toml'}").take(Split.TEST, 1)
         agent = make_agent("tools")
-        local = LocalWorld(world)
-        expert = ExpertModel(agent, world=local)
+        local = LocalEnvironment(world)
+        expert = ExpertModel(agent, environment=local)
         session = Session(Key("test", 0), task, local, agent, {"agent": expert})
-        episode = asyncio.run(session.live())
+        episode = asyncio.run(session.run())
         assert episode.outcome.solved, episode.outcome
         assert episode.steps[0].transition.observation.text == "12 m2"
         world.reset(task)

@@ -1,30 +1,35 @@
-"""Monte-Carlo tree search wins what can be won, for its own seat, and foresees no opponent."""
+"""Monte-Carlo tree search wins won games for its own player, and foresees no opponent."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from palaestra.agents.registry import make_agent
 from palaestra.core.budget import Budget
-from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
+from palaestra.core.environment import (
+    Action,
+    Environment,
+    Observation,
+    Spec,
+    Transition,
+)
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import CapabilityMissing, InputError, UnknownName
 from palaestra.core.model import Model
 from palaestra.core.session import Session
 from palaestra.core.task import Split, Task, TaskSet
-from palaestra.environments.text.probe import Probe
-from palaestra.models.scripted import ScriptedModel
-from palaestra.rollout.worlds import LocalWorld
+from palaestra.environments.families.probe.environment import Probe
+from palaestra.models.scripted.scripted_model import ScriptedModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
 
 
-class Stones(Environment):
+class Stones(Environment, capabilities={"admissible", "state_key"}, players=("white", "black")):
     """Take one or two of the stones in turn; who takes the last one wins."""
 
-    capabilities = frozenset({Capability.ADMISSIBLE, Capability.STATE_KEY})
-    players = ("white", "black")
     instructions = "Say how many to take: 1, 2."
     heap = 5
 
@@ -37,7 +42,7 @@ class Stones(Environment):
         return TaskSet(environment)
 
     def turn_of(self) -> str:
-        return self.players[self.turn]
+        return self.spec.players[self.turn]
 
     def state_key(self) -> str:
         return f"{self.stones} {self.turn}"
@@ -49,7 +54,7 @@ class Stones(Environment):
         if action.text not in self.admissible():
             return Transition(Observation("Say 1 or 2."), valid=False)
         self.stones -= int(action.text)
-        mover, other = self.turn_of(), self.players[1 - self.turn]
+        mover, other = self.turn_of(), self.spec.players[1 - self.turn]
         self.turn = 1 - self.turn
         seen, won = Observation(f"{self.stones} stones"), not self.stones
         rewards = {mover: float(won), other: -float(won)}
@@ -61,72 +66,74 @@ class FourStones(Stones):
 
 
 class Mute(Stones):
-    capabilities = frozenset()
+    @classmethod
+    def spec_of(cls, name: str = "") -> Spec:
+        return replace(super().spec_of(name), capabilities=frozenset())
 
 
-def lived(world: Environment, agent: str, *, seed: int = 0, **budget: int) -> Episode:
+def roll_out(world: Environment, agent: str, *, seed: int = 0, **budget: int) -> Episode:
     """Other players always take as many as leaves a multiple of three, where they can."""
-    best: Model = ScriptedModel(lambda told: str(int(told[-1].content[0]) % 3 or 1))
+    best: Model = ScriptedModel(lambda shown: str(int(shown[-1].text[0]) % 3 or 1))
     task = TaskSet("world").task(Split.TRAIN, 0)
     session = Session(
         Key("test", seed),
         task,
-        LocalWorld(world),
+        LocalEnvironment(world),
         make_agent(agent),
         {"agent": best},
         budget=Budget(**budget),
         seed=seed,
     )
-    return asyncio.run(session.live())
+    return asyncio.run(session.run())
 
 
 @pytest.mark.parametrize("select", ["uct", "puct"])
 @pytest.mark.parametrize(("game", "seat"), [(Stones, "white"), (FourStones, "white")])
-def test_it_wins_a_won_game_against_who_never_errs(
+def test_it_wins_a_won_game_against_a_perfect_player(
     game: type[Stones], seat: str, select: str
 ) -> None:
     for seed in range(3):
         agent = f"mcts?simulations=64&select={select}&seat={seat}"
-        steps = lived(game(), agent, seed=seed).steps
+        steps = roll_out(game(), agent, seed=seed).steps
         assert steps[0].action.text == str(game.heap % 3)
         assert sum(step.transition.rewards[seat] for step in steps) == 1
 
 
-def test_it_plays_the_second_seat_for_that_seats_good() -> None:
+def test_it_plays_the_second_player_for_that_players_return() -> None:
     class Lost(Stones):
         heap = 6  # white, who begins with 1, has lost to who knows how
 
-    steps = lived(Lost(), "mcts?simulations=64&seat=black").steps
+    steps = roll_out(Lost(), "mcts?simulations=64&seat=black").steps
     assert steps[-1].transition.rewards == {"black": 1.0, "white": -1.0}
 
 
 def test_only_what_was_done_is_recorded_and_opponents_are_asked_for_that_alone() -> None:
-    episode = lived(Stones(), "mcts?simulations=16")
+    episode = roll_out(Stones(), "mcts?simulations=16")
     assert [call.role for call in episode.calls] == ["black"] * (len(episode.steps) // 2)
     assert episode.usage.tried >= 16 and episode.usage.turns == len(episode.steps)
-    assert lived(Stones(), "mcts?simulations=16").steps[0].action == episode.steps[0].action
+    assert roll_out(Stones(), "mcts?simulations=16").steps[0].action == episode.steps[0].action
 
 
 def test_alone_it_finds_what_pays_at_the_end_only() -> None:
-    assert lived(Probe("sea-5"), "mcts?simulations=128").outcome.solved
-    few = lived(Probe("sea-5"), "mcts?simulations=1000", tried=40)
-    assert few.usage.tried <= 40 and few.usage.turns == 5  # it goes on by chance
+    assert roll_out(Probe("sea-5"), "mcts?simulations=128").outcome.solved
+    few = roll_out(Probe("sea-5"), "mcts?simulations=1000", tried=40)
+    assert few.usage.tried <= 40 and few.usage.turns == 5  # it continues at random
 
 
 async def nothing(*of: object) -> dict[str, float]:
-    """A value of one's own: it knows nothing before the end."""
+    """Return no value: a custom function without information before the end."""
     return {}
 
 
 def test_values_are_exchanged_by_name() -> None:
     agent = "mcts?simulations=64&value=tests.agents.test_mcts:nothing"
-    assert lived(Stones(), agent).steps[0].action.text == "2"
+    assert roll_out(Stones(), agent).steps[0].action.text == "2"
     with pytest.raises(UnknownName, match="value of a state"):
         make_agent("mcts?value=oracle")
 
 
-def test_what_it_needs_is_told_in_a_sentence() -> None:
-    with pytest.raises(InputError, match=r"seat=red is no player.*white, black"):
-        lived(Stones(), "mcts?seat=red")
+def test_missing_requirements_are_reported_in_one_sentence() -> None:
+    with pytest.raises(InputError, match=r"seat=red is not a player.*white, black"):
+        roll_out(Stones(), "mcts?seat=red")
     with pytest.raises(CapabilityMissing, match=r"lists no actions.*'lats'"):
-        lived(Mute(), "mcts")
+        roll_out(Mute(), "mcts")

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from palaestra.agents.registry import AGENTS, make_agent
 from palaestra.core.episode import Episode
-from palaestra.core.journal import ReplayMismatch
+from palaestra.core.errors import ReplayMismatch
 from palaestra.core.model import Sampling
 from palaestra.core.outcome import Owner
-from palaestra.learning.rows import rows_of
+from palaestra.learning.data.rows import rows_of
 from tests.agents.long_road import TURNS, Dice, LongRoad
-from tests.core.small import Journal, live
+from tests.core.small import Journal, run_episode
 
 MEMORIES = sorted(name for name, target in AGENTS.items() if ".memory." in target)
 REPLY = 8  # tokens of a reply
@@ -31,11 +31,11 @@ BOUNDED = {  # agents whose prompts have a bound that no number of turns moves
 }
 
 
-def lived(name: str, seed: int = 0, turns: int = TURNS, **more: object) -> tuple[Episode, Dice]:
+def roll_out(name: str, seed: int = 0, turns: int = TURNS, **more: object) -> tuple[Episode, Dice]:
     model, world = Dice(), LongRoad(turns, seed)
     sampling = Sampling(max_tokens=REPLY)
     agent = make_agent(name)
-    return live(agent, model, world, seed=seed, sampling=sampling, **more), model  # type: ignore[arg-type]
+    return run_episode(agent, model, world, seed=seed, sampling=sampling, **more), model  # type: ignore[arg-type]
 
 
 def check_rows(episode: Episode, model: Dice) -> None:
@@ -51,19 +51,19 @@ def check_rows(episode: Episode, model: Dice) -> None:
             before[number] = tuple(row.tokens[: places[0]])
             assert all(row.mask[place] for place in places)
     assert [(before[n], trained[n]) for n in range(len(model.sent))] == model.sent
-    assert sum(row.trained for row in rows) == sum(len(said) for _, said in model.sent)
+    assert sum(row.trained for row in rows) == sum(len(output) for _, output in model.sent)
 
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_a_hundred_turns_keep_every_prompt_under_its_budget(name: str) -> None:
-    episode, model = lived(name)
+    episode, model = roll_out(name)
     assert episode.outcome.solved and len(episode.steps) == TURNS
     assert max(len(prompt) for prompt, _ in model.sent) <= BOUNDED[name]
     check_rows(episode, model)
 
 
 def test_a_chat_that_forgets_nothing_would_break_those_budgets() -> None:
-    episode, model = lived("direct")
+    episode, model = roll_out("direct")
     assert len(model.sent[-1][0]) > max(BOUNDED.values())
     check_rows(episode, model)
 
@@ -78,7 +78,7 @@ def test_a_chat_that_forgets_nothing_would_break_those_budgets() -> None:
 def test_summaries_hold_any_budget_that_holds_the_task(
     budget: int, length: int, seed: int, turns: int
 ) -> None:
-    episode, model = lived(f"summary?budget={budget}&length={length}", seed, turns)
+    episode, model = roll_out(f"summary?budget={budget}&length={length}", seed, turns)
     assert all(len(prompt) <= budget for prompt, _ in model.sent)
     assert episode.outcome.solved or str(episode.outcome).startswith("error(budget")
     if model.sent:
@@ -86,7 +86,7 @@ def test_summaries_hold_any_budget_that_holds_the_task(
 
 
 def test_a_budget_too_small_for_the_task_is_the_agents_own_error() -> None:
-    episode, model = lived("summary?budget=50")
+    episode, model = roll_out("summary?budget=50")
     assert (episode.outcome.kind, episode.outcome.owner) == ("budget", Owner.AGENT)
     assert "give a larger budget" in episode.outcome.detail and not model.sent
 
@@ -95,17 +95,17 @@ def test_a_budget_too_small_for_the_task_is_the_agents_own_error() -> None:
 @given(seed=st.integers(0, 30), turns=st.integers(1, 12))
 @settings(max_examples=3, deadline=None)
 def test_every_memory_trains_on_what_it_sent(name: str, seed: int, turns: int) -> None:
-    episode, model = lived(name, seed, turns)
+    episode, model = roll_out(name, seed, turns)
     assert episode.outcome.solved
     check_rows(episode, model)
 
 
 @pytest.mark.parametrize("name", [*MEMORIES, "summary?budget=400&length=20"])
 @pytest.mark.parametrize("kept", [1, 4, 9])
-def test_an_episode_that_was_cut_off_is_lived_again_as_it_was(name: str, kept: int) -> None:
+def test_an_episode_that_was_cut_off_is_run_again_as_it_was(name: str, kept: int) -> None:
     journal = Journal()
-    whole, _ = lived(name, turns=8, journal=journal)
-    again, model = lived(name, turns=8, past=journal.events[:kept])
+    whole, _ = roll_out(name, turns=8, journal=journal)
+    again, model = roll_out(name, turns=8, past=journal.events[:kept])
     assert (again.calls, again.outcome) == (whole.calls, whole.outcome)
     asked = sum(hasattr(event, "completion") for event in journal.events[:kept])
     assert len(model.sent) == len(whole.calls) - asked  # what is recorded is not asked again
@@ -113,6 +113,6 @@ def test_an_episode_that_was_cut_off_is_lived_again_as_it_was(name: str, kept: i
 
 def test_the_record_of_another_memory_is_refused() -> None:
     journal = Journal()
-    lived("constant", turns=4, journal=journal)
+    roll_out("constant", turns=4, journal=journal)
     with pytest.raises(ReplayMismatch):
-        lived("subtasks", turns=4, past=journal.events)
+        roll_out("subtasks", turns=4, past=journal.events)

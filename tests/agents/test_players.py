@@ -1,4 +1,4 @@
-"""Games with several players: who sees what, who is played by whom, who earns what."""
+"""Games with several players: their observations, their models, and their rewards."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from palaestra.core.errors import InputError
 from palaestra.core.model import Model
 from palaestra.core.session import Session
 from palaestra.core.task import Split, Task, TaskSet
-from palaestra.learning.rewards import Shaping
-from palaestra.models.scripted import ScriptedModel
-from palaestra.rollout.worlds import LocalWorld
-from tests.core.small import live, renderer
+from palaestra.learning.data.rewards import Shaping
+from palaestra.models.scripted.scripted_model import ScriptedModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from tests.core.small import renderer, run_episode
 
 
-class Nim(Environment):
+class Nim(Environment, players=("white", "black")):
     """Take one or two of five stones; who takes the last one wins."""
 
-    players = ("white", "black")
     instructions = "Say how many to take: 1, 2."
 
     def reset(self, task: Task) -> Observation:
@@ -35,13 +34,13 @@ class Nim(Environment):
         return TaskSet(environment)
 
     def turn_of(self) -> str:
-        return self.players[self.turn]
+        return self.spec.players[self.turn]
 
     def step(self, action: Action) -> Transition:
         if action.text not in ("1", "2") or int(action.text) > self.stones:
             return Transition(Observation("Say 1 or 2."), valid=False)
         self.stones -= int(action.text)
-        mover, other = self.turn_of(), self.players[1 - self.turn]
+        mover, other = self.turn_of(), self.spec.players[1 - self.turn]
         self.turn = 1 - self.turn
         seen = Observation(f"{self.stones} stones")
         if self.stones:
@@ -51,10 +50,10 @@ class Nim(Environment):
 
 
 def play(models: dict[str, Model], agent: type[PlayersAgent] | type[DirectAgent]) -> Episode:
-    world = LocalWorld(Nim())
+    world = LocalEnvironment(Nim())
     task = TaskSet("nim").task(Split.TRAIN, 0)
     session = Session(Key("test", 0, 0), task, world, agent(), models)
-    return asyncio.run(session.live())
+    return asyncio.run(session.run())
 
 
 def test_each_player_has_a_conversation_of_its_own() -> None:
@@ -63,9 +62,9 @@ def test_each_player_has_a_conversation_of_its_own() -> None:
     assert [call.role for call in episode.calls] == ["white", "black"] * 2 + ["white"]
     assert len(list(episode.graph.branches())) == 2
     white, black = episode.graph.conversation(4), episode.graph.conversation(3)
-    assert [m.content for m in white if m.role == "user"] == ["5 stones", "3 stones", "1 stones"]
-    assert [m.content for m in black if m.role == "user"] == ["4 stones", "2 stones"]
-    assert white[0].content.endswith("You are white.")
+    assert [m.text for m in white if m.role == "user"] == ["5 stones", "3 stones", "1 stones"]
+    assert [m.text for m in black if m.role == "user"] == ["4 stones", "2 stones"]
+    assert white[0].text.endswith("You are white.")
 
 
 def test_a_player_may_have_a_model_of_its_own() -> None:
@@ -91,8 +90,8 @@ def test_an_agent_for_one_refuses_a_game_for_two() -> None:
 
 def test_the_players_agent_plays_alone_as_the_direct_agent() -> None:
     script = ["up", "up", "up"]
-    alone = live(PlayersAgent(), ScriptedModel(script, renderer=renderer()))
-    direct = live(DirectAgent(), ScriptedModel(script, renderer=renderer()))
+    alone = run_episode(PlayersAgent(), ScriptedModel(script, renderer=renderer()))
+    direct = run_episode(DirectAgent(), ScriptedModel(script, renderer=renderer()))
     assert alone.calls == direct.calls and alone.outcome == direct.outcome
 
 
@@ -101,5 +100,5 @@ def test_a_role_without_a_model_is_named() -> None:
         async def run(self, session: Session) -> None:
             await session.generate([], role="judge")
 
-    with pytest.raises(InputError, match="No model plays the role 'judge'"):
-        live(Judged(), ScriptedModel(["up"]))
+    with pytest.raises(InputError, match="The role 'judge' has no model"):
+        run_episode(Judged(), ScriptedModel(["up"]))

@@ -10,9 +10,9 @@ import torch
 
 import palaestra as pa
 from palaestra.core.episode import Key
-from palaestra.learning import component
-from palaestra.learning.component import Kind, Need, find
 from palaestra.learning.credit.compose import parse
+from palaestra.learning.methods import component
+from palaestra.learning.methods.component import Kind, Need, find
 from tests.api.worlds import raw_returns
 
 WON = pa.Trajectory(Key("rl/1", 0, 0), "task", (pa.Turn(2), pa.Turn(1)), outcome=1.0)
@@ -46,7 +46,7 @@ def test_a_function_may_return_credit_and_the_decorator_stand_alone() -> None:
     assert find(Kind.CREDIT, "whole").summary == "All ones."
 
 
-def test_a_rule_may_be_defined_anew_but_not_in_the_place_of_another() -> None:
+def test_a_rule_may_be_defined_again_but_not_instead_of_another() -> None:
     pa.credit_rule(raw_returns)
     pa.credit_rule(raw_returns)  # as a notebook's cell that is run again
 
@@ -54,9 +54,9 @@ def test_a_rule_may_be_defined_anew_but_not_in_the_place_of_another() -> None:
         """Not the one."""
         return []
 
-    with pytest.raises(pa.PalaestraError, match="There is a credit rule 'rloo' already"):
+    with pytest.raises(pa.PalaestraError, match="The credit rule 'rloo' exists already"):
         pa.credit_rule(rloo)
-    with pytest.raises(pa.PalaestraError, match=r"cannot need 'group'; it can need: .*groups"):
+    with pytest.raises(pa.PalaestraError, match=r"'group' is not a need .*choose from: .*groups"):
         pa.credit_rule(needs=["group"])(raw_returns)
 
 

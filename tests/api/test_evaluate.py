@@ -33,7 +33,7 @@ def test_printed_results_say_the_success_its_interval_the_cost_and_what_is_left_
     assert (results.excluded, results.complete, results.money) == (0, True, None)
 
 
-def test_episodes_that_infrastructure_broke_are_excluded_and_said_to_be() -> None:
+def test_episodes_that_infrastructure_broke_are_excluded_and_reported() -> None:
     results = evaluated(model="openai:m@http://127.0.0.1:9/v1?attempts=1", n=2)
     assert results.success is None and results.excluded == 2
     assert "2 of 2 episodes excluded" in str(results)
@@ -49,7 +49,7 @@ def test_results_are_those_of_the_command_line(
     apart = {"run", "seconds"}
     assert {name for name in ours.data if ours.data[name] != theirs[name]} <= apart
     assert ours.data.keys() == theirs.keys()
-    assert pa.open_run(runs / "cli").results.success == ours.success
+    assert pa.Run(runs / "cli").results.success == ours.success
 
 
 def test_three_lines_and_one_import_evaluate_16_tasks(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_agents_and_environments_of_ones_own_are_classes() -> None:
     assert [cell["agent"] for cell in results.cells] == ["tests.api.worlds:Careful", "direct"]
     assert results.cells[0]["success"] == 1.0
     assert "tests.api.worlds:Careful" in str(results)
-    with pytest.raises(pa.PalaestraError, match="have 2 cells"):
+    with pytest.raises(pa.PalaestraError, match="with 2 cells"):
         _ = results.success
 
 
@@ -148,14 +148,14 @@ def test_without_pandas_one_sentence_names_the_command(monkeypatch: pytest.Monke
         ({"agent": 3}, "3 is neither a name nor a class"),
         ({"models": "random"}, "There is no option of pa.evaluate 'models'. Did you mean 'model'?"),
         ({"split": "tets"}, "There is no split 'tets'. Did you mean 'test'?"),
-        ({"temperature": -1.0}, "The temperature -1.0 cannot be"),
+        ({"temperature": -1.0}, "The temperature -1.0 is invalid"),
         ({"seed": [1, 1]}, "The seed 1 is given twice"),
-        ({"concurrency": 0}, "concurrency of 0 cannot be"),
-        ({"concurrency": {"gpt": 2}}, "is of nobody"),
-        ({"workers": -1}, "workers of -1 cannot be"),
+        ({"concurrency": 0}, "concurrency of 0 is too small"),
+        ({"concurrency": {"gpt": 2}}, "names no model of this evaluation; choose from: "),
+        ({"workers": -1}, "workers of -1 is negative"),
         ({"budget_tokens": 0}, "budget_tokens of 0 leaves nothing to do"),
-        ({"budget_money": 1.0}, "needs a price"),
-        ({"suite": "none.toml"}, "one of the two"),
+        ({"budget_money": 1.0}, "needs prices"),
+        ({"suite": "none.toml"}, "Set either env"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence_before_anything_starts(
@@ -180,10 +180,10 @@ def test_a_price_makes_the_cost_known() -> None:
     assert results.money == 0.0
 
 
-def test_a_budget_ends_the_work_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_ends_the_work_and_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
     results = evaluated(budget_seconds=1e-6, progress=True)
     assert not results.complete
     shown = capsys.readouterr().err.replace("\n", " ")
-    assert "stopped because" in shown and "pa.open_run(" in shown
-    whole = pa.open_run(results.folder).resume(progress=False).results
+    assert "stopped because" in shown and "pa.Run(" in shown
+    whole = pa.Run(results.folder).resume(progress=False).results
     assert whole.complete and whole.data["episodes"] == 8

@@ -1,4 +1,4 @@
-"""Ctrl-C: what is done is kept, it is said how to go on, and going on lives nothing twice."""
+"""Ctrl-C: finished episodes are kept, the resume command is printed, and nothing runs twice."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ SCRIPT = """
 import asyncio
 import palaestra as pa
 
-class Room(pa.Environment):
+class Room(pa.Environment, free_text=True):
     instructions = "Wait."
-    free_text = True
     @classmethod
     def tasks(cls, environment): return pa.TaskSet(environment)
     def reset(self, task): return pa.Observation(task.id)
@@ -36,7 +35,7 @@ class Waiting(pa.Agent):
 def work():
     if FIRST:
         return pa.evaluate(Room, agent=Waiting, model="null", n=8, run=FOLDER, concurrency=1)
-    return pa.open_run(FOLDER).resume().results
+    return pa.Run(FOLDER).resume().results
 
 async def cell():
     return work()
@@ -59,28 +58,28 @@ def started(tmp_path: Path, call: str, first: bool) -> subprocess.Popen[str]:
 
 def ended(folder: Path) -> int:
     try:
-        return len(pa.open_run(folder).results.episodes)
+        return len(pa.Run(folder).results.episodes)
     except pa.PalaestraError:  # it has not begun
         return 0
 
 
 @pytest.mark.parametrize("call", ["work()", "asyncio.run(cell())"], ids=["script", "notebook"])
-def test_what_has_ended_is_kept_and_the_rest_is_lived_later(call: str, tmp_path: Path) -> None:
+def test_what_has_ended_is_kept_and_the_rest_is_run_later(call: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = started(tmp_path, call, first=True)
     while ended(folder) < 3:
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode != 0 and "KeyboardInterrupt" in told
-    assert "pa.open_run(" in told and ".resume()" in told
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0 and "KeyboardInterrupt" in errors
+    assert "pa.Run(" in errors and ".resume()" in errors
 
-    kept = pa.open_run(folder).results
+    kept = pa.Run(folder).results
     assert len(kept.episodes) == 3 and not kept.complete
     assert "interrupted" in str(kept.data["stopped"])
-    out, told = started(tmp_path, call, first=False).communicate(timeout=120)
-    assert out.strip() == "8", told
-    whole = pa.open_run(folder).results
+    out, errors = started(tmp_path, call, first=False).communicate(timeout=120)
+    assert out.strip() == "8", errors
+    whole = pa.Run(folder).results
     assert whole.complete
     assert [e.usage for e in whole.episodes[:3]] == [e.usage for e in kept.episodes]

@@ -1,4 +1,4 @@
-"""`pa.train`, `pa.open_run` and `pa.load`: a whole small run, and what is refused."""
+"""`pa.train`, `pa.Run` and `pa.load`: a whole small run, and what is refused."""
 
 from __future__ import annotations
 
@@ -52,42 +52,40 @@ def test_a_finished_run_opens_by_its_folder_or_its_name_and_resumes_to_the_same(
     run: pa.Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PALAESTRA_RUNS", str(run.path.parent))
-    assert pa.open_run("small").path == run.path
+    assert pa.Run("small").path == run.path
     before = (run.final / "model.safetensors").read_bytes()
-    again = pa.open_run(run.path).resume(progress=False)
+    again = pa.Run(run.path).resume(progress=False)
     assert (again.final / "model.safetensors").read_bytes() == before
     assert again.metrics == run.metrics
 
 
 def test_the_trained_policy_replies_and_acts(run: pa.Run) -> None:
     policy = pa.load(run.final)
-    said = policy.reply("Where to?", max_tokens=4, temperature=1.0, seed=3)
-    assert said == policy.reply(
-        [pa.Message("user", "Where to?")], max_tokens=4, temperature=1.0, seed=3
-    )
+    answer = policy.reply("Where to?", max_tokens=4, temperature=1.0, seed=3)
+    assert answer == policy.reply([pa.user("Where to?")], max_tokens=4, temperature=1.0, seed=3)
 
     async def cell() -> str:
         return policy.reply("Where to?", max_tokens=4, temperature=1.0, seed=3)
 
-    assert asyncio.run(cell()) == said
+    assert asyncio.run(cell()) == answer
     asked = {"n": 2, "progress": False, "temperature": 0.0}
     loaded = pa.evaluate("babyai/GoToObjS4", model=policy, **asked)
     named = pa.evaluate("babyai/GoToObjS4", model=str(run.path), **asked)
     replies = [[[call.completion for call in e.calls] for e in r.episodes] for r in (loaded, named)]
     assert replies[0] == replies[1] and replies[0][0]
-    assert pa.open_run(loaded.folder).resume(progress=False).results.complete
+    assert pa.Run(loaded.folder).resume(progress=False).results.complete
 
 
 def test_it_is_the_run_that_the_command_line_makes(run: pa.Run, tmp_path: Path) -> None:
-    told = [
+    overrides = [
         "concurrency=8", 'environment.id="babyai/GoToObjS4"', "environment.transfer=",
         "environment.workers=0", "model.context=512", "model.tiny.layers=2", "model.tiny.width=64",
         "imitation.demonstrations=8", "imitation.epochs=1", "evaluation.tasks=4", "rl.steps=2",
         "rl.tasks=2", "rl.group=2",
     ]  # fmt: skip
     folder = tmp_path / "cli"
-    assert main(["train", "quick", "--seed", "2", "--set", *told, "--run", str(folder)]) == 0
-    assert pa.open_run(folder).recipe == run.recipe
+    assert main(["train", "quick", "--seed", "2", "--set", *overrides, "--run", str(folder)]) == 0
+    assert pa.Run(folder).recipe == run.recipe
 
 
 def test_inside_a_running_event_loop_and_with_classes_of_ones_own() -> None:
@@ -126,15 +124,15 @@ def test_what_cannot_be_is_refused_in_a_sentence_before_anything_starts(
     assert not runs.exists()
 
 
-def test_a_run_that_is_not_there_or_has_no_policy_says_so(run: pa.Run, runs: Path) -> None:
+def test_a_run_that_is_not_there_or_has_no_policy_reports_it(run: pa.Run, runs: Path) -> None:
     with pytest.raises(pa.PalaestraError, match="There is no run in"):
-        pa.open_run(runs / "none")
-    with pytest.raises(pa.PalaestraError, match="has no phase 'rl/9'; it has: test/base"):
+        pa.Run(runs / "none")
+    with pytest.raises(pa.PalaestraError, match="has no phase 'rl/9'; choose from: test/base"):
         run.episodes("rl/9")
     with pytest.raises(pa.PalaestraError, match="is no evaluation"):
         _ = run.results
     evaluated = pa.evaluate(Door, model="random", n=1, progress=False)
     with pytest.raises(pa.PalaestraError, match="has no trained policy"):
-        _ = pa.open_run(evaluated.folder).final
+        _ = pa.Run(evaluated.folder).final
     with pytest.raises(pa.PalaestraError, match="There is no model 'none'"):
         pa.load("none")

@@ -9,10 +9,8 @@ import torch
 import palaestra as pa
 
 
-class Door(pa.ToolWorld):
+class Door(pa.ToolWorld, typical_turns=4):
     """Open the door."""
-
-    typical_turns = 4
 
     def begin(self, task: pa.Task) -> str:
         self.state = {"locked": task.seed % 2 == 0, "open": False}

@@ -22,9 +22,9 @@ def test_every_benchmark_has_a_help_text(name, capsys, monkeypatch):
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(BENCHMARKS / f"{name}.py"), run_name="__main__")
     assert ended.value.code == 0
-    said = capsys.readouterr().out
-    assert f"python benchmarks/{name}.py" in said
-    assert name == "collect" or "--json" in said
+    output = capsys.readouterr().out
+    assert f"python benchmarks/{name}.py" in output
+    assert name == "collect" or "--json" in output
 
 
 def test_the_limits_of_this_machine_are_printed_as_a_result():

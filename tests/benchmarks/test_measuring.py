@@ -90,7 +90,7 @@ def test_results_say_where_they_come_from():
     assert made.commit == commit() and made.commit
 
 
-def test_without_its_peer_a_benchmark_says_why_and_prints_no_number(capsys, monkeypatch):
+def test_without_its_peer_a_benchmark_reports_why_and_prints_no_number(capsys, monkeypatch):
     def measure(options):
         raise PeerUnavailable("there is no such package")
 

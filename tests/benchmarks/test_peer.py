@@ -68,7 +68,7 @@ def test_a_worker_keeps_its_state_and_what_it_prints_is_no_answer(tmp_path):
 
 
 @linux
-def test_a_worker_is_stopped_while_nobody_asks_and_ends_with_its_context(tmp_path):
+def test_a_worker_is_stopped_while_no_one_asks_and_ends_with_its_context(tmp_path):
     with peer(tmp_path) as worker:
         pid = worker.ask({})["pid"]
         child = worker.ask({"child": True})["child"]
@@ -77,7 +77,7 @@ def test_a_worker_is_stopped_while_nobody_asks_and_ends_with_its_context(tmp_pat
     assert becomes(pid, "", "Z") and becomes(child, "", "Z")
 
 
-def test_what_goes_wrong_in_a_worker_is_told_in_one_sentence(tmp_path):
+def test_what_goes_wrong_in_a_worker_is_reported_in_one_sentence(tmp_path):
     with peer(tmp_path) as worker:
         with pytest.raises(PeerUnavailable, match="'test' failed: ValueError: not this"):
             worker.ask({"raise": "not this"})
@@ -86,7 +86,7 @@ def test_what_goes_wrong_in_a_worker_is_told_in_one_sentence(tmp_path):
             worker.ask({"exit": True})
 
 
-def test_a_script_that_cannot_be_imported_is_told_too(tmp_path):
+def test_a_script_that_cannot_be_imported_is_reported_too(tmp_path):
     with (
         peer(tmp_path, "import there_is_no_such_module") as worker,
         pytest.raises(PeerUnavailable, match="ModuleNotFoundError"),
@@ -94,7 +94,7 @@ def test_a_script_that_cannot_be_imported_is_told_too(tmp_path):
         worker.ask({})
 
 
-def test_a_peer_that_cannot_be_installed_is_told_in_one_sentence(tmp_path, monkeypatch):
+def test_a_peer_that_cannot_be_installed_is_reported_in_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     worker = peer(tmp_path)
     worker.requirements = ("there-is-no-such-package==1.0",)

@@ -10,8 +10,8 @@ import pytest
 
 from palaestra.cli import agents_command
 from palaestra.cli.main import main
-from palaestra.evaluation.overall import gap
-from palaestra.store.run import RunFolder
+from palaestra.evaluation.statistics.overall import gap
+from palaestra.store.run_folder import RunFolder
 from tests.core.small import renderer
 
 WORLD = "probe/umbrella-4"
@@ -62,7 +62,7 @@ def test_no_episode_exceeds_the_budget_and_a_run_is_gone_on_with(
 ) -> None:
     options = ["--agents", "direct,constant", "--tasks", "3", "--model", "expert"]
     free, dear = (row["tokens"] for row in compared(capsys, *options)["environments"][WORLD])
-    assert free < dear / 2  # each of its prompts is told anew
+    assert free < dear / 2  # each of its prompts is rendered again
     limit = int(free + (dear - free) / 4)
     options += ["--tokens", str(limit), "--run", str(runs / "b")]
     found = compared(capsys, *options)
@@ -73,7 +73,7 @@ def test_no_episode_exceeds_the_budget_and_a_run_is_gone_on_with(
     spent = [e.usage.prompt_tokens + e.usage.sampled_tokens for e in episodes]
     assert len(spent) == 6 and max(spent) <= limit
     assert {str(e.outcome) for e in episodes if not e.outcome.solved} == {"truncated(tokens)"}
-    assert compared(capsys, *options) == found  # nothing is lived again, and nothing changes
+    assert compared(capsys, *options) == found  # nothing runs again, and nothing changes
     assert main(["agents", "compare", WORLD, *options[:-4], "--run", str(runs / "b")]) == 2
     assert "holds another comparison" in capsys.readouterr().err
 
@@ -81,9 +81,9 @@ def test_no_episode_exceeds_the_budget_and_a_run_is_gone_on_with(
 def test_the_table_says_its_terms(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["agents", "compare", WORLD, "--agents", "direct,react", "--tasks", "3"]
     assert main([*arguments, "--turns", "2", "--model", "random"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "at most 16384 tokens read and sampled and 2 turns" in said
-    assert "counted by smollm2-135m" in said and "against the first" in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert "at most 16384 tokens read and sampled and 2 turns" in output
+    assert "counted by smollm2-135m" in output and "against the first" in output
 
 
 @pytest.mark.slow
@@ -98,12 +98,12 @@ def test_words_of_an_expert_are_counted_as_a_real_model_would_count_them(
     ("arguments", "words"),
     [
         (["--tokens", "0"], "--tokens 0 leaves nothing to do"),
-        (["--seeds", "one"], "write numbers, such as 1,2,3"),
+        (["--seeds", "one"], "write e.g. 1,2,3"),
         (["--agents", "direct,raect"], "Did you mean 'react'"),
         (["--agents", "direct,direct"], "given twice"),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence(
+def test_a_mistake_is_reported_in_one_sentence(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["agents", "compare", WORLD, *arguments]) == 2

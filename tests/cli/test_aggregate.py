@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from palaestra.cli.main import main
-from palaestra.evaluation.aggregates import interquartile_mean, probability_of_improvement
-from palaestra.evaluation.statistics import task_scores
-from palaestra.store.run import RunFolder
+from palaestra.evaluation.statistics.aggregates import (
+    interquartile_mean,
+    probability_of_improvement,
+)
+from palaestra.evaluation.statistics.intervals import task_scores
+from palaestra.store.run_folder import RunFolder
 from tests.evaluation.made import evaluation
 
 WORLDS = ("babyai/GoToLocal", "babyai/Open")
@@ -24,10 +27,10 @@ def make(root: Path, name: str, rate: float, seed: int, worlds: tuple[str, ...])
     with RunFolder.create(root / name, {}) as run:
         for world in worlds:
             phase = f"eval/test/direct/m/{world}/seed-0"
-            lived = evaluation(phase, rate, 40, environment=world, seed=seed)
-            scores = task_scores(lived)
+            finished = evaluation(phase, rate, 40, environment=world, seed=seed)
+            scores = task_scores(finished)
             found.append(sum(scores.values()) / len(scores))
-            for episode in lived:
+            for episode in finished:
                 run.database.finish(episode)
     return found
 
@@ -51,16 +54,16 @@ def test_the_figures_are_those_of_the_table_of_runs_and_worlds(
 
     runs = [f"a{i}" for i in range(3)], [f"b{i}" for i in range(3)]
     assert main(["aggregate", *runs[0], "--against", *runs[1], "--json"]) == 0
-    said: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert said["environments"] == sorted(WORLDS) and said["left_out"] == []
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert result["environments"] == sorted(WORLDS) and result["left_out"] == []
     for side, table in tables.items():
-        middle = said[side]["figures"]["interquartile mean"]
+        middle = result[side]["figures"]["interquartile mean"]
         assert middle["mean"] == pytest.approx(float(interquartile_mean(np.array(table))))
         assert middle["low"] <= middle["mean"] <= middle["high"]
-        above = said[side]["profile"][5]
+        above = result[side]["profile"][5]
         assert above["mean"] == pytest.approx((np.array(table) > 0.5).mean())
     better = probability_of_improvement(tables["a"], tables["b"])
-    assert said["probability_of_improvement"]["mean"] == pytest.approx(better.mean)
+    assert result["probability_of_improvement"]["mean"] == pytest.approx(better.mean)
 
 
 def test_a_world_that_not_all_have_is_named_and_left_out(
@@ -69,16 +72,16 @@ def test_a_world_that_not_all_have_is_named_and_left_out(
     make(tmp_path, "less", 0.6, 7, WORLDS[:1])
     assert main(["aggregate", "a0", "less"]) == 0
     shown = capsys.readouterr().out
-    assert f"Left out, for not all runs have it: {WORLDS[1]}." in shown
-    assert "interquartile mean" in shown and "promises too much" in shown
+    assert f"Left out, because not all runs have it: {WORLDS[1]}." in shown
+    assert "interquartile mean" in shown and "bootstrap intervals are too narrow" in shown
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("a0",), "One run says nothing about other training seeds"),
+        (("a0",), "One run does not show the variance"),
         (("a0", "nowhere"), "There is no run"),
-        (("a0", "a1", "--against", "b0"), "One run says nothing"),
+        (("a0", "a1", "--against", "b0"), "One run does not show"),
         (("a0", "other"), "share no task"),
     ],
 )

@@ -12,18 +12,18 @@ import pytest
 from rich.console import Console
 
 from palaestra.cli.compare_command import choose_rules
-from palaestra.cli.comparison_text import render
+from palaestra.cli.credit_comparison_text import render
 from palaestra.cli.main import main
 from palaestra.core.errors import InputError, RecipeError, UnknownName
-from palaestra.evaluation.transcript import plain
-from palaestra.experiment.trace import choose_phase
-from palaestra.learning.comparison import as_json
-from palaestra.learning.comparison import compare as compared
-from palaestra.learning.credit.outcome import drgrpo, rloo
-from palaestra.learning.trajectory import Trajectory
-from palaestra.store.run import RunFolder
-from tests.experiment.runs import RECIPE, palaestra, write_recipe
+from palaestra.evaluation.reports.transcript import plain
+from palaestra.learning.credit.returns import drgrpo, rloo
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.methods.credit_comparison import as_json
+from palaestra.learning.methods.credit_comparison import compare as compared
+from palaestra.store.run_folder import RunFolder
+from palaestra.training.trace import choose_phase
 from tests.learning.credit import made
+from tests.training.runs import RECIPE, palaestra, write_recipe
 
 SMALL = (
     RECIPE.replace("steps = 4", "steps = 2")
@@ -45,10 +45,10 @@ def compare(capsys: pytest.CaptureFixture[str]) -> Any:
 
     def run(*arguments: str | Path) -> dict[str, Any]:
         code = main(["compare", *map(str, arguments), "--json"])
-        told = capsys.readouterr()
-        assert code == 0, told.err
-        said: dict[str, Any] = json.loads(told.out)
-        return said
+        captured = capsys.readouterr()
+        assert code == 0, captured.err
+        result: dict[str, Any] = json.loads(captured.out)
+        return result
 
     return run
 
@@ -56,9 +56,9 @@ def compare(capsys: pytest.CaptureFixture[str]) -> Any:
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     """What a command says that ends with exit code 2."""
     assert main([str(argument) for argument in arguments]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("palaestra: ")
-    return said
+    result = capsys.readouterr().err
+    assert result.startswith("palaestra: ")
+    return result
 
 
 # ── what is compared ─────────────────────────────────────────────────────────
@@ -67,30 +67,30 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 def test_the_latest_rl_phase_is_compared_with_all_rules_that_it_can_feed(
     finished: Path, compare: Any
 ) -> None:
-    said = compare(finished)
-    assert (said["phase"], said["policy"]) == ("rl/2", "policy")
-    assert said["rollouts"] + said["left_out"] == 16
-    names = [rule["name"] for rule in said["rules"]]
+    result = compare(finished)
+    assert (result["phase"], result["policy"]) == ("rl/2", "policy")
+    assert result["rollouts"] + result["left_out"] == 16
+    names = [rule["name"] for rule in result["rules"]]
     assert {"reinforce", "rloo", "grpo", "drgrpo", "anchor", "gigpo"} <= set(names)
-    reasons = {row["rule"]: row["reason"] for row in said["skipped"]}
+    reasons = {row["rule"]: row["reason"] for row in result["skipped"]}
     assert "critic" in reasons["gae"]
     assert not set(names) & set(reasons)
-    assert len(said["pairs"]) == len(names) * (len(names) - 1) // 2
+    assert len(result["pairs"]) == len(names) * (len(names) - 1) // 2
 
 
 def test_the_figures_are_those_of_the_recorded_episodes(finished: Path, compare: Any) -> None:
-    said = compare(finished, "--phase", "rl/1", "--credit", "rloo, 2*rloo")
-    once, twice = said["rules"]
+    result = compare(finished, "--phase", "rl/1", "--credit", "rloo, 2*rloo")
+    once, twice = result["rules"]
     with RunFolder.read(finished) as opened:
         episodes = {str(e.key): e for e in opened.database.episodes("rl/1")}
     by_group: dict[str, list[float]] = {}
-    for trajectory in said["trajectories"]:
+    for trajectory in result["trajectories"]:
         by_group.setdefault(trajectory["group"], []).append(trajectory["return"])
-    for index, trajectory in enumerate(said["trajectories"]):
+    for index, trajectory in enumerate(result["trajectories"]):
         episode = episodes[trajectory["key"]]
         assert trajectory["success"] == episode.outcome.solved
-        assert [turn["said"] for turn in trajectory["turns"]] == [
-            plain(call.reply.content) for call in episode.calls
+        assert [turn["reply"] for turn in trajectory["turns"]] == [
+            plain(call.reply.text) for call in episode.calls
         ]
         returns = by_group[trajectory["group"]]
         others = (sum(returns) - trajectory["return"]) / (len(returns) - 1)
@@ -109,8 +109,8 @@ def test_a_run_its_database_a_copy_and_a_parquet_file_say_the_same(
     assert main(["export", str(finished), "--phase", "rl", "--to", str(file)]) == 0
     assert f"32 episodes of rl/1, rl/2 in {file}" in capsys.readouterr().out
     found = [compare(trace) for trace in (finished, finished / "run.sqlite", copy, file)]
-    for said in found:
-        said.pop("trace")
+    for result in found:
+        result.pop("trace")
     assert found[1:] == found[:1] * 3
 
 
@@ -129,11 +129,11 @@ def test_a_limit_leaves_the_first_groups(finished: Path, compare: Any) -> None:
 
 
 def test_demonstrations_are_credited_to_the_expert(finished: Path, compare: Any) -> None:
-    said = compare(finished, "--phase", "demonstrations")
-    assert said["policy"] == "expert"
-    assert said["groups"] == said["rollouts"] == 24
-    assert "reinforce" in [rule["name"] for rule in said["rules"]]
-    reasons = {row["rule"]: row["reason"] for row in said["skipped"]}
+    result = compare(finished, "--phase", "demonstrations")
+    assert result["policy"] == "expert"
+    assert result["groups"] == result["rollouts"] == 24
+    assert "reinforce" in [rule["name"] for rule in result["rules"]]
+    reasons = {row["rule"]: row["reason"] for row in result["skipped"]}
     assert "rolled out only once" in reasons["rloo"]
 
 
@@ -145,8 +145,8 @@ def test_an_evaluation_with_repeats_can_be_compared(
         "eval", "--env", "babyai/GoToObjS4", "--model", finished / "final", "-n", "2",
         "--repeats", "3", "--run", run, "--json",
     )  # fmt: skip
-    said = compare(run, "--phase", "eval/test", "--credit", "rloo")
-    assert (said["groups"], said["rollouts"]) == (2, 6)
+    result = compare(run, "--phase", "eval/test", "--credit", "rloo")
+    assert (result["groups"], result["rollouts"]) == (2, 6)
 
 
 # ── how it is shown ──────────────────────────────────────────────────────────
@@ -167,10 +167,10 @@ def test_the_page_holds_what_the_json_says(
     finished: Path, compare: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "credit.html"
-    said = compare(finished, "--html", str(file))
+    result = compare(finished, "--html", str(file))
     text = file.read_text(encoding="utf-8")
     data = text.partition('id="data">')[2].partition("</script>")[0]
-    assert json.loads(data) == said
+    assert json.loads(data) == result
     assert "not" in refused(capsys, "compare", finished, "--html", tmp_path / "no" / "page.html")
 
 
@@ -180,23 +180,23 @@ def test_the_page_holds_what_the_json_says(
 def test_turns_are_measured_with_the_latest_policy_within_the_budget(
     finished: Path, compare: Any
 ) -> None:
-    said = compare(finished, "--credit", "rloo,reinforce", "--truth", "3", "--budget", "90")
-    truth = said["truth"]
+    result = compare(finished, "--credit", "rloo,reinforce", "--truth", "3", "--budget", "90")
+    truth = result["truth"]
     assert (truth["samples"], truth["policy"]) == (3, "rl-000002")
     measured = [found for turns in truth["advantages"] for found in turns if found]
     assert len(measured) == truth["turns"] > 0
     whole = [turns for turns in truth["advantages"] if any(turns)]
     assert all(all(turns) for turns in whole)  # rollouts are measured from end to end
-    for rule in said["rules"]:
+    for rule in result["rules"]:
         assert rule["truth"]["turns"] == truth["turns"]
 
 
 def test_the_expert_s_turns_can_be_measured_too(finished: Path, compare: Any) -> None:
-    said = compare(
+    result = compare(
         finished, "--phase", "demonstrations", "--credit", "reinforce", "--truth", "2",
         "--budget", "30",
     )  # fmt: skip
-    assert said["truth"]["turns"] > 0
+    assert result["truth"]["turns"] > 0
 
 
 # ── what is refused ──────────────────────────────────────────────────────────
@@ -215,15 +215,15 @@ def test_the_expert_s_turns_can_be_measured_too(finished: Path, compare: Any) ->
         (["--truth", "2", "--budget", "1"], ["--budget"]),
     ],
 )
-def test_what_cannot_be_compared_is_said_in_one_sentence(
+def test_what_cannot_be_compared_is_reported_in_one_sentence(
     finished: Path,
     arguments: list[str],
     parts: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = refused(capsys, "compare", finished, *arguments)
+    result = refused(capsys, "compare", finished, *arguments)
     for part in parts:
-        assert part in said
+        assert part in result
 
 
 def test_a_trace_without_an_rl_phase_lists_its_phases(
@@ -235,9 +235,9 @@ def test_a_trace_without_an_rl_phase_lists_its_phases(
         capsys, "export", finished, "--phase", "base", "--to", file
     )
     assert main(["export", str(finished), "--phase", "test", "--to", str(file)]) == 0
-    said = refused(capsys, "compare", file)
-    assert "--phase" in said
-    assert "test/base, test/imitation, test/rl" in said
+    result = refused(capsys, "compare", file)
+    assert "--phase" in result
+    assert "test/base, test/imitation, test/rl" in result
     assert "the run's folder" in refused(
         capsys, "compare", file, "--phase", "test/rl", "--credit", "reinforce", "--truth", "2"
     )
@@ -275,17 +275,17 @@ def test_rules_are_named_sums_or_all() -> None:
 
 def rendered(batch: list[Trajectory]) -> str:
     """What the terminal shows of a batch under two rules."""
-    said = {"trace": "a", "phase": "rl/1", "environment": "b", "left_out": 0, "skipped": []}
-    said |= as_json(compared(batch, {"rloo": rloo, "drgrpo": drgrpo}))
-    for trajectory in said["trajectories"]:
+    result = {"trace": "a", "phase": "rl/1", "environment": "b", "left_out": 0, "skipped": []}
+    result |= as_json(compared(batch, {"rloo": rloo, "drgrpo": drgrpo}))
+    for trajectory in result["trajectories"]:
         for turn in trajectory["turns"]:
-            turn |= {"seen": "", "said": ""}
+            turn |= {"observation": "", "reply": ""}
     file = io.StringIO()
-    render(said, Console(file=file, width=200))
+    render(result, Console(file=file, width=200))
     return file.getvalue()
 
 
-def test_groups_that_are_all_silent_are_said_in_one_line() -> None:
+def test_groups_that_are_all_silent_are_reported_in_one_line() -> None:
     shown = rendered(made.batch([1.0, 1.0]) + made.batch([0.0, 0.0], group=1))
     head, line = shown.splitlines()
     assert "4 rollouts in 2 groups" in head

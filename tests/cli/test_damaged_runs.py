@@ -36,10 +36,10 @@ def refused(command: str, run: Path, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     asked = command.format(run=run, out=run.parent / "out.jsonl").split()
     code = main(asked)
-    said = capsys.readouterr().err
-    assert code == 2, said
-    assert said.startswith("palaestra: ") and said.count("\n") == 1
-    return said
+    message = capsys.readouterr().err
+    assert code == 2, message
+    assert message.startswith("palaestra: ") and message.count("\n") == 1
+    return message
 
 
 @pytest.mark.parametrize("command", READERS)
@@ -53,8 +53,8 @@ def test_commands_name_a_damaged_run_and_the_remedy(
     else:
         (path / "run.sqlite").write_bytes(b"")
     before = (path / "run.sqlite").read_bytes()
-    said = refused(command, path, capsys)
-    assert f"The run {path} is damaged" in said and f"`palaestra doctor {path}`" in said
+    message = refused(command, path, capsys)
+    assert f"The run {path} is damaged" in message and f"`palaestra doctor {path}`" in message
     assert (path / "run.sqlite").read_bytes() == before
 
 
@@ -63,9 +63,9 @@ def test_a_run_named_without_its_folder_that_lost_its_run_json_is_found(
     command: str, run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / run / "run.json").unlink()
-    said = refused(command, tmp_path / run, capsys)
-    assert f"The run {tmp_path / run} is damaged: it has no run.json" in said
-    assert f"`palaestra doctor {tmp_path / run}`" in said
+    message = refused(command, tmp_path / run, capsys)
+    assert f"The run {tmp_path / run} is damaged: it has no run.json" in message
+    assert f"`palaestra doctor {tmp_path / run}`" in message
 
 
 def test_the_list_of_runs_names_a_damaged_one_among_the_others(
@@ -77,7 +77,7 @@ def test_the_list_of_runs_names_a_damaged_one_among_the_others(
     (tmp_path / "bare" / "run.json").unlink()
     capsys.readouterr()
     assert main(["list", "runs", "--json"]) == 0
-    said = {row["name"]: row["summary"] for row in json.loads(capsys.readouterr().out)}
-    assert "umbrella" in said[run]
+    message = {row["name"]: row["summary"] for row in json.loads(capsys.readouterr().out)}
+    assert "umbrella" in message[run]
     for name in ("broken", "bare"):
-        assert f"palaestra doctor {tmp_path / name}" in said[name]
+        assert f"palaestra doctor {tmp_path / name}" in message[name]

@@ -12,10 +12,10 @@ import pytest
 
 from palaestra.cli.main import main
 from palaestra.core.episode import Episode, Key
-from palaestra.evaluation.corrections import benjamini_hochberg, holm
-from palaestra.evaluation.paired import mcnemar
-from palaestra.evaluation.statistics import paired_difference, wilson
-from palaestra.store.run import RunFolder
+from palaestra.evaluation.statistics.intervals import paired_difference, wilson
+from palaestra.evaluation.statistics.multiple_testing import benjamini_hochberg, holm
+from palaestra.evaluation.statistics.paired import mcnemar
+from palaestra.store.run_folder import RunFolder
 from tests.cli.conftest import Palaestra
 from tests.evaluation.made import CRASH, FAILURE, SUCCESS, episode, evaluation
 
@@ -26,8 +26,8 @@ def store(
     folder: Path, episodes: Sequence[Episode], recipe: Recipe | None = None, **documents: Any
 ) -> Path:
     with RunFolder.create(folder, recipe or {}) as run:
-        for lived in episodes:
-            run.database.finish(lived)
+        for finished in episodes:
+            run.database.finish(finished)
         for name, document in documents.items():
             run.database.put(name, document)
     return folder
@@ -50,48 +50,48 @@ def diff(capsys: pytest.CaptureFixture[str]) -> Any:
 
     def run(*arguments: str | Path) -> Recipe:
         code = main(["diff", *map(str, arguments), "--json"])
-        told = capsys.readouterr()
-        assert code == 0, told.err
-        said: Recipe = json.loads(told.out)
-        return said
+        output = capsys.readouterr()
+        assert code == 0, output.err
+        result: Recipe = json.loads(output.out)
+        return result
 
     return run
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     assert main(["diff", *map(str, arguments)]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("palaestra: ")
-    assert said.count("\n") == 1
-    return said
+    result = capsys.readouterr().err
+    assert result.startswith("palaestra: ")
+    assert result.count("\n") == 1
+    return result
 
 
 # ── what is compared ─────────────────────────────────────────────────────────
 
 
 def test_the_figures_are_those_of_the_stored_episodes(diff: Any, two: tuple[Path, Path]) -> None:
-    said = diff(*two)
+    result = diff(*two)
     weak = [e.outcome.solved for e in evaluation("eval/test", 0.3, 120)]
     with RunFolder.read(two[1]) as opened:
         strong = [e.outcome.solved for e in opened.database.episodes("eval/test")[:120]]
-    assert (said["tasks"], said["only"], said["broken"]) == (120, [0, 10], 0)
-    assert said["success"][0]["mean"] == wilson(sum(weak), 120).mean
-    assert said["success"][1]["low"] == wilson(sum(strong), 120).low
+    assert (result["tasks"], result["only"], result["broken"]) == (120, [0, 10], 0)
+    assert result["success"][0]["mean"] == wilson(sum(weak), 120).mean
+    assert result["success"][1]["low"] == wilson(sum(strong), 120).low
     expected = paired_difference(list(map(float, strong)), list(map(float, weak)))
-    assert [said["difference"][part] for part in ("mean", "low", "high")] == pytest.approx(
+    assert [result["difference"][part] for part in ("mean", "low", "high")] == pytest.approx(
         [expected.mean, expected.low, expected.high]
     )
     gained = [i for i, (x, y) in enumerate(zip(weak, strong, strict=True)) if y > x]
     lost = [i for i, (x, y) in enumerate(zip(weak, strong, strict=True)) if y < x]
-    assert [flip["task"] for flip in said["gained"]] == [f"test/{i}" for i in gained]
-    assert [flip["task"] for flip in said["lost"]] == [f"test/{i}" for i in lost]
-    assert said["same"] == 120 - len(gained) - len(lost)
-    assert said["mcnemar"] == pytest.approx(mcnemar(len(gained), len(lost)))
-    assert said["permutation"] == pytest.approx(said["mcnemar"])
-    assert said["settings"] == {"model": ["base", "rl"]}
+    assert [flip["task"] for flip in result["gained"]] == [f"test/{i}" for i in gained]
+    assert [flip["task"] for flip in result["lost"]] == [f"test/{i}" for i in lost]
+    assert result["same"] == 120 - len(gained) - len(lost)
+    assert result["mcnemar"] == pytest.approx(mcnemar(len(gained), len(lost)))
+    assert result["permutation"] == pytest.approx(result["mcnemar"])
+    assert result["settings"] == {"model": ["base", "rl"]}
 
 
-def test_the_other_way_round_everything_changes_sign(diff: Any, two: tuple[Path, Path]) -> None:
+def test_everything_reversed_changes_sign(diff: Any, two: tuple[Path, Path]) -> None:
     forth, back = diff(*two), diff(*reversed(two))
     assert [flip["task"] for flip in forth["gained"]] == [flip["task"] for flip in back["lost"]]
     assert forth["mcnemar"] == back["mcnemar"]
@@ -135,9 +135,9 @@ def test_repeats_are_averaged_and_have_no_mcnemar_test(diff: Any, tmp_path: Path
         )
         for name, tasks in ends.items()
     ]
-    said = diff(*runs)
-    assert said["mcnemar"] is None
-    (gained,), (lost,) = said["gained"], said["lost"]
+    result = diff(*runs)
+    assert result["mcnemar"] is None
+    (gained,), (lost,) = result["gained"], result["lost"]
     assert (gained["task"], gained["scores"]) == ("test/0", [0.5, 1.0])
     assert gained["episodes"] == ["eval/test/0.1", "eval/test/0.0"]
     assert (lost["task"], lost["scores"]) == ("test/2", [1.0, 0.5])
@@ -147,18 +147,18 @@ def test_a_task_that_broke_on_one_side_is_left_out_and_counted(diff: Any, tmp_pa
     a = store(tmp_path / "a", [episode("eval/test", i, SUCCESS) for i in range(4)])
     ends = [SUCCESS, CRASH, FAILURE, SUCCESS]
     b = store(tmp_path / "b", [episode("eval/test", i, end) for i, end in enumerate(ends)])
-    said = diff(a, b)
-    assert (said["tasks"], said["broken"], said["only"]) == (3, 1, [0, 0])
-    assert "cannot show" in said["warning"]
+    result = diff(a, b)
+    assert (result["tasks"], result["broken"], result["only"]) == (3, 1, [0, 0])
+    assert "cannot show" in result["warning"]
 
 
 def test_tasks_are_paired_by_what_they_are_and_not_by_their_place(
     diff: Any, tmp_path: Path
 ) -> None:
-    lived = [episode("eval/test", i, SUCCESS if i < 3 else FAILURE) for i in range(6)]
-    moved = [replace(e, key=Key("eval/test", place)) for place, e in enumerate(reversed(lived))]
-    said = diff(store(tmp_path / "a", lived), store(tmp_path / "b", moved))
-    assert said["same"] == said["tasks"] == 6
+    finished = [episode("eval/test", i, SUCCESS if i < 3 else FAILURE) for i in range(6)]
+    moved = [replace(e, key=Key("eval/test", place)) for place, e in enumerate(reversed(finished))]
+    result = diff(store(tmp_path / "a", finished), store(tmp_path / "b", moved))
+    assert result["same"] == result["tasks"] == 6
 
 
 # ── which episodes are meant ─────────────────────────────────────────────────
@@ -171,18 +171,18 @@ def trained(tmp_path: Path) -> Path:
 
 
 def test_two_phases_of_one_run_are_compared(diff: Any, trained: Path) -> None:
-    said = diff(f"{trained}:test/base", trained)
-    assert (said["a"]["phase"], said["b"]["phase"]) == ("test/base", "test/rl")
-    assert said["difference"]["low"] > 0
-    assert said["settings"] == {}
+    result = diff(f"{trained}:test/base", trained)
+    assert (result["a"]["phase"], result["b"]["phase"]) == ("test/base", "test/rl")
+    assert result["difference"]["low"] > 0
+    assert result["settings"] == {}
 
 
 def test_an_evaluation_is_compared_with_a_training_runs_last_test(
     diff: Any, two: tuple[Path, Path], trained: Path
 ) -> None:
-    said = diff(two[0], trained)
-    assert (said["a"]["phase"], said["b"]["phase"]) == ("eval/test", "test/rl")
-    assert said["only"] == [80, 0]
+    result = diff(two[0], trained)
+    assert (result["a"]["phase"], result["b"]["phase"]) == ("eval/test", "test/rl")
+    assert result["only"] == [80, 0]
 
 
 def test_a_run_is_found_by_its_name(
@@ -201,23 +201,23 @@ def test_one_of_several_models_is_chosen_by_the_beginning_of_its_phases(
         for world in ("GoToLocal", "GoToObj")
     }
     episodes = [
-        lived
+        finished
         for phase, (_, world, rate) in phases.items()
-        for lived in evaluation(phase, rate, 20, environment=f"babyai/{world}")
+        for finished in evaluation(phase, rate, 20, environment=f"babyai/{world}")
     ]
     cells = [
         {"phase": p, "agent": "direct", "model": m, "temperature": 1.0, "roles": {}, "turns": t}
         for t, (p, (m, _, _)) in enumerate(phases.items())
     ]
     run = store(tmp_path / "matrix", episodes, plan={"cells": cells})
-    said = diff(f"{run}:eval/test/direct/random", f"{run}:eval/test/direct/tiny")
-    assert said["tasks"] == 40
-    assert said["environments"] == ["babyai/GoToLocal", "babyai/GoToObj"]
-    assert said["gained"][0]["task"].startswith("babyai/GoTo")
-    assert said["settings"] == {"model": ["random", "tiny"], "turns": [[2, 3], [0, 1]]}
-    told = refused(capsys, run, f"{run}:eval/test/direct/tiny")
-    assert "direct with random, direct with tiny" in told
-    assert "RUN:eval/test/direct/tiny" in told
+    result = diff(f"{run}:eval/test/direct/random", f"{run}:eval/test/direct/tiny")
+    assert result["tasks"] == 40
+    assert result["environments"] == ["babyai/GoToLocal", "babyai/GoToObj"]
+    assert result["gained"][0]["task"].startswith("babyai/GoTo")
+    assert result["settings"] == {"model": ["random", "tiny"], "turns": [[2, 3], [0, 1]]}
+    output = refused(capsys, run, f"{run}:eval/test/direct/tiny")
+    assert "direct with random, direct with tiny" in output
+    assert "RUN:eval/test/direct/tiny" in output
 
 
 # ── what the terminal shows ──────────────────────────────────────────────────
@@ -247,15 +247,15 @@ def test_too_few_tasks_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixtu
         for name, rate in (("a", 0.4), ("b", 0.6))
     ]
     assert main(["diff", *map(str, runs)]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "Warning: With 16 tasks in common only a difference of" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "Warning: With 16 tasks in common only a difference of" in output
 
 
 def test_a_difference_that_was_found_needs_no_warning(diff: Any, two: tuple[Path, Path]) -> None:
-    said = diff(*two)
-    assert said["permutation"] < 0.05
-    assert said["detectable"] > 0.1
-    assert said["warning"] is None
+    result = diff(*two)
+    assert result["permutation"] < 0.05
+    assert result["detectable"] > 0.1
+    assert result["warning"] is None
 
 
 def test_single_tasks_are_shown_without_an_interval(
@@ -266,9 +266,9 @@ def test_single_tasks_are_shown_without_an_interval(
         for name, end in (("a", SUCCESS), ("b", FAILURE))
     ]
     assert main(["diff", *map(str, runs)]) == 0
-    told = capsys.readouterr().out
-    assert "solved only by A (1)" in told
-    assert "1 task in common cannot show a difference" in told
+    output = capsys.readouterr().out
+    assert "solved only by A (1)" in output
+    assert "1 task in common cannot show any significant" in output
 
 
 # ── what is refused ──────────────────────────────────────────────────────────
@@ -278,20 +278,20 @@ def test_other_environments_are_refused(
     two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = store(tmp_path / "o", evaluation("eval/test", 0.5, 5, environment="babyai/GoToObj"))
-    said = refused(capsys, two[0], other)
-    assert "babyai/GoToLocal" in said and "babyai/GoToObj" in said
+    result = refused(capsys, two[0], other)
+    assert "babyai/GoToLocal" in result and "babyai/GoToObj" in result
 
 
 def test_other_tasks_are_refused(
     two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     later = [e for e in evaluation("eval/test", 0.5, 205) if e.key.group >= 200]
-    said = refused(capsys, two[0], store(tmp_path / "later", later))
-    assert "test/0 to test/119" in said and "test/200 to test/204" in said
+    result = refused(capsys, two[0], store(tmp_path / "later", later))
+    assert "test/0 to test/119" in result and "test/200 to test/204" in result
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"seed": 999}, "other seed"),
         ({"parameters": {"size": 8}, "instruction": "go"}, "other instruction and parameters"),
@@ -302,14 +302,14 @@ def test_tasks_of_one_name_that_are_not_the_same_are_refused(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     change: dict[str, Any],
-    said: str,
+    message: str,
 ) -> None:
     changed = [
         replace(e, task=replace(e.task, **change)) if e.key.group == 3 else e
         for e in evaluation("eval/test", 0.5, 5)
     ]
-    told = refused(capsys, two[0], store(tmp_path / "changed", changed))
-    assert "test/3" in told and said in told
+    output = refused(capsys, two[0], store(tmp_path / "changed", changed))
+    assert "test/3" in output and message in output
 
 
 def test_runs_without_a_result_in_common_are_refused(
@@ -350,12 +350,12 @@ def test_the_expert_is_told_from_chance(palaestra: Palaestra) -> None:
         assert done.returncode == 0, done.stderr
     done = palaestra("diff", "random", "expert", "--json")
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["tasks"] == 24
-    assert said["success"][1]["mean"] == 1.0
-    assert said["difference"]["low"] > 0 and said["mcnemar"] < 0.01
-    assert said["lost"] == []
-    assert said["measures"]["turns"]["difference"]["high"] < 0
+    result = json.loads(done.stdout)
+    assert result["tasks"] == 24
+    assert result["success"][1]["mean"] == 1.0
+    assert result["difference"]["low"] > 0 and result["mcnemar"] < 0.01
+    assert result["lost"] == []
+    assert result["measures"]["turns"]["difference"]["high"] < 0
 
 
 # ── several at once ──────────────────────────────────────────────────────────
@@ -365,12 +365,12 @@ def test_several_runs_are_compared_with_the_first_and_their_p_values_corrected(
     diff: Any, two: tuple[Path, Path], tmp_path: Path
 ) -> None:
     third = store(tmp_path / "same", evaluation("eval/test", 0.3, 120, seed=1), {"model": "same"})
-    said = diff(*two, third)
+    result = diff(*two, third)
     alone = [diff(two[0], other)["permutation"] for other in (two[1], third)]
-    assert [row["p"] for row in said["others"]] == alone
-    assert [row["holm"] for row in said["others"]] == holm(alone)
-    assert [row["benjamini_hochberg"] for row in said["others"]] == benjamini_hochberg(alone)
-    assert said["others"][0]["success"][1]["n"] == 120
+    assert [row["p"] for row in result["others"]] == alone
+    assert [row["holm"] for row in result["others"]] == holm(alone)
+    assert [row["benjamini_hochberg"] for row in result["others"]] == benjamini_hochberg(alone)
+    assert result["others"][0]["success"][1]["n"] == 120
 
 
 def test_several_are_readable_and_none_is_the_first(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from palaestra.cli.main import main
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 
 WORLD, OTHER = "probe/umbrella-4", "probe/memory-4"
 
@@ -46,7 +46,7 @@ def suite(tmp_path: Path) -> str:
     return str(file)
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> dict:  # type: ignore[type-arg]
+def output(capsys: pytest.CaptureFixture[str]) -> dict:  # type: ignore[type-arg]
     return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
 
 
@@ -55,7 +55,7 @@ def test_one_cell_is_reported_flat_and_lies_in_its_usual_phase(
 ) -> None:
     arguments = ["eval", "--env", WORLD, "--model", "expert", "-n", "4", "--run", str(runs / "a")]
     assert main([*arguments, *QUICK]) == 0
-    result = said(capsys)
+    result = output(capsys)
     assert (result["environment"], result["agent"], result["model"]) == (WORLD, "direct", "expert")
     assert (result["success"], result["tasks"], result["complete"]) == (1.0, 4, True)
     with RunFolder.read(runs / "a") as run:
@@ -67,7 +67,7 @@ def test_one_cell_is_reported_flat_and_lies_in_its_usual_phase(
 def test_episodes_without_a_result_are_counted_beside_the_success(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with socket.socket() as shut:  # bound, and nobody listens
+    with socket.socket() as shut:  # bound, but not listening
         shut.bind(("127.0.0.1", 0))
         model = f"openai:m@http://127.0.0.1:{shut.getsockname()[1]}/v1?attempts=1"
         asked = ["eval", "--env", WORLD, "-n", "2", "--workers", "0", "--model", model]
@@ -82,7 +82,7 @@ def test_options_that_are_repeated_make_a_matrix(capsys: pytest.CaptureFixture[s
     arguments = ["eval", "--env", WORLD, "--env", OTHER, "--agent", "direct", "--agent", "react"]
     arguments += ["--model", "random", "--model", "expert", "--seed", "1", "--seed", "2", "-n", "2"]
     assert main([*arguments, *QUICK]) == 0
-    result = said(capsys)
+    result = output(capsys)
     assert len(result["cells"]) == 16
     assert result["episodes"] == result["planned"] == 32
     assert {cell["success"] for cell in result["cells"] if cell["model"] == "expert"} == {1.0}
@@ -93,14 +93,14 @@ def test_a_suite_says_what_is_evaluated(
 ) -> None:
     run = str(runs / "s")
     assert main(["eval", "--suite", suite, "--model", "random", "--run", run, *QUICK]) in (0, 1)
-    result = said(capsys)
+    result = output(capsys)
     assert result["suite"].startswith("pair v1 (")
     assert [(c["environment"], c["episodes"], c["tasks"]) for c in result["cells"]] == [
         (WORLD, 4, 4),
         (OTHER, 6, 3),
     ]
     main(["leaderboard", run, "--json"])
-    board = said(capsys)
+    board = output(capsys)
     assert board["hash"] == result["hash"]
     assert board["weights"] == {OTHER: 3.0, WORLD: 1.0}
     assert set(board["contenders"][0]["worlds"][OTHER]["by_task"]) == {"1", "3", "5"}
@@ -110,19 +110,19 @@ def test_a_suite_says_what_is_evaluated(
     ("arguments", "reason"),
     [
         (["--env", WORLD], "--model is missing"),
-        (["--model", "random"], "Give the environments by --env, or a suite by --suite"),
-        (["--env", WORLD, "--model", "random", "--suite", "x.toml"], "one of the two"),
+        (["--model", "random"], "Set either --env (environments) or --suite"),
+        (["--env", WORLD, "--model", "random", "--suite", "x.toml"], "not both"),
         (["--env", WORLD, "--env", WORLD, "--model", "random"], "is given twice"),
         (["--env", WORLD, "--model", "random", "--model", "random"], "is given twice"),
         (["--env", WORLD, "--model", "random", "--shard", "3/2"], "write K/N"),
-        (["--env", WORLD, "--model", "random", "--price", "random"], "is no price"),
-        (["--env", WORLD, "--model", "random", "--price", "gpt=1/2"], "is of nobody"),
-        (["--env", WORLD, "--model", "random", "--budget-money", "1"], "needs a price"),
+        (["--env", WORLD, "--model", "random", "--price", "random"], "is malformed"),
+        (["--env", WORLD, "--model", "random", "--price", "gpt=1/2"], "names no model"),
+        (["--env", WORLD, "--model", "random", "--budget-money", "1"], "needs prices"),
         (["--env", WORLD, "--model", "random", "--budget-tokens", "0"], "leaves nothing to do"),
         (["--env", WORLD, "--model", "random", "--deadline", "0"], "leaves nothing to do"),
         (["--env", WORLD, "--model", "random", "--tried", "0"], "leaves nothing to do"),
-        (["--env", WORLD, "--model", "random", "--concurrency", "0"], "at least 1"),
-        (["--env", WORLD, "--model", "random", "--concurrency", "gpt=2"], "is of nobody"),
+        (["--env", WORLD, "--model", "random", "--concurrency", "0"], "N of 1 or more"),
+        (["--env", WORLD, "--model", "random", "--concurrency", "gpt=2"], "names no model"),
         (["--env", WORLD, "--model", "random", "--workers", "-1"], "give 0 or more"),
         (["--env", WORLD, "--model", "random", "--role", "user"], "write --role NAME=MODEL"),
         (["--suite", "none.toml", "--model", "random"], "'none.toml' cannot be read"),
@@ -141,12 +141,12 @@ def test_options_that_a_suite_or_a_run_has_settled_are_refused_not_ignored(
     suite: str, capsys: pytest.CaptureFixture[str], runs: Path
 ) -> None:
     assert main(["eval", "--suite", suite, "--model", "random", "-n", "3"]) == 2
-    assert "The suite 'pair' says what is evaluated; drop -n" in capsys.readouterr().err
+    assert "-n is set by the suite 'pair'; drop it" in capsys.readouterr().err
     run = str(runs / "a")
     assert main(["eval", "--env", WORLD, "--model", "expert", "-n", "2", "--run", run, *QUICK]) == 0
     for option in (["--seed", "2"], ["--temperature", "0"], ["--run", "b"]):
         assert main(["eval", "--resume", run, *option]) == 2
-        assert f"drop {option[0]}" in capsys.readouterr().err
+        assert f"{option[0]} is fixed in a resumed run; drop it" in capsys.readouterr().err
 
 
 def test_a_suite_with_a_missing_environment_is_refused_by_name(
@@ -178,11 +178,8 @@ from palaestra.core.task import TaskSet
 
 class Three(Environment):
     instructions = "Say yes."
-    def __init__(self, name): ...
     @classmethod
     def tasks(cls, environment): return TaskSet(environment, size=3)
-    @classmethod
-    def check_name(cls, name): ...
     def reset(self, task): return Observation("yes?")
     def step(self, action): return Transition(Observation(""), 1.0, terminated=True, success=True)
     def sample_action(self, dice): return Action("yes")
@@ -196,19 +193,19 @@ def test_shards_are_joined_by_the_leaderboard(
     common = ["eval", "--suite", suite, "--model", "random", "--model", "expert", *QUICK]
     for shard in ("1/2", "2/2"):
         main([*common, "--shard", shard, "--run", str(runs / shard.replace("/", "-"))])
-        assert said(capsys)["shard"] == shard
+        assert output(capsys)["shard"] == shard
     main([*common, "--run", str(runs / "whole")])
     capsys.readouterr()
     boards = []
     for of in (["1-2", "2-2"], ["whole"], ["1-2"]):
         assert main(["leaderboard", *of, "--json"]) == 0  # runs by their names
-        boards.append(said(capsys))
+        boards.append(output(capsys))
     for one, other in zip(boards[0]["contenders"], boards[1]["contenders"], strict=True):
         assert one["success"] == other["success"]
         assert {w: s["by_task"] for w, s in one["worlds"].items()} == {
             w: s["by_task"] for w, s in other["worlds"].items()
         }
-    assert not any(contender["ranked"] for contender in boards[2]["contenders"])
+    assert not any(candidate["ranked"] for candidate in boards[2]["contenders"])
 
 
 def test_the_leaderboard_is_written_in_every_form(
@@ -230,16 +227,16 @@ def test_the_leaderboard_is_written_in_every_form(
     assert main(["leaderboard", "random", "--cost", "luck"]) == 2
 
 
-def test_advice_names_the_best_and_exits_1_where_nobody_fits(
+def test_advice_names_the_best_and_exits_1_where_no_one_fits(
     capsys: pytest.CaptureFixture[str], runs: Path
 ) -> None:
     arguments = ["eval", "--env", WORLD, "--model", "random", "--model", "expert", "-n", "24"]
     main([*arguments, "--run", str(runs / "a"), *QUICK])
     capsys.readouterr()
     assert main(["advise", "a", "--cost", "turns"]) == 0
-    assert capsys.readouterr().out.startswith("Take direct, random: success")
+    assert capsys.readouterr().out.startswith("Choose direct, random: success")
     assert main(["advise", "a", "--max-seconds-per-task", "1e-9"]) == 1
-    assert capsys.readouterr().out.startswith("Nobody fits.")
+    assert capsys.readouterr().out.startswith("No candidate fits.")
     assert main(["advise", "a", "--min-success", "7"]) == 2
 
 
@@ -254,7 +251,7 @@ def test_a_training_run_or_nothing_is_no_evaluation(
     assert main(["leaderboard", "nothing"]) == 2
 
 
-def test_control_says_how_a_run_stands_and_refuses_what_means_nothing(
+def test_control_reports_the_state_of_a_run_and_refuses_what_means_nothing(
     capsys: pytest.CaptureFixture[str], runs: Path
 ) -> None:
     arguments = ["eval", "--env", WORLD, "--model", "expert", "-n", "4", "--run", str(runs / "a")]
@@ -284,8 +281,8 @@ def test_money_stands_in_the_sum_the_totals_and_the_table_as_far_as_it_is_known(
     arguments = ["eval", "--env", WORLD, "--model", "random", "--model", "expert", "-n", "2"]
     arguments += ["--workers", "0", "--price", "random=0/0"]
     main([*arguments, "--run", str(runs / "a")])
-    said = " ".join(capsys.readouterr().out.split())
-    assert "at least 0.0000, without" in said and "calls to models without a price" in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert "at least 0.0000, without" in output and "calls to models without a price" in output
     with RunFolder.read(runs / "a") as run:
         found, totals = run.database.get("evaluation"), run.database.get("totals")
         assert run.database.get("machine")["cores"] >= 1
@@ -303,7 +300,7 @@ def test_every_measure_of_a_run_is_told_with_pass_at_k_where_tasks_were_repeated
     main([*arguments, "--run", str(runs / "a"), *QUICK])
     capsys.readouterr()
     assert main(["show", "a", "--metrics", "--by", "environment", "--json"]) == 0
-    found = said(capsys)["eval/test"]
+    found = output(capsys)["eval/test"]
     assert found["metrics"]["turns"]["tasks"] == 3 and found["episodes"] == 6
     assert set(found["repeats"]) == {"pass@2", "pass^2"}
     assert found["repeats"]["pass@2"]["mean"] >= found["metrics"]["success"]["mean"]
@@ -323,7 +320,7 @@ def test_a_run_tells_how_turns_change_how_full_the_context_was_and_how_sure_the_
     main([*arguments, "-n", "3", "--run", str(runs / "a"), *QUICK])
     capsys.readouterr()
     assert main(["show", "a", "--drift", "--metrics", "--context", "4096", "--json"]) == 0
-    found = said(capsys)["eval/test"]
+    found = output(capsys)["eval/test"]
     assert sum(found["drift"]["invalid"]["counts"]) == 3 * found["metrics"]["turns"]["mean"]
     assert len(found["drift"]["invalid"]["parts"]) == 5
     longest = found["metrics"]["largest_prompt"]["mean"]
@@ -341,5 +338,5 @@ def test_what_a_search_tries_is_bounded(capsys: pytest.CaptureFixture[str], runs
     main([*asked, "--tried", "3", "--run", str(runs / "a"), *QUICK])
     capsys.readouterr()
     with RunFolder.read(runs / "a") as run:
-        lived = run.database.episodes("eval/test")
-    assert [episode.usage.tried for episode in lived] == [3, 3]  # else four tries to the end
+        finished = run.database.episodes("eval/test")
+    assert [episode.usage.tried for episode in finished] == [3, 3]  # else four tries to the end

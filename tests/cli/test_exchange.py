@@ -9,7 +9,7 @@ import pytest
 
 from palaestra.cli.main import main
 from palaestra.core.episode import Episode, Key
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 from tests.evaluation import made
 from tests.store import samples
 
@@ -88,11 +88,11 @@ def test_the_conventions_of_spans_are_a_choice(
     assert main(["export", run, "--format", "otel", "--conventions", "1.3", "--to", file]) == 2
     assert "Did you mean '1.36'?" in capsys.readouterr().err
     assert main(["export", run, "--format", "json", "--conventions", "1.36", "--to", file]) == 2
-    assert "--conventions is for --format otel" in capsys.readouterr().err
+    assert "no effect with --format json; use --format otel" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("format", "name", "said"),
+    ("format", "name", "message"),
     [
         ("inspcet", "x.eval", "Did you mean 'inspect'?"),
         ("inspect", "x.jsonl", "must end in .eval or .json"),
@@ -100,10 +100,15 @@ def test_the_conventions_of_spans_are_a_choice(
     ],
 )
 def test_a_format_or_name_that_cannot_work_exits_2(
-    run: str, format: str, name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: str,
+    format: str,
+    name: str,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["export", run, "--format", format, "--to", str(tmp_path / name)]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / name).exists()
 
 
@@ -126,15 +131,15 @@ def test_an_import_that_fails_leaves_no_run(
     file, folder = tmp_path / "x.jsonl", tmp_path / "back"
     assert main(["export", run, "--format", "json", "--to", str(file)]) == 0
     first, *rest = file.read_text().splitlines()
-    for lines, said in (
+    for lines, message in (
         ([first, *rest, first], "two episodes with the key rl/1/0.0"),
         ([first, rest[0][:-30]], "cut off"),
-        ([first, rest[0].replace('"format": 2', '"format": 3', 1)], "a newer palaestra"),
+        ([first, rest[0].replace('"format": 3', '"format": 4', 1)], "a newer palaestra"),
     ):
         file.write_text("\n".join(lines))
         assert main(["import", str(file), "--run", str(folder)]) == 2
         captured = capsys.readouterr().err
-        assert said in captured and "Traceback" not in captured
+        assert message in captured and "Traceback" not in captured
         assert not folder.exists()
     assert main(["import", str(file), "--run", run]) == 2
     assert "exists already" in capsys.readouterr().err

@@ -13,8 +13,8 @@ from palaestra.cli.main import main
 from palaestra.core.episode import Key
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.core.task import Task
-from palaestra.core.visible import visible
-from palaestra.store.run import RunFolder
+from palaestra.runtime.visible_text import visible
+from palaestra.store.run_folder import RunFolder
 from tests.store.samples import episode
 
 CaptureFixture = pytest.CaptureFixture[str]
@@ -66,10 +66,10 @@ def test_show_writes_no_codes_but_its_own_colours_and_hides_nothing(
     assert SHOWN in plain
 
 
-def test_what_is_refused_is_told_without_codes(hostile: Path, capsys: CaptureFixture) -> None:
+def test_what_is_refused_is_reported_without_codes(hostile: Path, capsys: CaptureFixture) -> None:
     assert main(["show", str(hostile), f"eval/{BAD}/7.0"]) == 2
-    said = capsys.readouterr().err
-    assert visible(said) == said and SHOWN in said
+    captured = capsys.readouterr().err
+    assert visible(captured) == captured and SHOWN in captured
 
 
 def test_a_sandbox_shows_what_its_program_wrote_and_obeys_none_of_it(
@@ -78,9 +78,9 @@ def test_a_sandbox_shows_what_its_program_wrote_and_obeys_none_of_it(
     program = r"printf 'red \033[31m\r\n\340\240\200 \342\200\213 \tend\n'; printf '\007' >&2"
     words = ["sandbox", "--kind", "unsafe", "--", "sh", "-c", program]
     assert main(words) == 0
-    said = capsys.readouterr()
-    assert said.out == "red ␛[31m\n\u0800 ⟨U+200B⟩ \tend\n"
-    assert said.err.startswith("␇unsafe: exit with code 0")
+    captured = capsys.readouterr()
+    assert captured.out == "red ␛[31m\n\u0800 ⟨U+200B⟩ \tend\n"
+    assert captured.err.startswith("␇unsafe: exit with code 0")
     assert main([*words[:3], "--json", *words[3:]]) == 0
     exact = json.loads(capsys.readouterr().out)
     assert exact["stdout"] == "red \x1b[31m\r\n\u0800 \u200b \tend\n"

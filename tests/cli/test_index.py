@@ -8,7 +8,7 @@ import pytest
 
 from palaestra.cli.main import main
 from palaestra.core.episode import Key
-from palaestra.store.search import TextIndex
+from palaestra.store.search_index import TextIndex
 from tests.viewer.stores import make_run, plain
 
 CaptureFixture = pytest.CaptureFixture[str]
@@ -24,8 +24,10 @@ def test_an_indexed_run_is_searched_whole_at_once(root: Path, capsys: CaptureFix
     run = make_run(root, "a", [plain(Key("eval/test", i)) for i in range(450)])
     make_run(root, "b", [plain(Key("eval/test", 0))])
     assert main(["index", "a"]) == 0
-    said = capsys.readouterr()
-    assert said.out == "a: 450 episodes can be searched\n" and "450/450 episodes" in said.err
+    captured = capsys.readouterr()
+    assert (
+        captured.out == "a: 450 episodes can be searched\n" and "450/450 episodes" in captured.err
+    )
     assert len(TextIndex(run).find(["forward"])) == 450
     assert TextIndex(root / "b").find(["forward"]) == []
     assert main(["index", str(run)]) == 0  # nothing is left to do
@@ -39,13 +41,13 @@ def test_all_runs_are_indexed_and_one_that_is_broken_stops_no_other(
         make_run(root, name, [plain(Key("eval/test", 0))])
     (root / "b" / "search-1.sqlite").write_bytes(b"something else entirely" * 200)
     assert main(["index"]) == 2
-    said = capsys.readouterr()
-    assert sorted(said.out.split("\n")[:-1]) == [
+    captured = capsys.readouterr()
+    assert sorted(captured.out.split("\n")[:-1]) == [
         "a: 1 episodes can be searched",
         "c: 1 episodes can be searched",
     ]
-    told = [line for line in said.err.splitlines() if line.startswith("palaestra: ")]
-    assert len(told) == 1 and "search-1.sqlite" in told[0] and "Delete it" in told[0]
+    messages = [line for line in captured.err.splitlines() if line.startswith("palaestra: ")]
+    assert len(messages) == 1 and "search-1.sqlite" in messages[0] and "Delete it" in messages[0]
 
 
 def test_a_run_that_is_not_there_is_named(capsys: CaptureFixture) -> None:

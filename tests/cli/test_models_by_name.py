@@ -1,4 +1,4 @@
-"""Models by name, and the model that leaves everything to chance."""
+"""Models by name, and the random model."""
 
 import asyncio
 from pathlib import Path
@@ -12,28 +12,28 @@ from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.message import user
 from palaestra.core.model import Prompt, Sampling
 from palaestra.environments.registry import make
-from palaestra.experiment.policy import save_tokenizer
-from palaestra.experiment.recipe import load
-from palaestra.models.checkpoint_format import write_network
-from palaestra.models.random_choice import RandomModel
+from palaestra.models.local.checkpoint_format import write_network
+from palaestra.models.local.tiny import learn_vocabulary, tiny_network
+from palaestra.models.local.weights import check_name
 from palaestra.models.registry import check_model, load_model, models
-from palaestra.models.tiny import learn_vocabulary, tiny_network
-from palaestra.models.weights import check_name
-from palaestra.rollout.worlds import LocalWorld
+from palaestra.models.scripted.random_choice import RandomModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.training.policy_building import save_tokenizer
+from palaestra.training.recipe import load
 
 AGENT = ReActAgent()
 
 
-def test_chance_draws_the_same_action_from_the_same_seed() -> None:
-    model = RandomModel(AGENT).for_world(LocalWorld(make("babyai/GoToLocalS5N2")))
+def test_a_random_agent_samples_the_same_action_from_the_same_seed() -> None:
+    model = RandomModel(AGENT).for_environment(LocalEnvironment(make("babyai/GoToLocalS5N2")))
 
-    def said(seed: int) -> str:
+    def reply(seed: int) -> str:
         prompt = Prompt((user("go"),), None, Sampling(), seed)
         return asyncio.run(model.generate(prompt)).text
 
-    drawn = [said(seed) for seed in range(60)]
-    assert drawn == [said(seed) for seed in range(60)]
-    words = {action_of(text) for text in drawn}
+    sampled = [reply(seed) for seed in range(60)]
+    assert sampled == [reply(seed) for seed in range(60)]
+    words = {action_of(text) for text in sampled}
     assert words == {"left", "right", "forward", "pickup", "drop", "toggle"}
 
 
@@ -74,7 +74,7 @@ def test_names_are_judged_without_loading_anything(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"config\.json"):
         check_name(str(tmp_path))
     with pytest.raises(InputError, match="openai:MODEL@URL"):
-        check_model("openai:nowhere")
+        check_model("openai:small@nowhere")
     with pytest.raises(InputError, match="trained"):
         check_model("tiny")
     assert {"smollm2-135m", "expert", "random"} < set(models())

@@ -30,9 +30,9 @@ def test_the_package_passes_its_own_tests_and_the_kit(tmp_path: Path) -> None:
     # installed, its id is shelf_order/easy; on the path alone, the class itself is
     check = passes("palaestra", "check-env", "shelf_order.world:ShelfOrder/easy")
     assert "keeps all" in check
-    told = (folder / "pyproject.toml").read_text()
-    assert 'shelf_order = "shelf_order.world:ShelfOrder"' in told
-    assert "NAME" not in told and "TITLE" not in told
+    project = (folder / "pyproject.toml").read_text()
+    assert 'shelf_order = "shelf_order.world:ShelfOrder"' in project
+    assert "NAME" not in project and "TITLE" not in project
 
 
 def test_an_agent_passes_its_own_tests_and_is_evaluated(
@@ -46,9 +46,9 @@ def test_an_agent_passes_its_own_tests_and_is_evaluated(
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    told = (folder / "pyproject.toml").read_text()
-    assert 'thinker = "thinker.agent:Thinker"' in told and "palaestra.agents" in told
-    assert "NAME" not in told and "TITLE" not in told
+    project = (folder / "pyproject.toml").read_text()
+    assert 'thinker = "thinker.agent:Thinker"' in project and "palaestra.agents" in project
+    assert "NAME" not in project and "TITLE" not in project
 
     monkeypatch.syspath_prepend(folder / "src")
     monkeypatch.chdir(tmp_path)
@@ -63,13 +63,13 @@ def test_an_agent_passes_its_own_tests_and_is_evaluated(
     [
         (["environment", "My World"], "cannot name a package"),
         (["environment", "class"], "cannot name a package"),
-        (["environment", "babyai"], "There is an environment family 'babyai' already"),
-        (["agent", "react"], "There is an agent 'react' already"),
+        (["environment", "babyai"], "The environment family 'babyai' exists already"),
+        (["agent", "react"], "The agent 'react' exists already"),
         (["agent", "my-agent"], "cannot name a package"),
         (["model", "mine"], "There is no kind of package 'model'"),
     ],
 )
-def test_what_cannot_be_written_is_told(
+def test_what_cannot_be_written_is_reported(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["new", *arguments]) == 2

@@ -13,8 +13,8 @@ from palaestra.core.episode import Episode
 from palaestra.core.graph import Call
 from palaestra.core.message import assistant, user
 from palaestra.core.model import Finish
-from palaestra.evaluation.ratings import Game, bradley_terry, elo
-from palaestra.store.run import RunFolder
+from palaestra.evaluation.statistics.ratings import Game, bradley_terry, elo
+from palaestra.store.run_folder import RunFolder
 from tests.evaluation.made import FAILURE, SUCCESS, episode, evaluation
 
 SEATS = ("north", "south")
@@ -22,7 +22,7 @@ SEATS = ("north", "south")
 
 def game(group: int, players: tuple[str, str], winner: int) -> Episode:
     """A game that the player of that number won."""
-    lived = episode("eval/test", group, SUCCESS if winner == 0 else FAILURE, ("rock", "paper"))
+    finished = episode("eval/test", group, SUCCESS if winner == 0 else FAILURE, ("rock", "paper"))
     calls = tuple(
         Call(
             index=i, parent=None, role=seat, messages=(user("play"),), prompt=(),
@@ -32,9 +32,12 @@ def game(group: int, players: tuple[str, str], winner: int) -> Episode:
         for i, (seat, policy) in enumerate(zip(SEATS, players, strict=True))
     )  # fmt: skip
     rewards = {seat: 1.0 if i == winner else -1.0 for i, seat in enumerate(SEATS)}
-    last = lived.steps[-1]
-    steps = (*lived.steps[:-1], replace(last, transition=replace(last.transition, rewards=rewards)))
-    return replace(lived, calls=calls, steps=steps)
+    last = finished.steps[-1]
+    steps = (
+        *finished.steps[:-1],
+        replace(last, transition=replace(last.transition, rewards=rewards)),
+    )
+    return replace(finished, calls=calls, steps=steps)
 
 
 @pytest.fixture
@@ -52,8 +55,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Game]:
             if name == "b":
                 run.database.finish(episode("eval/test", 99, FAILURE))
     with RunFolder.create(tmp_path / "alone", {}) as run:
-        for lived in evaluation("eval/test", 0.5, 4):
-            run.database.finish(lived)
+        for finished in evaluation("eval/test", 0.5, 4):
+            run.database.finish(finished)
     return [Game(first, second, 1.0) for first, second, _ in made]
 
 
@@ -61,15 +64,15 @@ def test_strengths_are_fitted_to_the_games_of_all_runs(
     runs: list[Game], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ratings", "a", "b", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["games"], said["left_out"]) == (len(runs), 1)
+    result = json.loads(capsys.readouterr().out)
+    assert (result["games"], result["left_out"]) == (len(runs), 1)
     fitted = bradley_terry(runs)
-    assert [row["player"] for row in said["players"]] == list(fitted.players)
-    for row in said["players"]:
+    assert [row["player"] for row in result["players"]] == list(fitted.players)
+    for row in result["players"]:
         assert row["elo"][0] == pytest.approx(fitted.elo(row["player"]).mean)
         assert row["sequential_elo"] == pytest.approx(elo(runs)[row["player"]])
-    assert said["players"][0]["player"] == "tiny"
-    assert said["players"][0]["score"] == 9 / 12
+    assert result["players"][0]["player"] == "tiny"
+    assert result["players"][0]["score"] == 9 / 12
     assert main(["ratings", "a", "b"]) == 0
     assert "1 other episodes left out" in capsys.readouterr().out
 

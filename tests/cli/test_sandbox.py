@@ -11,18 +11,18 @@ from palaestra.cli.main import main
 CaptureFixture = pytest.CaptureFixture[str]
 
 
-def test_a_command_gives_its_output_and_says_how_it_ended(capsys: CaptureFixture) -> None:
+def test_a_command_gives_its_output_and_explains_how_it_ended(capsys: CaptureFixture) -> None:
     assert main(["sandbox", "--kind", "unsafe", "--", "sh", "-c", "echo out; echo err >&2"]) == 0
-    said = capsys.readouterr()
-    assert said.out == "out\n"
-    assert said.err.startswith("err\nunsafe: exit with code 0 after ")
+    captured = capsys.readouterr()
+    assert captured.out == "out\n"
+    assert captured.err.startswith("err\nunsafe: exit with code 0 after ")
 
 
-def test_a_broken_limit_is_told_and_is_no_success(capsys: CaptureFixture) -> None:
+def test_a_broken_limit_is_reported_and_is_no_success(capsys: CaptureFixture) -> None:
     words = ["sandbox", "--kind", "unsafe", "--limit", "seconds=0.2", "--json", "--", "sleep", "9"]
     assert main(words) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["kind"], told["ended"], told["code"]) == ("unsafe", "seconds", None)
+    result = json.loads(capsys.readouterr().out)
+    assert (result["kind"], result["ended"], result["code"]) == ("unsafe", "seconds", None)
 
 
 @pytest.mark.parametrize(

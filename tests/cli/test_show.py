@@ -11,7 +11,7 @@ import pytest
 from palaestra.cli.main import FIRST, main
 from palaestra.core.episode import Key
 from palaestra.core.outcome import Outcome, Owner
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 from tests.store import samples
 
 CRASH = Outcome.error("crash", Owner.ENVIRONMENT)
@@ -31,7 +31,7 @@ def lines(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_success_its_interval_and_faults_come_before_all_else(
+def test_success_its_interval_and_errors_come_before_all_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad = Outcome.success(), Outcome.failure()
@@ -44,22 +44,22 @@ def test_success_its_interval_and_faults_come_before_all_else(
         "test/rl": [good] * 6 + [bad, CRASH, bad],
     }
     make(tmp_path / "run", phases, {"summary": "a small one", "rl": {"steps": 2}})
-    said = lines(tmp_path / "run", capsys)
-    assert said[:4] == [
+    output = lines(tmp_path / "run", capsys)
+    assert output[:4] == [
         str(tmp_path / "run"),
         "a small one",
         "test/rl: success 75.0 % of 8 tasks, 95 % interval over tasks 40.9 to 92.9 %",
         "faults: infrastructure 1, environment 2 (these episodes have no result)",
     ]
-    row = next(line.split() for line in said if line.strip().startswith("test/rl  "))
+    row = next(line.split() for line in output if line.strip().startswith("test/rl  "))
     assert row == "test/rl 75.0 % 40.9 to 92.9 % 8 9 environment 1".split()
     assert main(["show", str(tmp_path / "run"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["phases"]["test/rl"]
-    assert told["interval"] == [pytest.approx(0.409, abs=1e-3), pytest.approx(0.929, abs=1e-3)]
-    assert told["faults"] == {"environment": 1} and told["tasks"] == 8
+    standing = json.loads(capsys.readouterr().out)["phases"]["test/rl"]
+    assert standing["interval"] == [pytest.approx(0.409, abs=1e-3), pytest.approx(0.929, abs=1e-3)]
+    assert standing["faults"] == {"environment": 1} and standing["tasks"] == 8
 
 
-def test_what_infrastructure_broke_in_a_test_comes_with_the_command_that_lives_it_again(
+def test_what_infrastructure_broke_in_a_test_comes_with_the_command_that_runs_it_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(tmp_path / "e", {"eval/test": [Outcome.success(), LOST]}, {"command": "eval"})
@@ -72,7 +72,7 @@ def test_what_infrastructure_broke_in_a_test_comes_with_the_command_that_lives_i
     assert "resume" not in lines(tmp_path / "i", capsys)[3]
 
 
-def test_a_run_without_a_test_says_so_and_one_of_many_cells_has_no_one_figure(
+def test_a_run_without_a_test_reports_it_and_one_of_many_cells_has_no_one_figure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(tmp_path / "new", {"rl/1": [Outcome.success()]}, {"rl": {}})
@@ -84,9 +84,9 @@ def test_a_run_without_a_test_says_so_and_one_of_many_cells_has_no_one_figure(
 
 def test_palaestra_alone_shows_the_first_three_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
-    said = capsys.readouterr().out
-    assert said.strip() == FIRST
-    commands = [line.split("  ")[1] for line in said.splitlines() if line.startswith("  ")]
+    output = capsys.readouterr().out
+    assert output.strip() == FIRST
+    commands = [line.split("  ")[1] for line in output.splitlines() if line.startswith("  ")]
     assert len(commands) == 3
     for command in commands:
         with pytest.raises(SystemExit) as ended:

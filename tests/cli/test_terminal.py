@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from palaestra.store.run import RunFolder
-from tests.experiment.runs import command, environment, write_recipe
+from palaestra.store.run_folder import RunFolder
+from tests.training.runs import command, environment, write_recipe
 
 SMALLER = "imitation.demonstrations=16 rl.steps=2 evaluation.tasks=2 evaluation.transfer_tasks=2"
 
 
 def unread() -> int:
-    """The end of a pipe that nobody reads."""
+    """The writing end of a pipe without a reader."""
     reading, writing = os.pipe()
     os.close(reading)
     return writing
@@ -46,7 +46,7 @@ def test_no_file_gets_the_number_of_a_stream_that_was_closed_from_the_start(tmp_
     assert file.read_text() == ""
 
 
-def test_a_command_that_fails_says_so_without_a_reader() -> None:
+def test_a_command_that_fails_reports_it_without_a_reader() -> None:
     output = unread()
     words = command("list", "environmets")
     done = subprocess.run(words, stdout=output, stderr=subprocess.PIPE, text=True, timeout=120)
@@ -54,7 +54,7 @@ def test_a_command_that_fails_says_so_without_a_reader() -> None:
     assert done.returncode == 2 and "environments" in done.stderr
 
 
-def test_work_goes_on_where_nobody_reads_its_progress(tmp_path: Path) -> None:
+def test_work_goes_on_where_no_one_reads_its_progress(tmp_path: Path) -> None:
     output = unread()
     asked = ["--env", "probe/umbrella-4", "--model", "random", "-n", "12"]
     words = command("eval", *asked, "--run", tmp_path / "run")
@@ -71,9 +71,9 @@ def test_training_outlives_its_terminal(tmp_path: Path) -> None:
     child, terminal = pty.fork()
     if child == 0:
         os.execvpe(sys.executable, words, environment())
-    said = b""
-    while b"demonstrations" not in said:
-        said += os.read(terminal, 1024)
+    received = b""
+    while b"demonstrations" not in received:
+        received += os.read(terminal, 1024)
     os.close(terminal)  # the kernel sends SIGHUP, and every write fails
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0

@@ -9,16 +9,15 @@ from typing import Any
 
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
-from palaestra.core.environment import Action, Observation, Signals, Transition, World
-from palaestra.core.episode import Episode, Key
-from palaestra.core.journal import Event
+from palaestra.core.environment import Action, AsyncEnvironment, Observation, Signals, Transition
+from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.message import Message
 from palaestra.core.model import Finish, Generation, Model, Prompt
 from palaestra.core.session import Session
 from palaestra.core.task import Task
-from palaestra.models.chatml import ChatMLRenderer
-from palaestra.models.scripted import ScriptedModel
-from palaestra.models.tiny import learn_vocabulary
+from palaestra.models.local.tiny import learn_vocabulary
+from palaestra.models.renderers.chatml import ChatMLRenderer
+from palaestra.models.scripted.scripted_model import ScriptedModel
 
 TASK = Task("train/0", "stairs", 0)
 KEY = Key("test", 0)
@@ -30,7 +29,7 @@ def renderer() -> ChatMLRenderer:
     return ChatMLRenderer(learn_vocabulary(texts * 3, 320), "tiny")
 
 
-class Stairs(World):
+class Stairs(AsyncEnvironment):
     """`up` climbs one step of `height`, `fall` ends the episode; nothing else is understood."""
 
     instructions = "Climb the stairs."
@@ -148,7 +147,7 @@ class Journal:
 def session(
     agent: Agent,
     model: Model | Mapping[str, Model] | None = None,
-    world: World | None = None,
+    world: AsyncEnvironment | None = None,
     budget: Budget = Budget(),
     **more: Any,
 ) -> Session:
@@ -156,12 +155,12 @@ def session(
     return Session(KEY, TASK, world or Stairs(), agent, models, budget=budget, **more)
 
 
-def live(
+def run_episode(
     agent: Agent,
     model: Model | Mapping[str, Model] | None = None,
-    world: World | None = None,
+    world: AsyncEnvironment | None = None,
     budget: Budget = Budget(),
     **more: Any,
 ) -> Episode:
-    """One episode, from its reset to its outcome."""
-    return asyncio.run(session(agent, model, world, budget, **more).live())
+    """Return one episode, from its reset to its outcome."""
+    return asyncio.run(session(agent, model, world, budget, **more).run())

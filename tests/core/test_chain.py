@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestra.core.chain import Chain
+from palaestra.core.graph import Chain
 
 items = st.lists(st.integers(0, 2), max_size=4)
 
@@ -59,7 +59,7 @@ def test_a_growing_list_is_compared_by_identity_after_the_first_time() -> None:
     asked: list[Counting] = [Counting()]
     chain = Chain(asked)
     for _ in range(100):
-        chain = chain.extended([Counting()])  # a reply, which the caller makes anew
+        chain = chain.extended([Counting()])  # a reply, which the caller makes again
         asked += [Counting(), Counting()]
         continued = chain.continued(asked)
         assert continued is not None

@@ -18,8 +18,8 @@ from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.message import Message, assistant, system, user
 from palaestra.core.model import Finish, Generation, Prompt
 from palaestra.core.session import Session
-from palaestra.models.scripted import ScriptedModel
-from tests.core.small import Asking, Sampled, Stairs, live, renderer, session
+from palaestra.models.scripted.scripted_model import ScriptedModel
+from tests.core.small import Asking, Sampled, Stairs, renderer, run_episode, session
 
 END = renderer().reply("")[-1]
 PLAIN = [i for i in range(renderer().tokenizer.get_vocab_size()) if renderer().text([i])]
@@ -29,7 +29,7 @@ def test_a_call_that_extends_continues_the_branch_and_stores_only_what_is_new() 
     first = [system("Climb."), user("step 0")]
     second = [*first, assistant("up"), user("step 1")]
     model = ScriptedModel(["up", "up"], renderer=renderer())
-    root, child = live(Asking(first, second), model).calls
+    root, child = run_episode(Asking(first, second), model).calls
     assert (root.parent, root.messages) == (None, tuple(first))
     assert (child.parent, child.messages) == (0, (user("step 1"),))
     assert list(root.prompt) == renderer().start(first)
@@ -41,14 +41,14 @@ def test_an_edited_history_starts_a_new_root() -> None:
     edited = [user("STEP 0"), assistant("up"), user("step 1")]
     otherwise = [user("step 0"), assistant("down"), user("step 1")]
     model = ScriptedModel(["up", "up"], renderer=renderer())
-    calls = live(Asking(first, edited, otherwise), model).calls
+    calls = run_episode(Asking(first, edited, otherwise), model).calls
     assert [call.parent for call in calls] == [None, None, None]
     assert list(calls[1].prompt) == renderer().start(edited)
 
 
 def test_the_same_question_again_is_a_branch_of_its_own() -> None:
     model = ScriptedModel(["up"], renderer=renderer())
-    calls = live(Asking([user("step 0")], [user("step 0")]), model).calls
+    calls = run_episode(Asking([user("step 0")], [user("step 0")]), model).calls
     assert [call.parent for call in calls] == [None, None]
 
 
@@ -56,7 +56,7 @@ def test_a_fork_continues_the_shared_part() -> None:
     shared = [user("step 0"), assistant("up")]
     forks = [[*shared, user("a")], [*shared, user("b")]]
     model = ScriptedModel(["up", "left"], renderer=renderer())
-    episode = live(Asking([user("step 0")], *forks), model)
+    episode = run_episode(Asking([user("step 0")], *forks), model)
     assert [call.parent for call in episode.calls] == [None, 0, 0]
     assert [[call.index for call in path] for path in episode.graph.branches()] == [[0, 1], [0, 2]]
 
@@ -72,12 +72,12 @@ def test_another_role_and_another_model_start_their_own_roots() -> None:
             await session.generate(longer, role="other")
 
     one, other = ScriptedModel(["up", "x"]), ScriptedModel(["up", "x"], name="other")
-    episode = live(Two(), {"agent": one, "judge": one, "other": other})
+    episode = run_episode(Two(), {"agent": one, "judge": one, "other": other})
     assert [call.parent for call in episode.calls] == [None, None, None]
 
 
 def test_calls_are_added_in_order() -> None:
-    calls = live(Asking([user("a")]), ScriptedModel(["up"])).calls
+    calls = run_episode(Asking([user("a")]), ScriptedModel(["up"])).calls
     with pytest.raises(ValueError, match="added at position 1"):
         MessageGraph([*calls, *calls])
 
@@ -99,8 +99,8 @@ def test_calls_made_at_the_same_time_are_all_recorded() -> None:
             return await super().generate(prompt)
 
     model = Later(["up"], renderer=renderer())
-    lived = session(Gathering(), model)
-    episode = asyncio.run(lived.live())
+    running = session(Gathering(), model)
+    episode = asyncio.run(running.run())
     assert str(episode.outcome) == "failure"
     assert [call.index for call in episode.calls] == [0, 1, 2, 3, 4]
     assert len(model.seeds) == 5
@@ -115,7 +115,7 @@ def test_a_reply_that_would_be_encoded_differently_keeps_its_tokens() -> None:
     assert [*letters, END] != canonical and renderer().text(letters) == "up up"
     model = Sampled([[*letters, END], canonical])
     first = [user("step 0")]
-    episode = live(Asking(first, [*first, assistant("up up"), user("step 1")]), model)
+    episode = run_episode(Asking(first, [*first, assistant("up up"), user("step 1")]), model)
     start = len(renderer().start(first))
     assert list(model.prompts[1][start : start + len(letters) + 1]) == [*letters, END]
     assert episode.calls[1].parent == 0
@@ -125,7 +125,7 @@ def test_an_unclosed_reply_is_closed_by_a_token_that_was_not_sampled() -> None:
     letters = [renderer().reply(letter)[0] for letter in "up"]
     model = Sampled([letters, renderer().reply("up")])
     first = [user("step 0")]
-    episode = live(Asking(first, [*first, assistant("up"), user("step 1")]), model)
+    episode = run_episode(Asking(first, [*first, assistant("up"), user("step 1")]), model)
     root, child = episode.calls
     assert list(root.completion) == letters
     assert child.prompt[0] == END
@@ -178,7 +178,7 @@ class Growing(Agent):
 
 def grown(moves: list[Move]) -> tuple[Growing, Sampled, Episode]:
     agent, model = Growing(moves), Sampled([move.reply for move in moves])
-    return agent, model, live(agent, model)
+    return agent, model, run_episode(agent, model)
 
 
 @settings(max_examples=60)
@@ -280,7 +280,7 @@ def test_the_memory_of_a_conversation_grows_with_its_turns_not_with_their_square
         tracemalloc.start()
         try:
             model = ScriptedModel(lambda messages: "up")
-            live(DirectAgent(), model, Stairs(height=turns))
+            run_episode(DirectAgent(), model, Stairs(height=turns))
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

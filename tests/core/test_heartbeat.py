@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from palaestra.core.heartbeat import MOST, Heartbeat, ran, timeout
+from palaestra.core.budget import MOST, Heartbeat, ran, timeout
 
 SAYING = """
 import sys, time
-from palaestra.core.heartbeat import ran
+from palaestra.core.budget import ran
 
 begun, wall = ran(), time.monotonic()
 print("begun", flush=True)
@@ -53,8 +53,8 @@ def test_the_time_in_which_a_process_was_stopped_does_not_count() -> None:
     os.kill(process.pid, signal.SIGSTOP)
     time.sleep(3.0)
     os.kill(process.pid, signal.SIGCONT)
-    said, _ = process.communicate("\n", timeout=60)
-    counted, passed = map(float, said.split())
+    output, _ = process.communicate("\n", timeout=60)
+    counted, passed = map(float, output.split())
     assert passed >= 3.0
     assert passed - counted >= 3.0 - 2 * MOST
 
@@ -96,7 +96,7 @@ class Slow(Stairs):
         return await super().step(action)
 
 agent = Acting("up", "up", "up")
-episode = asyncio.run(Session(KEY, TASK, Slow(), agent, {}, budget=Budget(seconds=3.0)).live())
+episode = asyncio.run(Session(KEY, TASK, Slow(), agent, {}, budget=Budget(seconds=3.0)).run())
 print(episode.outcome, flush=True)
 """
 

@@ -1,4 +1,4 @@
-"""An interrupted episode is lived again from its record, without asking the model again."""
+"""An interrupted episode is replayed from its record, without model calls."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from palaestra.agents.react import ReActAgent
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action, Signals, Transition
-from palaestra.core.episode import Episode
-from palaestra.core.errors import ContextTooLong, EnvironmentFault
+from palaestra.core.episode import Episode, Event
+from palaestra.core.errors import ContextTooLong, EnvironmentFault, ReplayMismatch
 from palaestra.core.graph import Call
-from palaestra.core.journal import Event, ReplayMismatch
 from palaestra.core.message import user
 from palaestra.core.model import Generation, Prompt
 from palaestra.core.outcome import Owner
 from palaestra.core.session import Session
-from tests.core.small import Acting, Counted, Journal, Stairs, live, renderer
+from tests.core.small import Acting, Counted, Journal, Stairs, renderer, run_episode
 
 SCRIPT = ["up", "huh", "up", "up"]
 CALLS = len(SCRIPT)
@@ -33,7 +32,7 @@ def model(script: list[str] = SCRIPT) -> Counted:
 
 def whole() -> tuple[Episode, list[Event]]:
     journal = Journal()
-    return live(DirectAgent(), model(), journal=journal), journal.events
+    return run_episode(DirectAgent(), model(), journal=journal), journal.events
 
 
 def timeless(episode: Episode) -> Episode:
@@ -46,7 +45,7 @@ def test_an_episode_cut_after_any_event_ends_as_if_it_had_not_been(cut: int) -> 
     episode, events = whole()
     assert len(events) == EVENTS
     asked, journal = model(), Journal()
-    again = live(DirectAgent(), asked, journal=journal, past=events[:cut])
+    again = run_episode(DirectAgent(), asked, journal=journal, past=events[:cut])
     assert timeless(again) == timeless(episode)
     recorded = sum(isinstance(event, Call) for event in events[:cut])
     assert asked.asked == CALLS - recorded
@@ -57,7 +56,7 @@ def test_an_episode_cut_after_any_event_ends_as_if_it_had_not_been(cut: int) -> 
 def test_a_world_that_tells_something_else_does_not_fit(cut: int) -> None:
     _, events = whole()
     with pytest.raises(ReplayMismatch):
-        live(DirectAgent(), model(), world=Stairs(name="rung"), past=events[:cut])
+        run_episode(DirectAgent(), model(), world=Stairs(name="rung"), past=events[:cut])
 
 
 def test_a_world_in_which_an_action_leads_elsewhere_does_not_fit() -> None:
@@ -67,12 +66,12 @@ def test_a_world_in_which_an_action_leads_elsewhere_does_not_fit() -> None:
             return replace(transition, reward=-1.0), signals
 
     with pytest.raises(ReplayMismatch, match="step 0 led somewhere else"):
-        live(DirectAgent(), model(), world=Crumbling(), past=whole()[1][:2])
+        run_episode(DirectAgent(), model(), world=Crumbling(), past=whole()[1][:2])
 
 
 def test_an_agent_that_asks_otherwise_does_not_fit() -> None:
     with pytest.raises(ReplayMismatch, match="call 0 asks something else"):
-        live(ReActAgent(), model(), past=whole()[1][:1])
+        run_episode(ReActAgent(), model(), past=whole()[1][:1])
 
 
 def test_an_agent_that_asks_in_another_role_does_not_fit() -> None:
@@ -86,35 +85,35 @@ def test_an_agent_that_asks_in_another_role_does_not_fit() -> None:
             await session.generate([user("?")], role=self.role)
 
     models, journal = {"judge": model(), "agent": model()}, Journal()
-    live(Judged("judge"), models, journal=journal)
+    run_episode(Judged("judge"), models, journal=journal)
     with pytest.raises(ReplayMismatch):
-        live(Judged("agent"), models, past=journal.events)
+        run_episode(Judged("agent"), models, past=journal.events)
 
 
 def test_an_agent_that_acts_where_it_asked_does_not_fit() -> None:
     with pytest.raises(ReplayMismatch, match="a Step happens"):
-        live(Acting("up"), past=whole()[1][:1])
+        run_episode(Acting("up"), past=whole()[1][:1])
 
 
 def test_an_episode_that_now_ends_before_its_record_does_not_fit() -> None:
     _, events = whole()
     with pytest.raises(ReplayMismatch, match=r"truncated\(turns\), but 4 more events"):
-        live(DirectAgent(), model(), budget=Budget(turns=2), past=events)
+        run_episode(DirectAgent(), model(), budget=Budget(turns=2), past=events)
     with pytest.raises(ReplayMismatch, match="failure, but 8 more events"):
-        live(Acting(), past=events)
+        run_episode(Acting(), past=events)
 
 
-def test_a_world_that_breaks_while_its_past_is_lived_again_is_an_outcome() -> None:
+def test_an_environment_that_fails_during_a_replay_is_an_outcome() -> None:
     class Broken(Stairs):
         async def step(self, action: Action) -> tuple[Transition, Signals]:
             raise EnvironmentFault("crash", "out of memory")
 
-    outcome = live(DirectAgent(), model(), world=Broken(), past=whole()[1]).outcome
+    outcome = run_episode(DirectAgent(), model(), world=Broken(), past=whole()[1]).outcome
     assert outcome.owner is Owner.ENVIRONMENT
 
 
 class Impatient(Agent):
-    """Asks too much first, then less, and does what it is told."""
+    """Asks too much first, then less, and acts as the reply says."""
 
     name = "impatient"
 
@@ -142,11 +141,11 @@ def test_what_was_too_long_left_no_record_and_is_refused_again() -> None:
         return Narrow(["up"] * CALLS, renderer=renderer())
 
     first, journal = narrow(), Journal()
-    whole = live(Impatient(), first, journal=journal)
+    whole = run_episode(Impatient(), first, journal=journal)
     assert whole.outcome.solved
     for cut in range(len(journal.events) + 1):
         again, rest = narrow(), Journal()
-        episode = live(Impatient(), again, journal=rest, past=journal.events[:cut])
+        episode = run_episode(Impatient(), again, journal=rest, past=journal.events[:cut])
         assert timeless(episode) == timeless(whole)
         assert len(rest.events) == len(journal.events) - cut
         assert first.seeds[len(first.seeds) - again.asked :] == getattr(again, "seeds", [])

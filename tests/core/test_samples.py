@@ -10,15 +10,14 @@ import pytest
 
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
-from palaestra.core.episode import Episode
+from palaestra.core.episode import Episode, Event
 from palaestra.core.errors import InfrastructureFault
 from palaestra.core.graph import Call
-from palaestra.core.journal import Event
 from palaestra.core.message import assistant, system, user
 from palaestra.core.model import Finish, Generation, Model, Prompt
 from palaestra.core.outcome import Outcome
 from palaestra.core.session import Session
-from tests.core.small import Journal, live, renderer
+from tests.core.small import Journal, renderer, run_episode
 
 SAMPLES = 4
 
@@ -37,11 +36,11 @@ class Seeded(Model):
         self.seeds.append(prompt.seed)
         self.under_way += 1
         self.most_at_once = max(self.most_at_once, self.under_way)
-        dice = random.Random(prompt.seed)
-        for _ in range(dice.randrange(6)):  # they end in another order than they begin in
+        rng = random.Random(prompt.seed)
+        for _ in range(rng.randrange(6)):  # they end in another order than they begin in
             await asyncio.sleep(0)
         self.under_way -= 1
-        tokens = tuple(renderer().reply(dice.choice(["up", "go up the stairs", "down down"])))
+        tokens = tuple(renderer().reply(rng.choice(["up", "go up the stairs", "down down"])))
         tokens = tokens[: prompt.sampling.max_tokens]
         text, logprobs = renderer().text(tokens), (-1.0,) * len(tokens)
         return Generation(text, tokens, logprobs, Finish.STOP, self.name, 0)
@@ -75,8 +74,8 @@ def timeless(episode: Episode) -> Episode:
 
 def test_the_replies_are_those_of_asking_one_after_the_other_and_are_sampled_at_once() -> None:
     together, single = Seeded(), Seeded()
-    episode = live(Sampling(), together)
-    assert timeless(episode) == timeless(live(Sampling(at_once=False), single))
+    episode = run_episode(Sampling(), together)
+    assert timeless(episode) == timeless(run_episode(Sampling(at_once=False), single))
     assert episode.outcome == Outcome.success()
     assert (together.most_at_once, single.most_at_once) == (SAMPLES, 1)
     assert together.seeds == single.seeds and len(set(together.seeds)) == 3 * SAMPLES
@@ -93,8 +92,8 @@ def test_a_budget_ends_where_it_would_have_ended_asking_one_after_the_other(
     for amount in range(1, 150, 7):
         budget = Budget(**{limit: amount})
         models = Seeded(tokens=tokens), Seeded(tokens=tokens)
-        episode = live(Sampling(), models[0], budget=budget)
-        assert timeless(episode) == timeless(live(Sampling(False), models[1], budget=budget))
+        episode = run_episode(Sampling(), models[0], budget=budget)
+        assert timeless(episode) == timeless(run_episode(Sampling(False), models[1], budget=budget))
         assert episode.usage.sampled_tokens <= amount
         ends.add((len(episode.calls), models[0].most_at_once))
     assert len({calls for calls, _ in ends}) > 3
@@ -104,7 +103,7 @@ def test_a_budget_ends_where_it_would_have_ended_asking_one_after_the_other(
 
 def journalled() -> tuple[Episode, list[Event]]:
     journal = Journal()
-    return live(Sampling(), Seeded(), journal=journal), journal.events
+    return run_episode(Sampling(), Seeded(), journal=journal), journal.events
 
 
 @pytest.mark.parametrize("cut", range(3 * (SAMPLES + 1) + 1))
@@ -112,7 +111,7 @@ def test_a_journal_with_some_of_the_replies_is_gone_on_with(cut: int) -> None:
     episode, events = journalled()
     assert len(events) == 3 * (SAMPLES + 1)
     model, journal = Seeded(), Journal()
-    again = live(Sampling(), model, journal=journal, past=events[:cut])
+    again = run_episode(Sampling(), model, journal=journal, past=events[:cut])
     assert timeless(again) == timeless(episode)
     assert len(model.seeds) == sum(isinstance(event, Call) for event in events[cut:])
     assert len(journal.events) == len(events) - cut  # nothing is recorded twice
@@ -134,11 +133,11 @@ def test_where_one_reply_fails_those_before_it_are_kept_and_the_others_are_stopp
             return found
 
     model, journal = Failing(), Journal()
-    episode = live(Sampling(), model, journal=journal)
+    episode = run_episode(Sampling(), model, journal=journal)
     assert episode.outcome.kind == "model" and len(model.seeds) == SAMPLES
     assert [event.index for event in journal.events] == [0, 1]
-    again = live(Sampling(), Seeded(), past=journal.events)
-    assert timeless(again) == timeless(live(Sampling(), Seeded()))
+    again = run_episode(Sampling(), Seeded(), past=journal.events)
+    assert timeless(again) == timeless(run_episode(Sampling(), Seeded()))
 
 
 def test_no_reply_but_one_of_the_episode_itself_is_acted_by() -> None:
@@ -154,5 +153,5 @@ def test_no_reply_but_one_of_the_episode_itself_is_acted_by() -> None:
 
     made_up = Generation("up", (), (), Finish.STOP, "nobody", 0)
     for reply in (made_up, replace(made_up, call=0), replace(made_up, call=7)):
-        episode = live(Lying(reply), Seeded())
+        episode = run_episode(Lying(reply), Seeded())
         assert episode.outcome.kind == "reply" and not episode.steps

@@ -10,21 +10,22 @@ from palaestra.agents.direct import DirectAgent
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action, Observation, Signals, Transition
+from palaestra.core.episode import derive_seed
 from palaestra.core.errors import (
     AgentFault,
     ContextTooLong,
     EnvironmentFault,
     InfrastructureFault,
     InputError,
+    SessionOver,
 )
-from palaestra.core.journal import SessionOver, derive_seed
 from palaestra.core.message import user
 from palaestra.core.model import Generation, Model, Prompt
 from palaestra.core.outcome import Limit, Outcome, Owner, Status
 from palaestra.core.session import Session
 from palaestra.core.task import Task
-from palaestra.models.scripted import ScriptedModel
-from tests.core.small import Acting, Asking, Stairs, live, renderer, session
+from palaestra.models.scripted.scripted_model import ScriptedModel
+from tests.core.small import Acting, Asking, Stairs, renderer, run_episode, session
 
 UP = ["up"] * 20
 SEEDS = (
@@ -68,17 +69,17 @@ def program(body) -> Program:  # type: ignore[no-untyped-def]
 
 
 def test_a_solved_task_is_a_success() -> None:
-    episode = live(DirectAgent(), ScriptedModel(UP))
+    episode = run_episode(DirectAgent(), ScriptedModel(UP))
     assert episode.outcome == Outcome.success()
     assert (episode.reward, episode.progress, len(episode.steps)) == (1.0, 1.0, 3)
 
 
 def test_an_end_without_success_is_a_failure() -> None:
-    assert live(DirectAgent(), ScriptedModel(["up", "fall"])).outcome == Outcome.failure()
+    assert run_episode(DirectAgent(), ScriptedModel(["up", "fall"])).outcome == Outcome.failure()
 
 
 def test_an_agent_that_returns_early_has_given_up() -> None:
-    episode = live(Acting("up"))
+    episode = run_episode(Acting("up"))
     assert episode.outcome == Outcome.failure() and len(episode.steps) == 1
 
 
@@ -87,17 +88,19 @@ def test_the_worlds_own_limit_truncates() -> None:
         async def step(self, action: Action) -> tuple[Transition, Signals]:
             return Transition(Observation("late"), truncated=True), Signals()
 
-    assert live(Acting("up"), world=Limited()).outcome == Outcome.truncated(Limit.ENVIRONMENT)
+    assert run_episode(Acting("up"), world=Limited()).outcome == Outcome.truncated(
+        Limit.ENVIRONMENT
+    )
 
 
 def test_each_step_knows_its_call_and_the_state_before_it() -> None:
-    steps = live(DirectAgent(), ScriptedModel(UP)).steps
+    steps = run_episode(DirectAgent(), ScriptedModel(UP)).steps
     assert [(step.index, step.call, step.before.state_key) for step in steps] == [
         (0, 0, "0"),
         (1, 1, "1"),
         (2, 2, "2"),
     ]
-    assert live(Acting("up")).steps[0].call is None
+    assert run_episode(Acting("up")).steps[0].call is None
 
 
 # ── budgets ──────────────────────────────────────────────────────────────────
@@ -105,30 +108,30 @@ def test_each_step_knows_its_call_and_the_state_before_it() -> None:
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
 def test_a_budget_of_turns_is_used_to_the_last_one(turns: int) -> None:
-    episode = live(DirectAgent(), ScriptedModel(UP), budget=Budget(turns=turns))
+    episode = run_episode(DirectAgent(), ScriptedModel(UP), budget=Budget(turns=turns))
     assert episode.outcome == Outcome.truncated(Limit.TURNS)
     assert (len(episode.steps), len(episode.calls), episode.usage.turns) == (turns,) * 3
 
 
 def test_success_on_the_last_turn_is_success() -> None:
-    assert live(DirectAgent(), ScriptedModel(UP), budget=Budget(turns=3)).outcome.solved
+    assert run_episode(DirectAgent(), ScriptedModel(UP), budget=Budget(turns=3)).outcome.solved
 
 
 @pytest.mark.parametrize("tokens", range(8))
 def test_no_more_tokens_are_sampled_than_the_budget_has(tokens: int) -> None:
     model = ScriptedModel(lambda messages: "What a long way up", renderer=renderer())
     long = len(renderer().reply("What a long way up"))
-    episode = live(DirectAgent(), model, budget=Budget(tokens=tokens))
+    episode = run_episode(DirectAgent(), model, budget=Budget(tokens=tokens))
     assert tokens < long
     assert episode.outcome == Outcome.truncated(Limit.TOKENS)
     assert episode.usage.sampled_tokens == tokens
 
 
-def test_a_budget_of_seconds_cuts_off_whatever_is_under_way() -> None:
+def test_a_budget_of_seconds_cuts_off_whatever_is_running() -> None:
     async def wait(session: Session) -> None:
         await asyncio.sleep(3600)
 
-    episode = live(program(wait), budget=Budget(seconds=0.01))
+    episode = run_episode(program(wait), budget=Budget(seconds=0.01))
     assert episode.outcome == Outcome.truncated(Limit.SECONDS)
 
 
@@ -137,20 +140,20 @@ def test_a_timeout_of_the_agents_own_is_a_crash_of_the_agent() -> None:
         async with asyncio.timeout(0.001):
             await asyncio.sleep(3600)
 
-    outcome = live(program(impatient), budget=Budget(seconds=3600)).outcome
+    outcome = run_episode(program(impatient), budget=Budget(seconds=3600)).outcome
     assert (outcome.kind, outcome.owner) == ("crash", Owner.AGENT)
 
 
 def test_actions_that_are_not_understood_in_a_row_are_the_agents_error() -> None:
     model = ScriptedModel(["huh", "up", "huh", "huh", "up"])
-    episode = live(DirectAgent(), model, budget=Budget(unparsed=2))
+    episode = run_episode(DirectAgent(), model, budget=Budget(unparsed=2))
     assert episode.outcome.kind == "unparsed" and episode.outcome.owner is Owner.AGENT
     assert episode.outcome.scored and not episode.outcome.solved
     assert (len(episode.steps), episode.invalid_turns) == (4, 3)
 
 
 def test_a_prompt_longer_than_the_context_truncates() -> None:
-    episode = live(DirectAgent(), Failing(ContextTooLong("4097 of 4096 tokens")))
+    episode = run_episode(DirectAgent(), Failing(ContextTooLong("4097 of 4096 tokens")))
     assert episode.outcome == Outcome.truncated(Limit.CONTEXT)
 
 
@@ -162,7 +165,7 @@ def test_a_crash_of_the_agent_is_scored_as_its_own() -> None:
         await session.act("up")
         raise KeyError("plan")
 
-    episode = live(program(crash))
+    episode = run_episode(program(crash))
     assert episode.outcome == Outcome.error("crash", Owner.AGENT, "KeyError: 'plan'")
     assert episode.outcome.scored and len(episode.steps) == 1
 
@@ -171,7 +174,7 @@ def test_an_agent_may_say_that_it_failed() -> None:
     async def fail(session: Session) -> None:
         raise AgentFault("format", "no action in the reply")
 
-    outcome = live(program(fail)).outcome
+    outcome = run_episode(program(fail)).outcome
     assert outcome == Outcome.error("format", Owner.AGENT, "no action in the reply")
 
 
@@ -186,22 +189,22 @@ def test_a_world_that_breaks_is_not_scored(verb: str) -> None:
         async def step(self, action: Action) -> tuple[Transition, Signals]:
             raise EnvironmentFault("step", "no dice")
 
-    episode = live(DirectAgent(), ScriptedModel(UP), world=Broken())
+    episode = run_episode(DirectAgent(), ScriptedModel(UP), world=Broken())
     assert (episode.outcome.kind, episode.outcome.owner) == (verb, Owner.ENVIRONMENT)
     assert not episode.outcome.scored
     assert (episode.observation is None) == (verb == "reset")
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no memory"), InfrastructureFault("model", "off")])
-def test_a_model_that_breaks_is_the_infrastructures_fault(error: Exception) -> None:
-    outcome = live(DirectAgent(), Failing(error)).outcome
+def test_a_model_that_breaks_is_the_infrastructures_error(error: Exception) -> None:
+    outcome = run_episode(DirectAgent(), Failing(error)).outcome
     assert (outcome.kind, outcome.owner) == ("model", Owner.INFRASTRUCTURE)
     assert not outcome.scored
 
 
 def test_a_mistake_in_the_set_up_is_no_outcome() -> None:
     with pytest.raises(InputError):
-        live(DirectAgent(), Failing(InputError("no such model")))
+        run_episode(DirectAgent(), Failing(InputError("no such model")))
 
 
 # ── after the end ────────────────────────────────────────────────────────────
@@ -220,7 +223,7 @@ def test_going_on_after_the_end_is_refused_and_ends_the_agent_cleanly() -> None:
         await session.act("up")
         raise AssertionError("not reached")
 
-    episode = live(program(stubborn), ScriptedModel(UP))
+    episode = run_episode(program(stubborn), ScriptedModel(UP))
     assert episode.outcome == Outcome.success()
     assert refused == ["refused"] * 2 and len(episode.steps) == 3 and not episode.calls
 
@@ -231,7 +234,7 @@ def test_an_outcome_once_reached_stands() -> None:
             await session.act("up")
         raise RuntimeError("while it tidied up")
 
-    assert live(program(crash_afterwards)).outcome == Outcome.success()
+    assert run_episode(program(crash_afterwards)).outcome == Outcome.success()
 
 
 # ── seeds and outcomes ───────────────────────────────────────────────────────
@@ -256,9 +259,9 @@ def test_each_call_has_its_own_seed_which_depends_on_key_and_run() -> None:
             return await super().generate(prompt)
 
     one, again, other = Remembering(), Remembering(), Remembering()
-    live(DirectAgent(), one)
-    live(DirectAgent(), again)
-    live(DirectAgent(), other, seed=1)
+    run_episode(DirectAgent(), one)
+    run_episode(DirectAgent(), again)
+    run_episode(DirectAgent(), other, seed=1)
     assert one.seeds == again.seeds and len({*one.seeds, *other.seeds}) == 6
 
 
@@ -270,7 +273,7 @@ def test_the_prompts_of_an_episode_name_it_as_their_program() -> None:
             programs.append(prompt.program)
             return await super().generate(prompt)
 
-    live(DirectAgent(), Noting(UP))
+    run_episode(DirectAgent(), Noting(UP))
     assert programs == ["test/0.0"] * 3
 
 
@@ -282,7 +285,7 @@ def test_only_what_the_agent_did_is_scored() -> None:
     assert not Outcome.error("cancelled", Owner.AGENT).was_cancelled
 
 
-def test_outcomes_are_said_in_a_word() -> None:
+def test_outcomes_print_as_one_word() -> None:
     assert str(Outcome.success()) == "success"
     assert str(Outcome.truncated(Limit.TURNS)) == "truncated(turns)"
     assert str(Outcome.error("hang", Owner.ENVIRONMENT)) == "error(hang, environment)"
@@ -290,5 +293,5 @@ def test_outcomes_are_said_in_a_word() -> None:
 
 
 def test_calls_without_a_renderer_have_no_tokens() -> None:
-    call = live(Asking([user("a")]), ScriptedModel(["b"])).calls[0]
+    call = run_episode(Asking([user("a")]), ScriptedModel(["b"])).calls[0]
     assert (call.prompt, call.completion, call.logprobs) == ((), (), ())

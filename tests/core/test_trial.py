@@ -12,25 +12,31 @@ from hypothesis import strategies as st
 
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
-from palaestra.core.environment import Action, Capability, Observation, Signals, Transition, World
+from palaestra.core.environment import (
+    Action,
+    AsyncEnvironment,
+    Capability,
+    Observation,
+    Signals,
+    Transition,
+)
 from palaestra.core.episode import Episode
-from palaestra.core.errors import AgentFault, CapabilityMissing, EnvironmentFault
+from palaestra.core.errors import AgentFault, CapabilityMissing, EnvironmentFault, SessionOver
 from palaestra.core.graph import Call
-from palaestra.core.journal import SessionOver
 from palaestra.core.message import user
 from palaestra.core.outcome import Limit, Outcome, Owner
 from palaestra.core.session import Session
 from palaestra.core.trial import Point, Trial
-from palaestra.environments.text.probe import Probe
-from palaestra.models.scripted import ScriptedModel
-from palaestra.rollout.worlds import LocalWorld
-from tests.core.small import Counted, Journal, Stairs, live, session
+from palaestra.environments.families.probe.environment import Probe
+from palaestra.models.scripted.scripted_model import ScriptedModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from tests.core.small import Counted, Journal, Stairs, run_episode, session
 
 Body = Callable[[Session], Awaitable[None]]
 
 
 class Saved(Stairs):
-    """Stairs that save where one is, and cannot be repeated: they are told which world they are."""
+    """Stairs with snapshots that are not deterministic: each instance has its number."""
 
     capabilities = frozenset({Capability.SNAPSHOT})
     deterministic = False
@@ -63,22 +69,22 @@ class Program(Agent):
 WORLDS = {
     "repeated": lambda: Stairs(6),
     "saved": lambda: Saved(6),
-    "probe": lambda: LocalWorld(Probe("sea-6")),
+    "probe": lambda: LocalEnvironment(Probe("sea-6")),
 }
 WORDS = ["up", "fall", "huh", "ping", "pong"]
 
 
 @pytest.fixture(params=WORLDS)
-def world(request: pytest.FixtureRequest) -> World:
+def world(request: pytest.FixtureRequest) -> AsyncEnvironment:
     return WORLDS[request.param]()
 
 
-def act(body: Body, world: World | None = None, **more) -> Episode:  # type: ignore[no-untyped-def]
-    return live(Program(body), world=world or Stairs(), **more)
+def act(body: Body, world: AsyncEnvironment | None = None, **more) -> Episode:  # type: ignore[no-untyped-def]
+    return run_episode(Program(body), world=world or Stairs(), **more)
 
 
-def test_what_was_tried_is_counted_and_is_no_step(world: World) -> None:
-    words = ["ping", "pong"] if isinstance(world, LocalWorld) else ["up", "up"]
+def test_what_was_tried_is_counted_and_is_no_step(world: AsyncEnvironment) -> None:
+    words = ["ping", "pong"] if isinstance(world, LocalEnvironment) else ["up", "up"]
 
     async def body(session: Session) -> None:
         before = session.usage.turns
@@ -149,7 +155,7 @@ async def _do(trial: Trial, deeds: list[str | int], states: dict[int, str | None
             if deed < len(points):
                 await trial.back(points[deed])
                 assert trial.signals.state_key == states[deed]
-                assert trial.steps == len(points[deed].way)
+                assert trial.steps == len(points[deed].path)
         elif not trial.over:
             assert isinstance(deed, str)
             await trial.act(deed)
@@ -177,17 +183,19 @@ def test_a_world_that_neither_saves_nor_repeats_is_refused_in_a_sentence() -> No
         async with session.trial():
             raise AssertionError("not reached")
 
-    with pytest.raises(CapabilityMissing, match="'stairs' can neither be saved nor repeated"):
+    with pytest.raises(
+        CapabilityMissing, match="'stairs' has no snapshots and is not deterministic"
+    ):
         act(body, Dice())
 
 
 def test_the_episode_stands_still_while_a_trial_is_open() -> None:
     async def body(session: Session) -> None:
         async with session.trial():
-            with pytest.raises(AgentFault, match="a trial has the world"):
+            with pytest.raises(AgentFault, match="a trial is open"):
                 async with session.trial():
                     raise AssertionError("not reached")
-            with pytest.raises(AgentFault, match="a trial has the world"):
+            with pytest.raises(AgentFault, match="a trial is open"):
                 await session.act("up")
         await session.act("up")
         async with session.trial():
@@ -203,7 +211,7 @@ def test_nothing_is_tried_after_the_end_of_a_way() -> None:
         async with session.trial() as trial:
             home = await trial.save()
             await trial.act("fall")
-            with pytest.raises(AgentFault, match="after the end of a tried way"):
+            with pytest.raises(AgentFault, match="after the end of a tried path"):
                 await trial.act("up")
             await trial.back(home)
             await trial.act("up")
@@ -286,19 +294,19 @@ def test_a_world_that_breaks_in_a_trial_is_not_scored() -> None:
 
 
 @pytest.mark.parametrize("what", ["reset", "step"])
-def test_a_world_that_does_not_come_back_is_a_fault_of_the_world(what: str) -> None:
+def test_a_world_that_does_not_come_back_is_an_error_of_the_world(what: str) -> None:
     class Drifting(Stairs):
-        lives = 0
+        runs_on = 0
 
         async def reset(self, task):  # type: ignore[no-untyped-def]
-            self.lives += 1
+            self.runs_on += 1
             first, signals = await super().reset(task)
-            late = what == "reset" and self.lives > 1
+            late = what == "reset" and self.runs_on > 1
             return (Observation("elsewhere") if late else first), signals
 
         async def step(self, action: Action) -> tuple[Transition, Signals]:
             transition, signals = await super().step(action)
-            return replace(transition, reward=float(self.lives)), signals
+            return replace(transition, reward=float(self.runs_on)), signals
 
     async def body(session: Session) -> None:
         await session.act("up")
@@ -367,14 +375,14 @@ def test_calls_made_in_a_trial_are_in_the_graph() -> None:
 @pytest.mark.parametrize("kind", ["repeated", "saved"])
 @pytest.mark.parametrize("cut", range(0, 13, 2))
 def test_an_episode_cut_off_tries_again_what_it_tried(kind: str, cut: int) -> None:
-    def lived(model: Counted, journal: Journal, past: list) -> Episode:  # type: ignore[type-arg]
+    def roll_out(model: Counted, journal: Journal, past: list) -> Episode:  # type: ignore[type-arg]
         world = Saved(3) if kind == "saved" else Stairs(3)
-        return live(Program(_search), model, world, journal=journal, past=past)
+        return run_episode(Program(_search), model, world, journal=journal, past=past)
 
     whole = Journal()
-    episode = lived(_model(), whole, [])
+    episode = roll_out(_model(), whole, [])
     asked, rest = _model(), Journal()
-    again = lived(asked, rest, whole.events[:cut])
+    again = roll_out(asked, rest, whole.events[:cut])
     assert _timeless(again) == _timeless(episode) and again.usage.tried == 9
     assert rest.events[: len(whole.events) - cut] == rest.events
     known = sum(isinstance(event, Call) for event in whole.events[:cut])
@@ -387,7 +395,7 @@ def _timeless(episode: Episode) -> Episode:
 
 
 def test_a_session_without_trials_has_tried_nothing() -> None:
-    episode = live(Program(_nothing), ScriptedModel(["up"]))
+    episode = run_episode(Program(_nothing), ScriptedModel(["up"]))
     assert episode.usage.tried == 0
     assert session(Program(_nothing), budget=Budget(turns=4)).turns_left == 4
     assert session(Program(_nothing)).turns_left is None

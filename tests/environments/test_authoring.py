@@ -1,4 +1,4 @@
-"""Worlds written as classes with tools: schemas, calls, snapshots, mistakes of their authors."""
+"""Environments written as classes with tools: schemas, calls, snapshots, authors' mistakes."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from typing import Literal
 
 import pytest
 
-from palaestra.core.environment import Action, Capability
+from palaestra.core.environment import Action
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.authoring import Refused, ToolWorld, tool
-from palaestra.environments.conformance import CLAUSES
-from palaestra.environments.examination import Subject
+from palaestra.environments.conformance.clauses import CLAUSES
+from palaestra.environments.conformance.subject import Subject
 
 TASK = TaskSet("counter").task(Split.TRAIN, 3)
 
 
-class Counter(ToolWorld):
+class Counter(ToolWorld, capabilities={"oracle"}):
     """Count to the goal."""
-
-    capabilities = ToolWorld.capabilities | {Capability.ORACLE}
 
     def begin(self, task: Task) -> str:
         self.state = {"goal": 3 + task.seed % 4, "count": 0}
@@ -77,7 +75,7 @@ def test_schemas_follow_from_the_methods() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "reply",
     [
         "add(by=2)",
         "add(2)",
@@ -87,9 +85,9 @@ def test_schemas_follow_from_the_methods() -> None:
         "many(numbers=[1, 1])",
     ],
 )
-def test_calls_are_read_however_they_are_written(said: str) -> None:
+def test_calls_are_read_however_they_are_written(reply: str) -> None:
     world = begun()
-    assert world.step(Action(said)).valid
+    assert world.step(Action(reply)).valid
     assert world.state["count"] == 2
 
 
@@ -100,7 +98,7 @@ def test_a_call_beside_the_words_counts_instead_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("reply", "answer"),
     [
         ("add", "Call one tool, such as: add(by: integer"),
         ("add()", "needs the argument 'by'"),
@@ -117,16 +115,16 @@ def test_a_call_beside_the_words_counts_instead_of_them() -> None:
         ("add(by=1, note='\\ud800')", "plain values"),
     ],
 )
-def test_what_is_no_call_is_answered_in_words(said: str, answer: str) -> None:
+def test_what_is_no_call_is_answered_in_words(reply: str, answer: str) -> None:
     world = begun()
-    told = world.step(Action(said))
-    assert not told.valid and answer in told.observation.text
+    result = world.step(Action(reply))
+    assert not result.valid and answer in result.observation.text
     assert world.state["count"] == 0
 
 
 def test_a_refusal_was_understood() -> None:
-    told = begun().step(Action("add(by=0)"))
-    assert told.valid and told.observation.text == "At least one."
+    result = begun().step(Action("add(by=0)"))
+    assert result.valid and result.observation.text == "At least one."
 
 
 def test_success_and_failure_end_the_episode() -> None:

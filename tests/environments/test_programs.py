@@ -1,4 +1,4 @@
-"""Worlds that need programs outside Python say so before anything starts."""
+"""Environments that need programs outside Python report it before anything starts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import pytest
 
 from palaestra.core.errors import MissingSystemPart
 from palaestra.environments.registry import make
-from palaestra.rollout.workers import WorkerPool
+from palaestra.rollout.worker_pool import WorkerPool
 from tests.rollout.faulty import Counting
 
 
-class JavaCounting(Counting):
-    """A world that needs Java."""
-
-    programs = ("java",)
+class JavaCounting(Counting, needs=("java",)):
+    """An environment that needs Java."""
 
 
 ID = f"{__name__}:JavaCounting"
@@ -31,7 +29,7 @@ def test_without_java_a_world_that_needs_it_says_what_to_install(
 
 async def _hosted() -> None:
     async with WorkerPool(1) as pool:
-        await pool.world(ID)
+        await pool.make(ID)
 
 
 def test_the_same_error_comes_back_from_a_worker_process(

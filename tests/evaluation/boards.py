@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from palaestra.core.task import Split
-from palaestra.evaluation.plan import Cell
-from palaestra.evaluation.samples import Part, Sample
-from palaestra.evaluation.suite import Entry, Suite
+from palaestra.evaluation.reports.cell_samples import Part, Sample
+from palaestra.evaluation.running.evaluation_plan import Cell
+from palaestra.evaluation.running.suite import Entry, Suite
 
 WORLD, OTHER = "probe/umbrella-4", "probe/memory-4"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from palaestra.evaluation.suite import Entry, Limits, Suite, differences
+from palaestra.evaluation.running.suite import Entry, Limits, Suite, differences
 
 ENTRIES = (Entry(environment="probe/umbrella-4", tasks=2),)
 PLAIN = Suite(name="a", version=1, entries=ENTRIES)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from palaestra.models.network import DecoderNetwork
+from palaestra.models.local.network import DecoderNetwork
 
 
 class Dense:
@@ -71,7 +71,9 @@ class Dense:
         """Rotary positions: feature i and feature i + d/2 are one complex number."""
         half = x.shape[1] // 2
         speed = torch.arange(half, dtype=x.dtype) / half
-        angle = torch.outer(torch.arange(len(x), dtype=x.dtype), self.config.rope_theta**-speed)
+        angle = torch.outer(
+            torch.arange(len(x), dtype=x.dtype), self.config.layers[0].rotary.theta ** -speed
+        )
         a, b = x[:, :half], x[:, half:]
         return torch.cat(
             [a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], dim=1

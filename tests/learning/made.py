@@ -15,17 +15,19 @@ from palaestra.core.message import Message, assistant, user
 from palaestra.core.model import Finish, Renderer
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
-from palaestra.learning.learner import Learner
+from palaestra.core.tool import Tool
+from palaestra.learning.compute.master_weights import Optimisation
+from palaestra.learning.compute.packing import Trained
+from palaestra.learning.compute.weight_selection import everything
+from palaestra.learning.data.rows import Row
+from palaestra.learning.loop.learner import Learner
 from palaestra.learning.losses.aggregation import Aggregation, token_weights
-from palaestra.learning.losses.tokens import TokenLoss
-from palaestra.learning.masters import Optimisation
-from palaestra.learning.packing import Trained
-from palaestra.learning.rows import Row
-from palaestra.learning.selection import everything
-from palaestra.models.engine import Engine, Request
-from palaestra.models.network import DecoderNetwork, NetworkConfig
-from palaestra.models.resident import ResidentModel
-from palaestra.models.tiny import tiny_network
+from palaestra.learning.losses.trained_tokens import TokenLoss
+from palaestra.models.local.architecture import NetworkConfig
+from palaestra.models.local.engine import Engine, Request
+from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.resident import ResidentModel
+from palaestra.models.local.tiny import tiny_network
 
 TASK = Task("train/0", "made", 0)
 
@@ -42,22 +44,28 @@ class Words(Renderer):
     def end_tokens(self) -> frozenset[int]:
         return frozenset({0})
 
-    def start(self, messages: Sequence[Message]) -> list[int]:
+    def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         tokens: list[int] = []
         for message in messages:
-            tokens += [1, *self._words(message.content), 0]
+            tokens += [1, *self._words(message.text), 0]
         return [*tokens, 1]
 
-    def extend(self, history: Sequence[Message], new: Sequence[Message], closed: bool) -> list[int]:
+    def extend(
+        self,
+        history: Sequence[Message],
+        new: Sequence[Message],
+        closed: bool,
+        tools: Sequence[Tool] = (),
+    ) -> list[int]:
         return [*([] if closed else [0]), *self.start(new)]
 
-    def reply(self, text: str) -> list[int]:
-        return [*self._words(text), 0]
+    def reply(self, reply: str | Message) -> list[int]:
+        return [*self._words(reply if isinstance(reply, str) else reply.text), 0]
 
     def text(self, tokens: Sequence[int]) -> str:
         return " ".join(self.words[token] for token in tokens if token > 1)
 
-    def pieces(self, tokens: Sequence[int]) -> list[str]:
+    def token_strings(self, tokens: Sequence[int]) -> list[str]:
         return [self.words[token] for token in tokens]
 
     def _words(self, text: str) -> list[int]:

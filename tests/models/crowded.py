@@ -1,4 +1,4 @@
-"""A server on this machine that bears only so much, and misbehaves by plan."""
+"""A test server with a capacity limit, which fails on request."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+SOON = "retry-after-ms: 20\r\n"  # so that tests are faster than the SDKs' own waits
 Mood = Literal["good", "error", "drop", "hang", "rubbish"]
 
 
 @dataclass
 class Crowded:
-    """Answers `most` requests at once, each after `seconds`; turns away all others with 429."""
+    """A server that answers `most` requests at once, each after `seconds`; others get 429."""
 
     most: int
     seconds: float = 0.01
@@ -37,7 +38,7 @@ class Crowded:
             while await self._answer(reader, writer):
                 pass
         except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
-            pass  # who asked hung up, or the test is over
+            pass  # the client hung up, or the test is over
         finally:
             writer.close()
 
@@ -50,7 +51,7 @@ class Crowded:
         self.times.append(now)
         if self.under_way >= self.most:
             self.refused.append(now)
-            pause = "" if self.retry_after is None else f"Retry-After: {self.retry_after}\r\n"
+            pause = SOON if self.retry_after is None else f"Retry-After: {self.retry_after}\r\n"
             return _write(writer, "429 Too Many Requests", b"slow down", pause)
         self.under_way += 1
         self.peak = max(self.peak, self.under_way)
@@ -60,7 +61,7 @@ class Crowded:
         finally:
             self.under_way -= 1
         if mood == "error":
-            return _write(writer, "500 Internal Server Error", b"broken")
+            return _write(writer, "500 Internal Server Error", b"broken", SOON)
         if mood == "drop":
             writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"choices": [')
             return False
@@ -83,7 +84,7 @@ def _reply(words: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def crowded(most: int, **options: Any) -> AsyncIterator[Crowded]:
-    """The server, in this event loop."""
+    """Run the server in this event loop."""
     server = Crowded(most, **options)
     async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
         server.port = listening.sockets[0].getsockname()[1]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from palaestra.models.network import DecoderNetwork
+from palaestra.models.local.attention import Scores
+from palaestra.models.local.network import DecoderNetwork
 
 
 class Past:
@@ -22,12 +23,12 @@ class Past:
 
 
 class Causal:
-    """Every token attends to itself and all before it; the first ones with given past."""
+    """Attend each token to itself and all before it; the first ones have a given past."""
 
     def __init__(self, past: Past | None, seen: list[tuple[Tensor, Tensor]] | None = None) -> None:
         self.past, self.seen = past, seen
 
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
         if self.past is not None and self.past.length:
             n = self.past.length
             old_k, old_v = self.past.layers[layer]
@@ -36,10 +37,17 @@ class Causal:
             self.seen.append((k, v))
         share = q.shape[1] // k.shape[1]
         k, v = k.repeat_interleave(share, dim=1), v.repeat_interleave(share, dim=1)
-        scores = torch.einsum("qhd,khd->hqk", q, k) * q.shape[2] ** -0.5
-        future = torch.ones(len(q), len(q), dtype=torch.bool).triu(1)
-        p = scores.masked_fill(future, -torch.inf).softmax(dim=-1)
-        return torch.einsum("hqk,khd->qhd", p, v)
+        found = torch.einsum("qhd,khd->hqk", q, k) * scores.scale
+        if scores.softcap is not None:
+            found = scores.softcap * torch.tanh(found / scores.softcap)
+        seen = torch.ones(len(q), len(q), dtype=torch.bool).tril()
+        if scores.window is not None:
+            seen = seen.triu(1 - scores.window)
+        exp = found.masked_fill(~seen, -torch.inf).exp()
+        total = exp.sum(dim=-1, keepdim=True)
+        if scores.sinks is not None:
+            total = total + scores.sinks.exp()[:, None, None]
+        return torch.einsum("hqk,khd->qhd", exp / total, v)
 
 
 def _hidden(network: DecoderNetwork, tokens: Sequence[int], attend: Causal) -> Tensor:
@@ -56,7 +64,7 @@ def distributions(
     temperature: float = 1.0,
     past: Past | None = None,
 ) -> Tensor:
-    """Log-probabilities [reply, vocabulary] before each token of the reply."""
+    """Return log-probabilities [reply, vocabulary] before each token of the reply."""
     with torch.no_grad():
         x = _hidden(network, [*prompt, *reply], Causal(past))
         logits = network.logits(x[len(prompt) - 1 : -1]).double()
@@ -66,7 +74,7 @@ def distributions(
 def choices(
     network: DecoderNetwork, prompt: Sequence[int], reply: Sequence[int], past: Past | None = None
 ) -> list[int]:
-    """The most probable token at each place of the reply."""
+    """Return the most probable token at each position of the reply."""
     return distributions(network, prompt, reply, past=past).argmax(dim=-1).tolist()
 
 
@@ -78,13 +86,13 @@ def logprobs(
     temperature: float = 1.0,
     past: Past | None = None,
 ) -> list[float]:
-    """The log-probability of each token of the reply."""
+    """Return the log-probability of each token of the reply."""
     found = distributions(network, prompt, reply, temperature=temperature, past=past)
     return [float(row[token]) for row, token in zip(found, reply, strict=True)]
 
 
 def greedy(network: DecoderNetwork, prompt: Sequence[int], count: int) -> list[int]:
-    """The most probable token, again and again."""
+    """Return a greedily decoded reply."""
     tokens = list(prompt)
     for _ in range(count):
         tokens += choices(network, tokens, [0])

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from palaestra.core.episode import Key
+from palaestra.learning.data.rows import Row
+from palaestra.learning.data.trajectory import Trajectory, Turn
 from palaestra.learning.losses.aggregation import Aggregation, token_weights
-from palaestra.learning.losses.tokens import TokenLoss, Tokens
-from palaestra.learning.rows import Row
-from palaestra.learning.trajectory import Trajectory, Turn
+from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens
 
 SEEDS = range(20)
 
@@ -50,13 +50,13 @@ class Batch:
 
 
 def made(seed: int, *, groups: int = 3, members: tuple[int, int] = (2, 5)) -> Batch:
-    """A batch drawn from the seed."""
-    chance = random.Random(seed)
-    sizes = [chance.randint(*members) for _ in range(groups)]
+    """A batch sampled from the seed."""
+    rng = random.Random(seed)
+    sizes = [rng.randint(*members) for _ in range(groups)]
     keys = [Key("rl/1", group, member) for group in range(groups) for member in range(sizes[group])]
-    chance.shuffle(keys)
-    greedy = [chance.random() for _ in range(groups)]
-    spans = [_spans(chance) for _ in keys]
+    rng.shuffle(keys)
+    greedy = [rng.random() for _ in range(groups)]
+    spans = [_spans(rng) for _ in keys]
     width = max(end for found in spans for _, end in found) + 1
     shape = (len(keys), width)
     mask, turn = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
@@ -64,21 +64,21 @@ def made(seed: int, *, groups: int = 3, members: tuple[int, int] = (2, 5)) -> Ba
     values = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     trajectories, rows, turns = [], [], 0
     for i, (key, own) in enumerate(zip(keys, spans, strict=True)):
-        earned = [chance.uniform(-1, 1) for _ in own]
-        outcome = chance.uniform(0, 2)
+        earned = [rng.uniform(-1, 1) for _ in own]
+        outcome = rng.uniform(0, 2)
         calls = [-1] * (own[-1][1] + 1)  # the row begins with one token of a prompt
-        said = []
+        output = []
         for call, (start, end) in enumerate(own):
             mask[i, start:end] = 1
             turn[i, start:end] = turns
             rewards[i, end - 1] = earned[call]
             calls[start + 1 : end + 1] = [call] * (end - start)
             valued = tuple(values[i, start:end].tolist())
-            said.append(Turn(end - start, earned[call], call, values=valued))
+            output.append(Turn(end - start, earned[call], call, values=valued))
             turns += 1
         rewards[i, own[-1][1] - 1] += outcome
         trajectories.append(
-            Trajectory(key, f"g{key.group}", tuple(said), outcome, greedy=greedy[key.group])
+            Trajectory(key, f"g{key.group}", tuple(output), outcome, greedy=greedy[key.group])
         )
         trained = [call >= 0 for call in calls]
         rows.append(Row(key, [7] * len(calls), trained, [0.0] * len(calls), calls))
@@ -94,13 +94,13 @@ def of_returns(returns: Sequence[float], *, group: int = 0) -> list[Trajectory]:
     ]
 
 
-def _spans(chance: random.Random) -> list[tuple[int, int]]:
+def _spans(rng: random.Random) -> list[tuple[int, int]]:
     """Where the turns of a row begin and end."""
     found, at = [], 0
-    for _ in range(chance.randint(1, 4)):
-        end = at + chance.randint(1, 5)
+    for _ in range(rng.randint(1, 4)):
+        end = at + rng.randint(1, 5)
         found.append((at, end))
-        at = end + chance.randint(1, 4)
+        at = end + rng.randint(1, 4)
     return found
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from palaestra.learning.credit.outcome import grpo as grpo_credit
-from palaestra.learning.entropy import entropy_bonus
+from palaestra.learning.credit.returns import grpo as grpo_credit
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.learning.losses.corrections import mis, tis
-from palaestra.learning.losses.policy import cispo, grpo, gspo, ppo
-from palaestra.learning.losses.tokens import TokenLoss
+from palaestra.learning.losses.entropy import entropy_bonus
+from palaestra.learning.losses.policy_loss import cispo, grpo, gspo, ppo
+from palaestra.learning.losses.trained_tokens import TokenLoss
 from tests.peers.conftest import Agree, agree_both
 from tests.peers.made import SEEDS, made, ours, per_row, policies
 from tests.peers.trl_trainers import (

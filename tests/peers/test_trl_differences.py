@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import GroupTooSmall
-from palaestra.learning.credit.outcome import grpo as grpo_credit
-from palaestra.learning.entropy import entropy_bonus
+from palaestra.learning.credit.returns import grpo as grpo_credit
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.learning.losses.corrections import tis
+from palaestra.learning.losses.entropy import entropy_bonus
 from palaestra.learning.losses.kl import k3, k3_weighted
-from palaestra.learning.losses.policy import grpo, gspo, ppo
-from palaestra.learning.losses.tokens import TokenLoss, Tokens, ratio
+from palaestra.learning.losses.policy_loss import grpo, gspo, ppo
+from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens, ratio
 from tests.peers.conftest import Agree, agree_both
 from tests.peers.made import SEEDS, gradient, made, of_returns, ours, policies
 from tests.peers.trl_trainers import (

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from palaestra.core.episode import Key
-from palaestra.learning.examples.labels import mismatched
-from palaestra.learning.examples.preferred import Label
-from palaestra.learning.preference import coefficients, dpo, implicit_reward, kto
-from palaestra.learning.rows import Row
+from palaestra.learning.data.examples.labels import mismatched
+from palaestra.learning.data.examples.preferred import Label
+from palaestra.learning.data.rows import Row
+from palaestra.learning.losses.preference import coefficients, dpo, implicit_reward, kto
 from tests.peers.conftest import Agree
 from tests.peers.made import SEEDS
 from tests.peers.trl_trainers import preference
@@ -59,15 +59,15 @@ class Texts:
 
 
 def texts(seed: int, count: int) -> Texts:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     rows = []
     for _ in range(count):
-        parts = [chance.randint(1, 3) for _ in range(4)]  # question, turn, observation, turn
+        parts = [rng.randint(1, 3) for _ in range(4)]  # question, turn, observation, turn
         rows.append([on for on, n in zip((0, 1, 0, 1), parts, strict=True) for _ in range(n)])
     width = max(map(len, rows))
     attention = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
     mask = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-    ids = torch.tensor([[chance.randrange(2, 8) for _ in range(width)] for _ in rows])
+    ids = torch.tensor([[rng.randrange(2, 8) for _ in range(width)] for _ in rows])
     return Texts(ids * attention, attention, mask)
 
 
@@ -150,14 +150,14 @@ def test_a_mismatched_response_answers_another_question_where_trl_only_shifts(
     folder: Path,
 ) -> None:
     """TRL pairs each question with the response before it, even one to the same question."""
-    said = [("red", "green"), ("red", "left"), ("blue", "right")]
-    columns = {"prompt": [f"{q} " for q, _ in said], "completion": [a for _, a in said]}
+    output = [("red", "green"), ("red", "left"), ("blue", "right")]
+    columns = {"prompt": [f"{q} " for q, _ in output], "completion": [a for _, a in output]}
     peer = preference(folder, "KTO", columns | {"label": [True, False, True]})
     data, words = peer.train_dataset, peer.processing_class
     theirs = [words.decode(ids).split()[0] for ids in data["KL_completion_ids"]]
     assert theirs == ["right", "green", "left"]
     labels = []
-    for question, answer in said:
+    for question, answer in output:
         tokens = words(f"{question} {answer}")["input_ids"]
         row = Row(Key("rl/1", 0, 0), tokens, [False, True], [0.0, 0.0], [-1, 0])
         labels.append(Label((row,), True))

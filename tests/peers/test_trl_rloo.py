@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from palaestra.learning.credit import compose
-from palaestra.learning.credit.outcome import rloo
+from palaestra.learning.credit.returns import rloo
+from palaestra.learning.data.trajectory import Trajectory
 from palaestra.learning.losses.kl import in_reward
-from palaestra.learning.losses.policy import loop, pg
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.losses.policy_loss import loop, pg
 from tests.peers.conftest import Agree, agree_both
 from tests.peers.made import (
     SEEDS,

@@ -12,7 +12,7 @@ from torch import Tensor
 from palaestra.core.errors import GroupTooSmall
 from palaestra.learning.credit import compose
 from palaestra.learning.credit.gae import gae
-from palaestra.learning.credit.outcome import (
+from palaestra.learning.credit.returns import (
     drgrpo,
     grpo,
     reinforce,
@@ -21,7 +21,7 @@ from palaestra.learning.credit.outcome import (
     rloo,
 )
 from palaestra.learning.credit.rule import Credit, whitened
-from palaestra.learning.filters import overlong
+from palaestra.learning.data.filters import overlong
 from palaestra.learning.losses.kl import in_reward
 from tests.peers.conftest import Agree
 from tests.peers.made import SEEDS, Batch, made, of_returns, policies

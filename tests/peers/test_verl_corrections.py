@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from palaestra.learning.losses.corrections import mis, rejection, tis
-from palaestra.learning.losses.policy import cispo, decoupled, grpo, gspo, ppo
-from palaestra.learning.losses.tokens import Tokens
+from palaestra.learning.losses.policy_loss import cispo, decoupled, grpo, gspo, ppo
+from palaestra.learning.losses.trained_tokens import Tokens
 from tests.peers.conftest import Agree, agree_both
 from tests.peers.made import SEEDS, gradient, made, ours, policies
 from tests.peers.verl_losses import MODES, actor, correction_weights, their_loss, theirs, weights
@@ -130,7 +130,7 @@ def test_reinforce_in_bypass_mode_is_cispo_against_the_sampler(agree: Agree, see
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_rejected_keeps_its_place_in_our_denominators(agree: Agree, seed: int) -> None:
+def test_what_is_rejected_keeps_its_position_in_our_denominators(agree: Agree, seed: int) -> None:
     """verl rejects in the mask that it counts: what survives weighs more."""
     batch = made(seed)
     numbers = policies(batch, seed)

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from palaestra.core.episode import Key
-from palaestra.learning.critics.value import value_loss
-from palaestra.learning.entropy import entropy_bonus
+from palaestra.learning.critics.value_head import value_loss
+from palaestra.learning.data.rows import Row
 from palaestra.learning.losses.aggregation import Aggregation, token_weights
+from palaestra.learning.losses.entropy import entropy_bonus
 from palaestra.learning.losses.kl import k1, k2, k3, k3_plus
-from palaestra.learning.losses.policy import cispo, grpo, gspo, pg, ppo
-from palaestra.learning.losses.tokens import TokenLoss
-from palaestra.learning.rows import Row
+from palaestra.learning.losses.policy_loss import cispo, grpo, gspo, pg, ppo
+from palaestra.learning.losses.trained_tokens import TokenLoss
 from tests.peers.conftest import Agree, agree_both
 from tests.peers.made import SEEDS, gradient, made, ours, policies
 from tests.peers.verl_losses import LENGTH, MODES, actor, theirs, weights

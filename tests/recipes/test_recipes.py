@@ -14,12 +14,12 @@ from palaestra.core.message import user
 from palaestra.core.session import Session
 from palaestra.core.task import Split
 from palaestra.environments import registry
-from palaestra.environments.conformance import CLAUSES
-from palaestra.environments.examination import Subject
-from palaestra.experiment.recipe import load
-from palaestra.experiment.run import words_of
-from palaestra.models.expert import ExpertModel
-from palaestra.rollout.worlds import LocalWorld
+from palaestra.environments.conformance.clauses import CLAUSES
+from palaestra.environments.conformance.subject import Subject
+from palaestra.models.scripted.expert import ExpertModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.training.recipe import load
+from palaestra.training.run import vocabulary_texts
 from recipes.classical import waker
 from recipes.classical.procedure_cloning import KINDS, Maze, Solver, beside
 
@@ -36,7 +36,7 @@ def test_every_recipe_can_be_read(path: Path) -> None:
 
 
 def test_a_recipe_may_turn_the_knobs_of_its_world() -> None:
-    words = words_of(load("quick", ["environment.id=probe/sea-3?turns=2&profile=quick"]))
+    words = vocabulary_texts(load("quick", ["environment.id=probe/sea-3?turns=2&profile=quick"]))
     assert any("The user wants" in text for text in words)
 
 
@@ -53,24 +53,24 @@ def test_the_worlds_of_recipes_keep_the_contract(id: str) -> None:
 def test_the_search_that_is_written_down_ends_with_the_action_that_it_finds(kind: str) -> None:
     maze = Maze(kind)
     for task in maze.tasks("maze").take(Split.TRAIN, 20):
-        seen, way = maze.reset(task), maze.oracle()
-        work, _, action = Solver().answer([user(seen.text)], way).rpartition(". ")
+        seen, plan = maze.reset(task), maze.oracle()
+        work, _, action = Solver().answer([user(seen.text)], plan).rpartition(". ")
         last, _, looked = work.split(";")[-1].partition(":")
         assert looked.endswith(f" {maze.at}*")  # the search has come to where one is …
         assert beside(maze.at, action) == last.strip()  # … and one goes to where it came from
-        assert len(way) >= KINDS[kind][1]
-        assert [maze.step(step) for step in way][-1].success
+        assert len(plan) >= KINDS[kind][1]
+        assert [maze.step(step) for step in plan][-1].success
 
 
 @pytest.mark.parametrize("work", [True, False])
 def test_an_expert_shows_the_way_with_its_work_and_without(work: bool) -> None:
-    agent, world = Solver(work=work), LocalWorld(Maze("easy"))
+    agent, world = Solver(work=work), LocalEnvironment(Maze("easy"))
     task = Maze.tasks("maze").task(Split.TRAIN, 0)
-    model = ExpertModel(agent, world=world)
+    model = ExpertModel(agent, environment=world)
     session = Session(Key("test", 0), task, world, agent, {"agent": model})
-    episode = asyncio.run(session.live())
+    episode = asyncio.run(session.run())
     assert episode.outcome.solved
-    assert all((":" in call.reply.content) == work for call in episode.calls)
+    assert all((":" in call.reply.text) == work for call in episode.calls)
 
 
 # ── WAKER ────────────────────────────────────────────────────────────────────
@@ -81,8 +81,8 @@ def test_a_plan_with_the_true_moves_reaches_every_goal(variant: str) -> None:
     grid = waker.Grid(variant)
     for task in grid.tasks("grid").take(Split.TEST, 20):
         grid.reset(task)
-        way = waker.plan(grid.at, grid.after)[grid.goal]
-        assert [grid.step(Action(word)) for word in way][-1].success
+        plan = waker.plan(grid.at, grid.after)[grid.goal]
+        assert [grid.step(Action(word)) for word in plan][-1].success
 
 
 def test_on_ice_one_slides_on_to_the_next_wall() -> None:
@@ -100,8 +100,8 @@ def test_every_rule_shows_as_many_grids_and_the_model_learns_from_them() -> None
         assert sum(shares) == pytest.approx(1.0)
     grid = waker.Grid("4")
     grid.reset(grid.tasks("grid").task(Split.TEST, 0))
-    told = waker.predict(model, [waker.row(grid, grid.at, "up")]).detach().exp()
-    assert told.shape == (1, 16) and float(told.sum()) == pytest.approx(1.0, abs=1e-5)
+    shown = waker.predict(model, [waker.row(grid, grid.at, "up")]).detach().exp()
+    assert shown.shape == (1, 16) and float(shown.sum()) == pytest.approx(1.0, abs=1e-5)
 
 
 # ── search on Connect Four ───────────────────────────────────────────────────
@@ -112,7 +112,7 @@ def test_each_opponent_plays_to_the_end(against: str) -> None:
     pytest.importorskip("pyspiel", reason="needs open-spiel")
     from recipes.classical import connect_four
 
-    world = LocalWorld(registry.make(connect_four.ID))
+    world = LocalEnvironment(registry.make(connect_four.ID))
     assert asyncio.run(connect_four.play(2, against, 1, world)) in (-1.0, 0.0, 1.0)
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from palaestra.agents import listing as agents
-from palaestra.environments import listing as environments
-from palaestra.environments.code.terminal_tasks import FAMILIES
-from palaestra.environments.conformance import CLAUSES
+from palaestra.agents import agent_listing as agents
+from palaestra.environments import environment_listing as environments
+from palaestra.environments.conformance.clauses import CLAUSES
+from palaestra.environments.families.terminal.tasks import FAMILIES
 from palaestra.environments.registry import FAMILIES as REGISTERED
-from palaestra.learning.component import Kind, components
+from palaestra.learning.methods.component import Kind, components
 
 ROOT = Path(__file__).parents[2]
 MEASURED = {"results", "decisions"}  # what was so on its day
@@ -28,7 +28,7 @@ ONES = (
 ).split()
 TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60}
 COUNTED = (
-    "credit rules|losses|corrections|filters|curricula|algorithms|rules|clauses|agents|nouns|"
+    "credit rules|losses|corrections|filters|curricula|algorithms|rules|clauses|agents|concepts|"
     "families|environments|worlds"
 )
 CLAIM = re.compile(rf"\b(\d+|[A-Za-z]+(?:-[a-z]+)?)(?: [a-z]+)?? ({COUNTED})\b")
@@ -55,8 +55,8 @@ def suite() -> list[str]:
 
 
 def code_worlds() -> int:
-    """Families of worlds whose actions are programs."""
-    return sum(".environments.code." in str(entry) for entry in REGISTERED.values())
+    """Count the families of environments whose actions are programs."""
+    return len({"datascience", "repository", "terminal"} & set(REGISTERED))
 
 
 def worlds_of_recipes() -> int:
@@ -71,16 +71,15 @@ COUNTS: dict[str, Callable[[], int]] = {
     "filters": lambda: ours(Kind.FILTER),
     "clauses": lambda: len(CLAUSES),
     "agents": lambda: len(agents.entries()),
-    "nouns": lambda: len(list(ROOT.glob("docs/nouns/*.md"))),
+    "concepts": lambda: len(list(ROOT.glob("docs/nouns/*.md"))),
     "families of environments": families,
 }
 """By what is counted, wherever it is."""
 
 OF_THEIR_OWN: dict[tuple[str, str], Callable[[], int]] = {
-    ("docs/code_worlds.md", "families of worlds"): code_worlds,
-    ("docs/code_worlds.md", "worlds"): code_worlds,
+    ("docs/code_worlds.md", "families of environments"): code_worlds,
     ("docs/code_worlds.md", "families"): lambda: len(FAMILIES),
-    ("docs/evaluation/running.md", "worlds"): lambda: len(suite()),
+    ("docs/evaluation/running.md", "environments"): lambda: len(suite()),
     ("docs/evaluation/running.md", "families"): lambda: len(set(map(family, suite()))),
     ("docs/evaluation/statistics.md", "rules"): lambda: 3,  # those of the text
     ("recipes/README.md", "families"): worlds_of_recipes,
@@ -126,4 +125,6 @@ def test_what_is_counted_is_there_as_often(document: Path) -> None:
 
 def test_the_counts_that_readers_look_for_are_found() -> None:
     found = [claim for document in DOCUMENTS for claim, _ in claims(document)]
-    assert {"credit rules", "clauses", "agents", "nouns", "families of environments"} <= set(found)
+    assert {"credit rules", "clauses", "agents", "concepts", "families of environments"} <= set(
+        found
+    )

@@ -82,7 +82,7 @@ def test_every_fence_is_closed(page: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=id) for id, code in snippets()])
-def test_snippets_of_the_noun_pages_run(code: str) -> None:
+def test_snippets_of_the_concept_pages_run(code: str) -> None:
     assert "assert" in code, "a snippet shows what holds"
     exec(compile(code, "<snippet>", "exec"), {"__name__": "snippet"})
 
@@ -95,10 +95,18 @@ def test_tutorials_run_from_top_to_bottom(page: Path) -> None:
     exec(compile(code, str(page), "exec"), {"__name__": page.stem})
 
 
-def test_every_noun_has_a_page_that_runs() -> None:
+def test_every_concept_has_a_page_that_runs() -> None:
     pages = {id.partition(".")[0] for id, _ in snippets()}
     nouns = "task environment model agent session episode credit learner"
     assert pages >= set(nouns.split())
+
+
+def test_the_table_of_what_to_change_names_files_that_exist() -> None:
+    page = (ROOT / "docs/design.md").read_text()
+    table = page.partition("## I want to change X")[2].partition("\n## ")[0]
+    paths = re.findall(r"`((?:src|tests)/[^`]+)`", table)
+    assert len(paths) > 50
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_coverage_is_well_formed() -> None:

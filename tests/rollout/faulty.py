@@ -9,30 +9,27 @@ import stat
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from palaestra.core.environment import (
     Action,
-    Capability,
     Environment,
     Observation,
-    Signals,
+    Spec,
     Tool,
     Transition,
 )
 from palaestra.core.errors import MissingSystemPart
 from palaestra.core.task import Task, TaskSet
 from palaestra.environments import registry
-from palaestra.environments.wrapper import Wrapper
+from palaestra.environments.wrappers.wrapper import Wrapper
 
 
-class Counting(Environment):
-    """Healthy: adds up what it is told, starting from the task's seed, until ten steps are made."""
+class Counting(Environment, capabilities={"state_key", "progress", "oracle", "admissible"}):
+    """Healthy: adds up its inputs, starting from the task's seed, until ten steps are made."""
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {Capability.STATE_KEY, Capability.PROGRESS, Capability.ORACLE, Capability.ADMISSIBLE}
-    )
     tools = (Tool("add", "Add a number.", {"type": "object", "properties": {"n": {}}}),)
     goal = 10
 
@@ -87,7 +84,7 @@ class Crashing(Counting):
         self._reach("making")
 
     def _reach(self, place: str) -> None:
-        if self.name == place:
+        if self.spec.name == place:
             print("about to crash", file=sys.stderr, flush=True)
             os._exit(3)
 
@@ -112,7 +109,7 @@ class Hanging(Crashing):
     """Never returns from where its name says."""
 
     def _reach(self, place: str) -> None:
-        if self.name == place:
+        if self.spec.name == place:
             time.sleep(3600)
 
 
@@ -123,7 +120,7 @@ class Doomed(Crashing):
 
     def _reach(self, place: str) -> None:
         mark = Path(os.environ[self.MARK])
-        if self.name == place and not mark.exists():
+        if self.spec.name == place and not mark.exists():
             mark.touch()
             time.sleep(3600)
 
@@ -132,9 +129,9 @@ class Raising(Crashing):
     """Raises where its name says; `exit` is a library that calls sys.exit in a step."""
 
     def _reach(self, place: str) -> None:
-        if self.name == place:
+        if self.spec.name == place:
             raise ZeroDivisionError(f"in {place}")
-        if self.name == "exit" and place == "step":
+        if self.spec.name == "exit" and place == "step":
             sys.exit(1)
 
 
@@ -154,11 +151,12 @@ class Rubbish(Counting):
     """Returns what the contract does not allow; the name says what."""
 
     def reset(self, task: Task) -> Observation:
-        if self.name == "reset":
+        if self.spec.name == "reset":
             return "words"  # type: ignore[return-value]
         return super().reset(task)
 
     def step(self, action: Action) -> Transition:
+        name = self.spec.name
         if self.made == 1:
             wrong: dict[str, Any] = {
                 "none": None,
@@ -168,18 +166,18 @@ class Rubbish(Counting):
                 "nan": Transition(Observation("x"), reward=float("nan")),
                 "info": Transition(Observation("x"), info={"a": object()}),
                 "surrogate": Transition(Observation("\ud800")),
-                "huge": Transition(Observation("x" * (65 * 2**20))) if self.name == "huge" else 0,
+                "huge": Transition(Observation("x" * (65 * 2**20))) if name == "huge" else 0,
             }
-            if self.name in wrong:
-                return wrong[self.name]  # type: ignore[no-any-return]
+            if name in wrong:
+                return wrong[name]  # type: ignore[no-any-return]
         return super().step(action)
 
-    def signals(self) -> Signals:
-        if self.name == "signals" and self.made == 1:
-            return Signals(progress="half")  # type: ignore[arg-type]
-        if self.name in ("progress-nan", "progress-inf") and self.made == 1:
-            return Signals(progress=float(self.name.removeprefix("progress-")))
-        return super().signals()
+    def progress(self) -> float:
+        if self.spec.name == "signals" and self.made == 1:
+            return "half"  # type: ignore[return-value]
+        if self.spec.name in ("progress-nan", "progress-inf") and self.made == 1:
+            return float(self.spec.name.removeprefix("progress-"))
+        return super().progress()
 
 
 class Intruding(Counting):
@@ -198,7 +196,7 @@ class Intruding(Counting):
             for number in range(3, 64):
                 try:
                     if stat.S_ISFIFO(os.fstat(number).st_mode):
-                        os.write(number, self.GARBAGE[self.name])
+                        os.write(number, self.GARBAGE[self.spec.name])
                 except OSError:
                     continue
         return super().step(action)
@@ -210,7 +208,7 @@ class Ballooning(Counting):
     kept: ClassVar[list[bytearray]] = []
 
     def step(self, action: Action) -> Transition:
-        if self.name == "leak":
+        if self.spec.name == "leak":
             self.kept.append(bytearray(os.urandom(2**20)) * 24)
         elif self.made == 1:
             taken = []
@@ -221,23 +219,23 @@ class Ballooning(Counting):
 
 
 class Afflicted(Wrapper):
-    """A real world, named by its id, in which one step in ten goes wrong in one of five ways."""
+    """A real world, named by its id, in which one step in ten fails with one of five errors."""
 
-    WAYS: ClassVar[tuple[str, ...]] = ("crash", "hang", "slow", "garbage", "memory")
+    PLANS: ClassVar[tuple[str, ...]] = ("crash", "hang", "slow", "garbage", "memory")
     SHARE = 0.1
 
     def __init__(self, name: str) -> None:
         super().__init__(registry.make(name))
 
     @classmethod
-    def check_name(cls, name: str) -> None:
-        """Whatever there is."""
+    def spec_of(cls, name: str = "") -> Spec:
+        return registry.spec(name)
 
     def step(self, action: Action) -> Transition:
-        dice = random.Random(f"{self.seed} {self.turn}")
-        if dice.random() >= self.SHARE:
+        rng = random.Random(f"{self.seed} {self.turn}")
+        if rng.random() >= self.SHARE:
             return super().step(action)
-        match dice.choice(self.WAYS):
+        match rng.choice(self.PLANS):
             case "crash":
                 os._exit(3)
             case "hang":
@@ -276,7 +274,7 @@ class Napping(Counting):
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        self.deterministic = name != "honest"  # type: ignore[misc]
+        self.spec = replace(self.spec, deterministic=name != "honest")
 
     def step(self, action: Action) -> Transition:
         if action.text.startswith("nap "):
@@ -284,20 +282,16 @@ class Napping(Counting):
         return super().step(action)
 
 
-class Chance(Counting):
+class Chance(Counting, deterministic=False):
     """Differs from process to process; `honest` says so, any other name does not."""
-
-    deterministic = False
 
     def step(self, action: Action) -> Transition:
         seen = super().step(action)
         return Transition(Observation(f"{seen.observation.text} in {os.getpid()}"))
 
 
-class SecretChance(Chance):
+class SecretChance(Chance, deterministic=True):
     """The same, but it claims to be deterministic."""
-
-    deterministic = True
 
 
 class Printing(Counting):

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import os
+from dataclasses import replace
 from typing import Any
 
-import psutil
 import pytest
 
 from palaestra.core.agent import Agent
-from palaestra.core.environment import Action, World
+from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.outcome import Outcome
 from palaestra.core.session import Session
 from palaestra.core.task import Task
-from palaestra.environments.text.probe import Probe
-from palaestra.rollout.worker import REQUEST, Request, Verb
-from palaestra.rollout.workers import WorkerPool
-from palaestra.rollout.worlds import LocalWorld
+from palaestra.environments.families.probe.environment import Probe
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.rollout.worker import Request, Verb
+from palaestra.rollout.worker_pool import WorkerPool
+from tests.processes import children_with
 from tests.rollout import faulty
 
 SEA = "probe/sea-4"
 TASK = Task("train/5", SEA, 5)
 
 
-async def branches(world: World) -> list[Any]:
-    """Everything that is seen on two ways from one state."""
+async def branches(world: AsyncEnvironment) -> list[Any]:
+    """Return all observations on two branches from one state."""
     seen: list[Any] = [await world.reset(TASK), await world.step(Action("ping"))]
     saved = await world.snapshot()
     for word in ("ping", "pong"):
@@ -38,13 +38,8 @@ async def branches(world: World) -> list[Any]:
     return seen
 
 
-def workers() -> list[psutil.Process]:
-    children = psutil.Process(os.getpid()).children()
-    return [child for child in children if "palaestra.rollout.worker" in child.cmdline()]
-
-
 async def end_workers() -> None:
-    for worker in workers():
+    for worker in children_with("palaestra.rollout.worker"):
         worker.kill()
     await asyncio.sleep(0.3)
 
@@ -71,19 +66,20 @@ class Searcher(Agent):
             await session.act(max(found, key=lambda word: found[word]))
 
 
-async def lived(world: World, agent: Agent) -> Episode:
-    return await Session(Key("test", 0), TASK, world, agent, {}).live()
+async def roll_out(world: AsyncEnvironment, agent: Agent) -> Episode:
+    return await Session(Key("test", 0), TASK, world, agent, {}).run()
 
 
 def test_snapshots_pass_through_the_frames_of_a_worker_as_they_are() -> None:
     request = Request(1, Verb.RESTORE, snapshot=bytes(range(256)))
-    assert REQUEST.validate_json(REQUEST.dump_json(request), strict=True) == request
+    assert Request.load(request.dump()) == request
+    assert Request.load(replace(request, snapshot=b"").dump()).snapshot == b""
 
 
 def test_a_world_in_a_worker_branches_as_one_in_this_process() -> None:
     async def run() -> None:
         async with WorkerPool(1) as pool:
-            hosted, local = await pool.world(SEA), LocalWorld(Probe("sea-4"))
+            hosted, local = await pool.make(SEA), LocalEnvironment(Probe("sea-4"))
             assert hosted.deterministic and local.deterministic
             assert await branches(hosted) == await branches(local)
 
@@ -100,25 +96,25 @@ def test_a_world_in_a_worker_branches_as_one_in_this_process() -> None:
             assert await hosted.step(Action("ping")) == seen
 
             # what is no snapshot is refused, and the world stands where it stood
-            with pytest.raises(InputError, match="no snapshot of 'probe/sea-4'"):
+            with pytest.raises(InputError, match="not a snapshot of 'probe/sea-4'"):
                 await hosted.restore(b"rubbish")
             assert len(await hosted.oracle()) == 2
 
-            # whoever leaves while a state is put back finds the world where it was
+            # a caller cancelled during a restore finds the environment unchanged
             leaving = asyncio.create_task(hosted.restore(saved))
             await asyncio.sleep(0)
             leaving.cancel()
             await asyncio.gather(leaving, return_exceptions=True)
             assert len(await hosted.oracle()) == 2
 
-            # a search whose worker ends in the middle of a trial finds the same way
-            sound = await lived(local, Searcher())
-            harmed = await lived(hosted, Searcher(harm=True))
+            # a search whose worker ends in the middle of a trial finds the same path
+            sound = await roll_out(local, Searcher())
+            harmed = await roll_out(hosted, Searcher(harm=True))
             assert sound.outcome == harmed.outcome == Outcome.success()
             assert [s.action for s in sound.steps] == [s.action for s in harmed.steps]
             assert sound.usage.tried == harmed.usage.tried == 8 and pool.restarts > 1
 
-            plain = await pool.world(f"{faulty.__name__}:Counting")
+            plain = await pool.make(f"{faulty.__name__}:Counting")
             await plain.reset(TASK)
             with pytest.raises(CapabilityMissing, match="does not declare 'snapshot'"):
                 await plain.snapshot()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestra.core.agent import Agent
-from palaestra.core.environment import World
+from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import EnvironmentFault, InputError, TooManyFaults
 from palaestra.core.message import user
@@ -39,7 +39,7 @@ def jobs(groups: int, members: int) -> list[Job]:
 
 
 class Paced(Agent):
-    """Climbs; before each step it waits so many rounds of the loop as its plan says."""
+    """Climbs; before each step it waits as many rounds of the loop as its plan says."""
 
     name = "paced"
 
@@ -75,14 +75,14 @@ class Endless(Agent):
 
 
 def rollout(agent: Agent, **more: Any) -> Rollout:
-    async def worlds(id: str) -> World:
+    async def worlds(id: str) -> AsyncEnvironment:
         return Stairs()
 
     return Rollout(agent, worlds, more.pop("models", {}), **more)
 
 
-async def handed_out(lived: Rollout, jobs: Sequence[Job]) -> list[list[Episode]]:
-    return [group async for group in lived.groups(jobs)]
+async def handed_out(running: Rollout, jobs: Sequence[Job]) -> list[list[Episode]]:
+    return [group async for group in running.groups(jobs)]
 
 
 def lengths(episodes: Sequence[Episode]) -> list[int]:
@@ -92,7 +92,7 @@ def lengths(episodes: Sequence[Episode]) -> list[int]:
 # ── early groups ─────────────────────────────────────────────────────────────
 
 
-def test_a_group_is_handed_out_while_others_are_still_lived() -> None:
+def test_a_group_is_yielded_while_others_are_running() -> None:
     first_ended = asyncio.Event()
 
     class Waiting(Agent):
@@ -115,7 +115,7 @@ def test_a_group_is_handed_out_while_others_are_still_lived() -> None:
     assert asyncio.run(use()) == [0, 1]
 
 
-def test_leaving_early_ends_what_is_still_lived() -> None:
+def test_leaving_early_ends_the_running_rollouts() -> None:
     ended: list[Key] = []
 
     class Noting(Endless):
@@ -126,9 +126,9 @@ def test_leaving_early_ends_what_is_still_lived() -> None:
                 ended.append(session.key)
 
     async def use() -> None:
-        lived = rollout(Noting(first=2))
+        running = rollout(Noting(first=2))
         mixed = [*jobs(1, 2), Job(Key("rl", 1, 2), TASKS.task(Split.TRAIN, 1))]
-        async with contextlib.aclosing(lived.groups(mixed)) as groups:
+        async with contextlib.aclosing(running.groups(mixed)) as groups:
             async for group in groups:
                 assert len(group) == 2
                 break
@@ -150,7 +150,7 @@ def test_two_jobs_of_one_key_are_refused() -> None:
         asyncio.run(rollout(Paced({})).run([*jobs(1, 2), *jobs(1, 1)]))
 
 
-def test_a_learner_that_takes_its_time_stops_nobody() -> None:
+def test_a_slow_learner_does_not_stop_rollouts() -> None:
     agent = Paced({})
 
     async def use() -> None:
@@ -164,7 +164,7 @@ def test_a_learner_that_takes_its_time_stops_nobody() -> None:
     asyncio.run(use())
 
 
-def test_that_most_episodes_broke_is_told_after_the_last_group() -> None:
+def test_too_many_errors_raise_after_the_last_group() -> None:
     groups: list[list[Episode]] = []
 
     async def use() -> None:
@@ -181,34 +181,36 @@ def test_that_most_episodes_broke_is_told_after_the_last_group() -> None:
 
 def test_stragglers_are_cancelled_recorded_and_never_scored(tmp_path: Path) -> None:
     store = Database.open(tmp_path / "run.sqlite")
-    told: list[Key] = []
-    lived = rollout(Endless(first=2), needed=2, store=store, finished=lambda e: told.append(e.key))
-    episodes = asyncio.run(lived.run(jobs(3, 4)))
+    shown: list[Key] = []
+    running = rollout(
+        Endless(first=2), needed=2, store=store, finished=lambda e: shown.append(e.key)
+    )
+    episodes = asyncio.run(running.run(jobs(3, 4)))
     assert [episode.outcome.solved for episode in episodes] == [True, True, False, False] * 3
     cancelled = [episode for episode in episodes if episode.outcome.was_cancelled]
     assert len(cancelled) == 6 and not any(episode.outcome.scored for episode in cancelled)
-    assert lengths(cancelled) == [1] * 6  # what they had lived is kept
+    assert lengths(cancelled) == [1] * 6  # their steps so far are kept
     assert store.episodes("rl") == episodes
-    assert sorted(map(str, told)) == sorted(str(job.key) for job in jobs(3, 4))
+    assert sorted(map(str, shown)) == sorted(str(job.key) for job in jobs(3, 4))
     store.close()
 
 
 def test_jobs_that_have_not_begun_never_begin() -> None:
     agent = Paced({})
-    lived = rollout(agent, needed=2, concurrency=1)
-    episodes = asyncio.run(lived.run(jobs(2, 5)))
+    running = rollout(agent, needed=2, concurrency=1)
+    episodes = asyncio.run(running.run(jobs(2, 5)))
     assert agent.met == [Key("rl", group, member) for group in range(2) for member in range(2)]
     assert [episode.outcome.scored for episode in episodes] == [True, True, *[False] * 3] * 2
     assert all(episode.observation is None for episode in episodes if not episode.outcome.scored)
 
 
-def test_a_runner_goes_on_with_the_next_job_after_its_own_was_cancelled() -> None:
+def test_a_runner_continues_with_the_next_job_after_a_cancelled_one() -> None:
     episodes = asyncio.run(rollout(Endless(first=1), needed=1, concurrency=3).run(jobs(20, 3)))
     assert sum(episode.outcome.solved for episode in episodes) == 20
     assert sum(episode.outcome.was_cancelled for episode in episodes) == 40
 
 
-def test_faults_are_no_results() -> None:
+def test_errors_are_no_results() -> None:
     broken = Paced({(0, 0): -1, (0, 1): -1, (0, 4): 1000})
     episodes = asyncio.run(rollout(broken, needed=2).run(jobs(1, 5)))
     owners = [episode.outcome.owner for episode in episodes]
@@ -232,25 +234,25 @@ def test_an_agent_that_will_not_be_stopped_has_its_own_end() -> None:
             while not session.over:
                 await session.act("up")
 
-    lived = rollout(Stubborn(), needed=1, concurrency=2)
-    episodes = asyncio.run(lived.run(jobs(4, 2)))
+    running = rollout(Stubborn(), needed=1, concurrency=2)
+    episodes = asyncio.run(running.run(jobs(4, 2)))
     assert all(episode.outcome.solved for episode in episodes)
 
 
 def test_the_end_of_the_whole_is_not_taken_for_the_end_of_a_straggler() -> None:
     async def use() -> None:
-        lived = asyncio.create_task(rollout(Endless(first=0), needed=1).run(jobs(2, 2)))
+        running = asyncio.create_task(rollout(Endless(first=0), needed=1).run(jobs(2, 2)))
         for _ in range(10):
             await asyncio.sleep(0)
-        lived.cancel()
+        running.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await lived
+            await running
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(use())
 
 
-def test_a_cancelled_straggler_frees_its_place_in_the_engine() -> None:
+def test_a_cancelled_straggler_frees_its_slot_in_the_engine() -> None:
     model = resident(tiny(), slots=4)
 
     class Talking(Agent):
@@ -262,10 +264,10 @@ def test_a_cancelled_straggler_frees_its_place_in_the_engine() -> None:
             most = 1 if session.key.member == 0 else 100
             await session.generate([user("hello")], sampling=Sampling(max_tokens=most))
 
-    lived = rollout(Talking(), needed=1, models={"agent": model})
+    running = rollout(Talking(), needed=1, models={"agent": model})
 
     async def use() -> list[Episode]:
-        episodes = await lived.run(jobs(1, 4))
+        episodes = await running.run(jobs(1, 4))
         for _ in range(20):
             await asyncio.sleep(0)
         assert model.engine.pending == 0
@@ -291,22 +293,22 @@ def test_each_job_has_one_outcome_and_each_group_is_whole(
     store = Database.open(tmp_path_factory.mktemp("groups") / "run.sqlite") if stored else None
     waits = {(g, m): wait for g, group in enumerate(plan) for m, wait in enumerate(group)}
     wanted = [Job(Key("rl", *place), TASKS.task(Split.TRAIN, place[0])) for place in waits]
-    told: list[Episode] = []
+    shown: list[Episode] = []
     agent = Paced(waits)
-    lived = rollout(
-        agent, needed=needed, concurrency=concurrency, store=store, finished=told.append
+    running = rollout(
+        agent, needed=needed, concurrency=concurrency, store=store, finished=shown.append
     )
     groups: list[list[Episode]] = []
 
     async def use() -> None:
         with contextlib.suppress(TooManyFaults):
-            async for group in lived.groups(wanted):
+            async for group in running.groups(wanted):
                 groups.append(group)
 
     asyncio.run(use())
     episodes = [episode for group in groups for episode in group]
     assert sorted(str(e.key) for e in episodes) == sorted(str(job.key) for job in wanted)
-    assert sorted(str(e.key) for e in told) == sorted(str(job.key) for job in wanted)
+    assert sorted(str(e.key) for e in shown) == sorted(str(job.key) for job in wanted)
     assert len(agent.met) == len(set(agent.met))
     for group in groups:
         place = group[0].key.group
@@ -328,7 +330,7 @@ def test_each_job_has_one_outcome_and_each_group_is_whole(
 # ── resumed ──────────────────────────────────────────────────────────────────
 
 
-def test_a_group_that_had_enough_is_not_lived_again(tmp_path: Path) -> None:
+def test_a_group_with_a_quorum_does_not_run_again(tmp_path: Path) -> None:
     store = Database.open(tmp_path / "run.sqlite")
     first = asyncio.run(rollout(Endless(first=2), needed=2, store=store).run(jobs(2, 4)))
     agent = Paced({})
@@ -337,7 +339,7 @@ def test_a_group_that_had_enough_is_not_lived_again(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_was_cancelled_is_lived_where_it_is_needed_now(tmp_path: Path) -> None:
+def test_a_cancelled_rollout_runs_if_it_is_needed_now(tmp_path: Path) -> None:
     store = Database.open(tmp_path / "run.sqlite")
     asyncio.run(rollout(Endless(first=1), needed=1, store=store).run(jobs(1, 3)))
     again = asyncio.run(rollout(Endless(first=9), store=store).run(jobs(1, 3)))
@@ -379,10 +381,10 @@ def test_a_queued_task_holds_a_few_hundred_bytes_beyond_its_own() -> None:
     wanted = jobs(10_000, 1)
 
     async def use() -> int:
-        lived = rollout(Holding(), concurrency=4)
+        running = rollout(Holding(), concurrency=4)
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
-        task = asyncio.create_task(lived.run(wanted))
+        task = asyncio.create_task(running.run(wanted))
         await started.wait()
         held = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()

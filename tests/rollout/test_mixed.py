@@ -9,20 +9,20 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from palaestra.agents.direct import DirectAgent
 from palaestra.core.budget import Budget
-from palaestra.core.environment import World
+from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, Key
 from palaestra.core.outcome import Owner
 from palaestra.core.task import Split
 from palaestra.environments import registry
-from palaestra.models.random_choice import RandomModel
+from palaestra.models.scripted.random_choice import RandomModel
 from palaestra.rollout.runner import Job, Rollout
-from palaestra.rollout.workers import WorkerPool
+from palaestra.rollout.worker_pool import WorkerPool
 from palaestra.store.database import Database
+from tests.processes import children_with
 from tests.rollout import faulty
 
 pytestmark = pytest.mark.slow
@@ -51,14 +51,14 @@ def jobs(ids: list[str]) -> list[Job]:
     return found
 
 
-def lived(jobs: list[Job], store: Database | None, **pool: float) -> tuple[list[Episode], int]:
-    """The episodes of chance, all worlds at once, and how often a worker was replaced."""
+def roll_out(jobs: list[Job], store: Database | None, **pool: float) -> tuple[list[Episode], int]:
+    """Return random episodes in all environments at once, and the number of replaced workers."""
 
-    async def live() -> tuple[list[Episode], int]:
+    async def run_episode() -> tuple[list[Episode], int]:
         async with WorkerPool(2, pool.get("timeout", 60.0), MEMORY) as workers:
 
-            async def world(id: str) -> World:
-                return await workers.world(id)
+            async def world(id: str) -> AsyncEnvironment:
+                return await workers.make(id)
 
             agent = DirectAgent()
             rollout = Rollout(
@@ -71,24 +71,24 @@ def lived(jobs: list[Job], store: Database | None, **pool: float) -> tuple[list[
             )
             return await rollout.run(jobs), workers.restarts
 
-    return asyncio.run(live())
+    return asyncio.run(run_episode())
 
 
-def told(episode: Episode) -> tuple[object, ...]:
-    """What an episode was, whenever and wherever it was lived."""
+def shown(episode: Episode) -> tuple[object, ...]:
+    """The content of an episode, independent of time and process."""
     steps = [(step.action, step.transition) for step in episode.steps]
     return (episode.observation, steps, episode.outcome)
 
 
 def test_256_worlds_of_eight_families_step_together() -> None:
     wanted = jobs([FAMILIES[n % len(FAMILIES)] for n in range(256)])
-    episodes, restarts = lived(wanted, None)
+    episodes, restarts = roll_out(wanted, None)
     assert len(episodes) == 256 and restarts == 0
     assert all(episode.outcome.scored and episode.steps for episode in episodes)
     some = random.Random(1).sample(range(256), 24)
-    alone, _ = lived([wanted[n] for n in some], None)
-    assert [told(episode) for episode in alone] == [told(episodes[n]) for n in some]
-    assert not [p for p in psutil.Process().children() if "palaestra.rollout.worker" in p.cmdline()]
+    alone, _ = roll_out([wanted[n] for n in some], None)
+    assert [shown(episode) for episode in alone] == [shown(episodes[n]) for n in some]
+    assert not children_with("palaestra.rollout.worker")
 
 
 def test_one_faulty_step_in_ten_loses_no_episode(tmp_path: Path) -> None:
@@ -97,11 +97,11 @@ def test_one_faulty_step_in_ten_loses_no_episode(tmp_path: Path) -> None:
     afflicted = [f"{faulty.__name__}:Afflicted/{id}" for id in healthy[:40]]
     wanted = jobs([*healthy, *afflicted])
     with closing(Database.open(tmp_path / "run.db")) as store:
-        episodes, restarts = lived(wanted, store, timeout=6.0)
+        episodes, restarts = roll_out(wanted, store, timeout=6.0)
         kept = [store.episode(job.key) for job in wanted]
-    assert [told(episode) for episode in kept if episode] == [told(e) for e in episodes]
-    untouched, _ = lived(wanted[:64], None)
-    assert [told(e) for e in episodes[:64]] == [told(e) for e in untouched]
+    assert [shown(episode) for episode in kept if episode] == [shown(e) for e in episodes]
+    untouched, _ = roll_out(wanted[:64], None)
+    assert [shown(e) for e in episodes[:64]] == [shown(e) for e in untouched]
     ends = collections.Counter(e.outcome.kind for e in episodes[64:] if not e.outcome.scored)
     assert {"crash", "hang", "rubbish", "memory"} <= set(ends) and restarts >= 3
     for episode in episodes[64:]:

@@ -1,4 +1,4 @@
-"""What the system tells of processes."""
+"""Facts about processes from the operating system."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUSY = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True:
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not tell")
-def test_who_is_kept_from_the_processor_does_not_wait() -> None:
+def test_a_process_starved_of_the_processor_does_not_wait() -> None:
     core = str(min(psutil.Process().cpu_affinity()))
     crowd = [subprocess.Popen([sys.executable, "-c", BUSY, core]) for _ in range(3)]
     try:
@@ -36,7 +36,7 @@ def test_who_is_kept_from_the_processor_does_not_wait() -> None:
     assert all(seconds > 0.6 * took for seconds in busy)
 
 
-def test_who_sleeps_waits() -> None:
+def test_a_sleeping_process_waits() -> None:
     sleeping = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         time.sleep(1.0)
@@ -48,14 +48,14 @@ def test_who_sleeps_waits() -> None:
         sleeping.wait()
 
 
-def test_of_a_process_that_has_ended_nothing_is_told() -> None:
+def test_an_ended_process_reports_zeros() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert processor_seconds(ended.pid) == 0.0
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not tell")
-def test_a_deadline_waits_for_who_is_kept_from_the_processor_and_for_nobody_else() -> None:
+def test_a_deadline_extends_only_for_a_process_starved_of_the_processor() -> None:
     core = str(min(psutil.Process().cpu_affinity()))
     crowd = [subprocess.Popen([sys.executable, "-c", BUSY, core]) for _ in range(4)]
     sleeping = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

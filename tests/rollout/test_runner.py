@@ -13,15 +13,14 @@ import pytest
 
 from palaestra.agents.direct import DirectAgent
 from palaestra.core.agent import Agent
-from palaestra.core.environment import Action, Observation, Signals, Transition, World
-from palaestra.core.episode import Episode, Key
+from palaestra.core.environment import Action, AsyncEnvironment, Observation, Signals, Transition
+from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import (
     EnvironmentFault,
     InfrastructureFault,
     InputError,
     TooManyFaults,
 )
-from palaestra.core.journal import Event
 from palaestra.core.model import Generation, Model, Prompt
 from palaestra.core.outcome import Owner
 from palaestra.core.session import Session
@@ -38,7 +37,7 @@ class Killed(BaseException):
 
 
 class Cutting(Database):
-    """A database whose process is killed after so many events."""
+    """A database whose process is killed after a number of events."""
 
     left = 10**9
 
@@ -62,11 +61,11 @@ def jobs(count: int, phase: str = "test") -> list[Job]:
 
 def rollout(
     model: Model | None = None,
-    world: type[World] = Stairs,
+    world: type[AsyncEnvironment] = Stairs,
     agent: Agent | None = None,
     **more: Any,
 ) -> Rollout:
-    async def worlds(id: str) -> World:
+    async def worlds(id: str) -> AsyncEnvironment:
         return world()
 
     models = {"agent": model or Counted(["up"] * 3, renderer=renderer())}
@@ -107,30 +106,30 @@ class Uneven(Counted):
 
 def test_results_stand_in_the_order_of_the_jobs() -> None:
     order: list[Key] = []
-    lived = rollout(Uneven(["up"] * 3), concurrency=8, finished=lambda e: order.append(e.key))
+    running = rollout(Uneven(["up"] * 3), concurrency=8, finished=lambda e: order.append(e.key))
     wanted = jobs(30)[::-1]
-    episodes = run(lived, wanted)
+    episodes = run(running, wanted)
     assert [episode.key for episode in episodes] == [job.key for job in wanted]
     assert sorted(map(str, order)) == sorted(str(job.key) for job in wanted)
     assert order != [job.key for job in wanted]  # they did finish in another order
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50])
-def test_no_more_sessions_live_at_once_than_allowed(limit: int) -> None:
+def test_no_more_sessions_run_at_once_than_allowed(limit: int) -> None:
     made = []
 
-    async def worlds(id: str) -> World:
+    async def worlds(id: str) -> AsyncEnvironment:
         made.append(id)
         return Stairs()
 
     model = Uneven(["up"] * 3)
-    lived = Rollout(DirectAgent(), worlds, {"agent": model}, concurrency=limit)
-    assert all(episode.outcome.solved for episode in run(lived, jobs(20)))
+    running = Rollout(DirectAgent(), worlds, {"agent": model}, concurrency=limit)
+    assert all(episode.outcome.solved for episode in run(running, jobs(20)))
     assert model.most <= limit and len(made) <= limit
     assert model.most > 1 or limit == 1
 
 
-def test_what_episodes_are_does_not_depend_on_how_many_live_at_once() -> None:
+def test_what_episodes_are_does_not_depend_on_how_many_run_at_once() -> None:
     one = run(rollout(Uneven(["up"] * 3), concurrency=1), jobs(6))
     many = run(rollout(Uneven(["up"] * 3), concurrency=6), jobs(6))
     assert timeless(one) == timeless(many)
@@ -140,14 +139,14 @@ def test_no_jobs_are_no_episodes() -> None:
     assert run(rollout(), []) == []
 
 
-def test_each_job_lives_in_a_world_of_its_own_kind() -> None:
-    async def worlds(id: str) -> World:
+def test_each_job_runs_in_a_world_of_its_own_kind() -> None:
+    async def worlds(id: str) -> AsyncEnvironment:
         return Stairs(name=id)
 
     kinds = ["a", "b", "a", "b"]
     mixed = [Job(Key("test", i), Task("t", kind, 0)) for i, kind in enumerate(kinds)]
-    lived = Rollout(DirectAgent(), worlds, {"agent": Counted(["up"] * 3)}, concurrency=1)
-    seen = [e.observation.text.split()[3] for e in run(lived, mixed) if e.observation]
+    running = Rollout(DirectAgent(), worlds, {"agent": Counted(["up"] * 3)}, concurrency=1)
+    seen = [e.observation.text.split()[3] for e in run(running, mixed) if e.observation]
     assert seen == kinds
 
 
@@ -170,7 +169,7 @@ class Fragile(Stairs):
         return await super().step(action)
 
 
-def fragile(*broken: int) -> type[World]:
+def fragile(*broken: int) -> type[AsyncEnvironment]:
     seeds = frozenset(TASKS.task(Split.TEST, i).seed for i in broken)
     return type("Fragile", (Fragile,), {"seeds": seeds})
 
@@ -198,20 +197,20 @@ def test_a_crashed_agent_costs_only_its_episode() -> None:
 def test_a_world_that_cannot_be_made_costs_only_its_episode() -> None:
     tries = iter(range(10))
 
-    async def worlds(id: str) -> World:
+    async def worlds(id: str) -> AsyncEnvironment:
         if next(tries) == 0:
             raise EnvironmentFault("crash", "no room")
         return Stairs()
 
-    lived = Rollout(DirectAgent(), worlds, {"agent": Counted(["up"] * 3)}, concurrency=1)
-    episodes = run(lived, jobs(4))
+    running = Rollout(DirectAgent(), worlds, {"agent": Counted(["up"] * 3)}, concurrency=1)
+    episodes = run(running, jobs(4))
     assert str(episodes[0].outcome) == "error(crash, environment)"
     assert episodes[0].observation is None
     assert all(episode.outcome.solved for episode in episodes[1:])
 
 
 def test_a_mistake_in_the_set_up_reaches_the_caller_as_it_is() -> None:
-    async def worlds(id: str) -> World:
+    async def worlds(id: str) -> AsyncEnvironment:
         raise InputError("There is no world 'stairs'.")
 
     with pytest.raises(InputError, match="no world 'stairs'"):
@@ -220,25 +219,25 @@ def test_a_mistake_in_the_set_up_reaches_the_caller_as_it_is() -> None:
 
 @pytest.mark.parametrize(("broken", "stops"), [(2, False), (3, True)])
 def test_a_run_whose_episodes_mostly_break_is_stopped(broken: int, stops: bool) -> None:
-    lived = rollout(world=fragile(*range(broken)))
+    running = rollout(world=fragile(*range(broken)))
     if not stops:
-        assert len(run(lived, jobs(4))) == 4
+        assert len(run(running, jobs(4))) == 4
         return
     with pytest.raises(TooManyFaults, match=r"3 of 4 episodes .* the stairs gave way"):
-        run(lived, jobs(4))
+        run(running, jobs(4))
 
 
-def test_a_run_that_was_stopped_goes_on_when_the_cause_is_mended(store: Database) -> None:
+def test_a_stopped_run_resumes_once_the_cause_is_fixed(store: Database) -> None:
     with pytest.raises(TooManyFaults):
         run(rollout(world=fragile(0, 1, 2), store=store), jobs(4))
     model = Counted(["up"] * 3, renderer=renderer())
-    mended = run(rollout(model, store=store), jobs(4))
-    assert all(episode.outcome.solved for episode in mended)
-    assert store.episodes("test") == mended
+    fixed = run(rollout(model, store=store), jobs(4))
+    assert all(episode.outcome.solved for episode in fixed)
+    assert store.episodes("test") == fixed
     assert model.asked == 3 * 2  # each broken episode had its first reply; the fourth stood
 
 
-# ── what is stored is not lived again ────────────────────────────────────────
+# ── stored episodes do not run again ─────────────────────────────────────────
 
 
 def test_finished_episodes_are_kept(store: Database) -> None:
@@ -248,7 +247,7 @@ def test_finished_episodes_are_kept(store: Database) -> None:
     assert again[:3] == first and model.asked == 3 * 2
 
 
-def test_only_what_infrastructure_broke_is_repeated_and_goes_on_where_it_broke(
+def test_only_infrastructure_errors_run_again_and_resume_where_they_stopped(
     store: Database,
 ) -> None:
     class Unreliable(Counted):
@@ -261,8 +260,8 @@ def test_only_what_infrastructure_broke_is_repeated_and_goes_on_where_it_broke(
             return await super().generate(prompt)
 
     unreliable = Unreliable(["up"] * 3, renderer=renderer())
-    lived = rollout(unreliable, world=fragile(3), concurrency=1, store=store)
-    first = run(lived, jobs(5))
+    running = rollout(unreliable, world=fragile(3), concurrency=1, store=store)
+    first = run(running, jobs(5))
     assert [episode.outcome.owner for episode in first] == [
         None,
         Owner.INFRASTRUCTURE,

@@ -1,4 +1,4 @@
-"""A slow call keeps its worker, and nobody else waits for it."""
+"""A slow call keeps its worker, and no other caller waits for it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from palaestra.core.environment import Action, World
+from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.task import Task
-from palaestra.rollout.line import Line, Slow
-from palaestra.rollout.workers import WorkerPool
-from palaestra.rollout.worlds import LocalWorld
+from palaestra.rollout.fair_lock import FairLock, Slow
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.rollout.worker_pool import WorkerPool
 from tests.rollout import faulty
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ def task(seed: int) -> Task:
     return Task(f"train/{seed}", "counting", seed)
 
 
-async def episode(world: World, seed: int) -> list[Any]:
+async def episode(world: AsyncEnvironment, seed: int) -> list[Any]:
     seen: list[Any] = [await world.reset(task(seed))]
     for word in WORDS:
         seen.append(await world.step(Action(word)))
@@ -31,7 +31,7 @@ async def episode(world: World, seed: int) -> list[Any]:
 
 
 def expected(seed: int) -> list[Any]:
-    return asyncio.run(episode(LocalWorld(faulty.Counting()), seed))
+    return asyncio.run(episode(LocalEnvironment(faulty.Counting()), seed))
 
 
 def pooled(use: Callable[[WorkerPool], Coroutine[Any, Any, T]]) -> T:
@@ -44,17 +44,17 @@ def pooled(use: Callable[[WorkerPool], Coroutine[Any, Any, T]]) -> T:
 
 def test_worlds_of_one_worker_go_on_while_one_of_them_does_not_answer() -> None:
     async def use(pool: WorkerPool) -> list[list[Any]]:
-        hung = await pool.world(f"{FAULTY}:Napping")
-        others = [await pool.world(f"{FAULTY}:Counting") for _ in range(8)]
+        hung = await pool.make(f"{FAULTY}:Napping")
+        others = [await pool.make(f"{FAULTY}:Counting") for _ in range(8)]
         await hung.reset(task(0))
         first = [await world.reset(task(seed)) for seed, world in enumerate(others)]
         napping = asyncio.create_task(hung.step(Action("nap 3600")))
 
-        async def go_on(seed: int, world: World) -> list[Any]:
+        async def go_on(seed: int, world: AsyncEnvironment) -> list[Any]:
             return [first[seed], *[await world.step(Action(word)) for word in WORDS]]
 
         seen = await asyncio.gather(*(go_on(seed, world) for seed, world in enumerate(others)))
-        fresh = await episode(await pool.world(f"{FAULTY}:Counting"), 9)
+        fresh = await episode(await pool.make(f"{FAULTY}:Counting"), 9)
         assert pool.restarts == 0 and not napping.done()
         napping.cancel()
         return [*seen, fresh]
@@ -62,9 +62,9 @@ def test_worlds_of_one_worker_go_on_while_one_of_them_does_not_answer() -> None:
     assert pooled(use) == [*(expected(seed) for seed in range(8)), expected(9)]
 
 
-def test_a_slow_world_stays_and_goes_on() -> None:
+def test_a_slow_environment_stays_in_its_worker_and_continues() -> None:
     async def use(pool: WorkerPool) -> list[str]:
-        slow, other = [await pool.world(f"{FAULTY}:Napping") for _ in range(2)]
+        slow, other = [await pool.make(f"{FAULTY}:Napping") for _ in range(2)]
         await slow.reset(task(0))
         await other.reset(task(1))
         await asyncio.gather(slow.step(Action("nap 0.6")), other.step(Action("1")))
@@ -76,8 +76,8 @@ def test_a_slow_world_stays_and_goes_on() -> None:
 
 def test_a_world_that_cannot_be_repeated_waits_where_it_is() -> None:
     async def use(pool: WorkerPool) -> list[Any]:
-        slow = await pool.world(f"{FAULTY}:Napping")
-        other = await pool.world(f"{FAULTY}:Napping/honest")
+        slow = await pool.make(f"{FAULTY}:Napping")
+        other = await pool.make(f"{FAULTY}:Napping/honest")
         await slow.reset(task(0))
         seen: list[Any] = [await other.reset(task(5))]
         napping = asyncio.create_task(slow.step(Action("nap 1")))
@@ -93,46 +93,46 @@ def test_a_world_that_cannot_be_repeated_waits_where_it_is() -> None:
 def test_no_more_workers_are_added_than_allowed() -> None:
     async def use(pool: WorkerPool) -> int:
         pool._most = 3
-        worlds = [await pool.world(f"{FAULTY}:Napping") for _ in range(6)]
+        worlds = [await pool.make(f"{FAULTY}:Napping") for _ in range(6)]
         for world in worlds:
             await world.reset(task(0))
         await asyncio.gather(*(world.step(Action("nap 0.6")) for world in worlds))
-        return len(pool._hosts)
+        return len(pool._handles)
 
     assert 1 < pooled(use) <= 3
 
 
-# ── the line ─────────────────────────────────────────────────────────────────
+# ── the lock ─────────────────────────────────────────────────────────────────
 
 
-def test_a_line_serves_in_the_order_of_arrival_and_skips_who_has_left() -> None:
+def test_a_fair_lock_serves_in_order_of_arrival_and_skips_cancelled_callers() -> None:
     async def use() -> list[int]:
-        line, served = Line(), []
+        lock, served = FairLock(), []
 
         async def come(number: int) -> None:
-            await line.enter(may_leave=False)
+            await lock.acquire(may_leave=False)
             served.append(number)
             await asyncio.sleep(0)
-            line.leave()
+            lock.release()
 
         tasks = [asyncio.create_task(come(number)) for number in range(6)]
         await asyncio.sleep(0)
         tasks[2].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await line.enter(may_leave=False)  # it is free again
+        await lock.acquire(may_leave=False)  # it is free again
         return served
 
     assert asyncio.run(use()) == [0, 1, 3, 4, 5]
 
 
-def test_who_is_cancelled_as_its_turn_comes_passes_it_on() -> None:
+def test_a_caller_cancelled_on_acquiring_passes_the_lock_on() -> None:
     async def use() -> None:
-        line = Line()
-        await line.enter(may_leave=False)
-        second = asyncio.create_task(line.enter(may_leave=False))
-        third = asyncio.create_task(line.enter(may_leave=False))
+        lock = FairLock()
+        await lock.acquire(may_leave=False)
+        second = asyncio.create_task(lock.acquire(may_leave=False))
+        third = asyncio.create_task(lock.acquire(may_leave=False))
         await asyncio.sleep(0)
-        line.leave()
+        lock.release()
         second.cancel()
         await asyncio.wait({second})
         assert second.cancelled()
@@ -141,20 +141,20 @@ def test_who_is_cancelled_as_its_turn_comes_passes_it_on() -> None:
     asyncio.run(use())
 
 
-def test_only_who_may_leave_leaves_a_slow_line() -> None:
+def test_only_callers_that_may_leave_leave_a_slow_lock() -> None:
     async def use() -> list[type[BaseException] | None]:
-        line = Line()
-        await line.enter(may_leave=False)
-        tasks = [asyncio.create_task(line.enter(may_leave=leave)) for leave in (True, False)]
+        lock = FairLock()
+        await lock.acquire(may_leave=False)
+        tasks = [asyncio.create_task(lock.acquire(may_leave=leave)) for leave in (True, False)]
         await asyncio.sleep(0)
-        line.tell_slow()
-        late = asyncio.create_task(line.enter(may_leave=True))
+        lock.mark_slow()
+        late = asyncio.create_task(lock.acquire(may_leave=True))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert line.slow and not tasks[1].done()
-        line.leave()
+        assert lock.slow and not tasks[1].done()
+        lock.release()
         await tasks[1]
-        assert not line.slow
+        assert not lock.slow
         results = await asyncio.gather(tasks[0], late, return_exceptions=True)
         return [type(result) for result in results]  # type: ignore[misc]
 

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from palaestra.core.episode import Key
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 from tests.store import samples
 
 PAGE = 4096  # bytes, of SQLite's pages
@@ -28,10 +28,10 @@ def make(path: Path, recipe: dict[str, object] | None = None) -> Path:
 
 def garble(run: Path, seed: int, pages: int = 1) -> None:
     """Random bytes over whole pages in the middle of the database."""
-    dice, file = random.Random(seed), run / "run.sqlite"
+    rng, file = random.Random(seed), run / "run.sqlite"
     data = bytearray(file.read_bytes())
-    for number in dice.sample(range(1, len(data) // PAGE), pages):
-        data[number * PAGE : (number + 1) * PAGE] = dice.randbytes(PAGE)
+    for number in rng.sample(range(1, len(data) // PAGE), pages):
+        data[number * PAGE : (number + 1) * PAGE] = rng.randbytes(PAGE)
     file.write_bytes(data)
 
 

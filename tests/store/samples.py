@@ -13,10 +13,20 @@ from palaestra.core.budget import Usage
 from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.graph import Call
-from palaestra.core.message import Message, ToolCall, assistant, user
+from palaestra.core.message import (
+    Image,
+    Message,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    assistant,
+    user,
+)
 from palaestra.core.model import Finish
 from palaestra.core.outcome import Limit, Outcome, Owner
 from palaestra.core.task import Split, Task
+from palaestra.core.tool import Tool
 
 
 def call(index: int, parent: int | None = None) -> Call:
@@ -72,7 +82,28 @@ json_values = st.recursive(
     max_leaves=5,
 )
 json_objects = st.dictionaries(text, json_values, max_size=3)
-messages = st.builds(Message, st.sampled_from(["system", "user", "assistant", "tool"]), text)
+pictures = st.sampled_from(
+    [
+        Image.of(start + bytes(range(size)))
+        for start in (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF89a")
+        for size in (0, 1, 256)
+    ]
+)
+tool_calls = st.builds(ToolCall, text, json_objects, text)
+parts = st.one_of(
+    st.builds(Text, text),
+    pictures,
+    st.builds(Reasoning, text, text),
+    tool_calls,
+    st.builds(ToolResult, text, text, st.booleans(), text),
+)
+messages = st.builds(
+    Message,
+    st.sampled_from(["system", "user", "assistant", "tool"]),
+    st.lists(parts, max_size=3).map(tuple),
+)
+tools = st.lists(st.builds(Tool, text, text, json_objects), max_size=2).map(tuple)
+observations = st.builds(Observation, text, st.lists(pictures, max_size=2).map(tuple))
 token_ids = st.lists(st.integers(0, 300) | st.integers(0, 2**40), max_size=6).map(tuple)
 log_probabilities = st.lists(floats | st.floats(width=32, allow_nan=False), max_size=6).map(tuple)
 outcomes = (
@@ -103,15 +134,16 @@ def calls(draw: st.DrawFn) -> tuple[Call, ...]:
             computed_tokens=small,
             seconds=floats,
             entropies=log_probabilities,
+            tools=tools,
         )
         found.append(draw(one))
     return tuple(found)
 
 
-actions = st.builds(Action, text, st.none() | st.builds(ToolCall, text, json_objects))
+actions = st.builds(Action, text, st.none() | tool_calls)
 transitions = st.builds(
     Transition,
-    st.builds(Observation, text),
+    observations,
     reward=floats,
     terminated=st.booleans(),
     truncated=st.booleans(),
@@ -139,7 +171,7 @@ episodes = st.builds(
     key=keys,
     task=tasks,
     agent=text,
-    observation=st.none() | st.builds(Observation, text),
+    observation=st.none() | observations,
     calls=calls(),
     steps=steps,
     outcome=outcomes,

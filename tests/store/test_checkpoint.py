@@ -125,7 +125,7 @@ def flip_a_bit(file: Path) -> None:
         ),
     ],
 )
-def test_a_damaged_checkpoint_says_so_and_the_latest_intact_one_is_found(
+def test_a_damaged_checkpoint_reports_it_and_the_latest_intact_one_is_found(
     tmp_path: Path, damage: object, reason: str
 ) -> None:
     assert callable(damage)
@@ -191,14 +191,14 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path)
             checkpoint.save(Path(sys.argv[1]), "last", tensors, {"step": step})
             print(step, flush=True)
         """
-    chance = random.Random(0)
+    rng = random.Random(0)
     for _ in range(3):
         process = samples.python(writer, str(tmp_path))
         assert process.stdout is not None
-        for _ in range(chance.randrange(1, 20)):
+        for _ in range(rng.randrange(1, 20)):
             done = int(process.stdout.readline())
         try:
-            process.wait(chance.random() * 0.02)  # into the middle of a later one
+            process.wait(rng.random() * 0.02)  # into the middle of a later one
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)
         for line in process.stdout:

@@ -1,4 +1,4 @@
-"""A damaged run is told in one sentence, and nothing takes it for something else."""
+"""A damaged run raises one clear error, and is never mistaken for another failure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from palaestra.core.episode import Key
 from palaestra.core.errors import DamagedRun, InputError
 from palaestra.store import ranges
 from palaestra.store.queries import Filter, Queries
-from palaestra.store.run import RunFolder
-from palaestra.store.search import TextIndex
+from palaestra.store.run_folder import RunFolder
+from palaestra.store.search_index import TextIndex
 from tests.store import damaged, samples
 
 
@@ -50,7 +50,7 @@ def test_all_of_a_sound_run_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_garbled_pages_are_told_of_whatever_is_read(tmp_path: Path, seed: int) -> None:
+def test_garbled_pages_are_reported_by_every_read(tmp_path: Path, seed: int) -> None:
     run = damaged.make(tmp_path / "run")
     damaged.garble(run, seed, pages=6)
     with pytest.raises(DamagedRun, match=rf"The run {run} is damaged: .*palaestra doctor {run}"):
@@ -62,7 +62,7 @@ def test_garbled_pages_are_told_of_whatever_is_read(tmp_path: Path, seed: int) -
 @pytest.mark.parametrize("seed", range(12))
 def test_garbled_cells_raise_nothing_but_a_sentence(tmp_path: Path, seed: int) -> None:
     """Pages stay as they are; what they hold does not: texts, numbers, links between events."""
-    run, dice = damaged.make(tmp_path / "run"), random.Random(seed)
+    run, rng = damaged.make(tmp_path / "run"), random.Random(seed)
     cells = {
         "event": ("body", "before", "logprobs", "prompt", "kind"),
         "episode": ("outcome", "task", "usage", "labels", "phase"),
@@ -72,14 +72,14 @@ def test_garbled_cells_raise_nothing_but_a_sentence(tmp_path: Path, seed: int) -
     }
     with closing(sqlite3.connect(run / "run.sqlite")) as connection, connection:
         for _ in range(3):
-            table = dice.choice(list(cells))
-            column = dice.choice(cells[table])
+            table = rng.choice(list(cells))
+            column = rng.choice(cells[table])
             (count,) = connection.execute(f"SELECT max(rowid) FROM {table}").fetchone()
-            rubbish = dice.choice(["[" * 9, 10**9, 3, -1, b"\x80\xff", "", "CAST(x'80' AS TEXT)"])
+            rubbish = rng.choice(["[" * 9, 10**9, 3, -1, b"\x80\xff", "", "CAST(x'80' AS TEXT)"])
             bare = isinstance(rubbish, str) and rubbish.startswith("CAST")
             connection.execute(
                 f"UPDATE OR IGNORE {table} SET {column} = {rubbish if bare else '?'}"
-                f" WHERE rowid = {dice.randrange(1, count + 1)}",
+                f" WHERE rowid = {rng.randrange(1, count + 1)}",
                 () if bare else (rubbish,),
             )
     with contextlib.suppress(DamagedRun):
@@ -141,9 +141,9 @@ def test_what_is_left_of_a_database_is_never_taken_for_a_new_one(
 def test_no_new_run_is_started_over_one_that_lost_its_run_json(tmp_path: Path) -> None:
     run = damaged.make(tmp_path / "run")
     (run / "run.json").unlink()
-    for way in (RunFolder.read, RunFolder.open, lambda path: RunFolder.create(path, {})):
+    for opener in (RunFolder.read, RunFolder.open, lambda path: RunFolder.create(path, {})):
         with pytest.raises(DamagedRun, match=f"palaestra doctor {run}"):
-            way(run)
+            opener(run)
     assert not (run / "run.json").exists()
 
 

@@ -39,7 +39,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def live(database: Database, episode: Episode) -> None:
+def run_episode(database: Database, episode: Episode) -> None:
     """Store an episode as a session and its scheduler do."""
     for event in events_in_order(episode):
         database.append(episode.key, event)
@@ -64,7 +64,7 @@ def test_an_episode_comes_back_equal_and_its_numbers_bit_for_bit(
 ) -> None:
     shared.forget(episode.key)
     if journaled:
-        live(shared, episode)
+        run_episode(shared, episode)
     else:
         shared.finish(episode)
     back = shared.episode(episode.key)
@@ -111,8 +111,8 @@ def test_an_unfinished_episode_has_a_past_and_is_no_episode(database: Database) 
 
 def test_forgetting_drops_one_episode_and_no_other(database: Database) -> None:
     other = replace(KEY, member=3)
-    live(database, samples.episode(KEY))
-    live(database, samples.episode(other))
+    run_episode(database, samples.episode(KEY))
+    run_episode(database, samples.episode(other))
     database.forget(KEY)
     assert database.past(KEY) == []
     assert database.episode(KEY) is None
@@ -120,18 +120,18 @@ def test_forgetting_drops_one_episode_and_no_other(database: Database) -> None:
 
 
 def test_calls_and_steps_are_stored_once(database: Database, tmp_path: Path) -> None:
-    live(database, samples.episode(KEY))
+    run_episode(database, samples.episode(KEY))
     with sqlite3.connect(tmp_path / "run.sqlite") as raw:
         assert raw.execute("SELECT count(*) FROM event").fetchone() == (6,)
         assert "go forward" not in str(raw.execute("SELECT * FROM episode").fetchall())
 
 
-def test_an_episode_lived_without_a_journal_is_stored_whole(database: Database) -> None:
+def test_an_episode_that_ran_without_a_journal_is_stored_whole(database: Database) -> None:
     database.finish(samples.episode(KEY))
     assert database.past(KEY) == events_in_order(samples.episode(KEY))
 
 
-def test_finishing_again_replaces_the_episode_and_keeps_its_place(database: Database) -> None:
+def test_finishing_again_replaces_the_episode_and_keeps_its_position(database: Database) -> None:
     first, second = Key("base", 0), Key("rl", 0)
     database.finish(samples.episode(first))
     database.finish(samples.episode(second))
@@ -141,7 +141,7 @@ def test_finishing_again_replaces_the_episode_and_keeps_its_place(database: Data
     assert database.phases() == ["base", "rl"]
 
 
-def test_what_is_no_json_is_the_fault_of_whoever_made_it(database: Database) -> None:
+def test_a_value_that_is_not_json_is_the_error_of_its_maker(database: Database) -> None:
     step = samples.step(0)
     rubbish = Transition(Observation("x"), info={"grid": object()})
     with pytest.raises(EnvironmentFault, match="step 0 cannot be recorded"):
@@ -159,15 +159,15 @@ def test_what_is_no_json_is_the_fault_of_whoever_made_it(database: Database) -> 
 def test_episodes_of_a_phase_are_ordered_by_group_and_member(database: Database) -> None:
     ordered = [Key("rl/1", group, member) for group in (0, 2, 10) for member in (0, 1)]
     for key in reversed(ordered):
-        live(database, samples.episode(key))
-    live(database, samples.episode(Key("rl/10", 0)))
+        run_episode(database, samples.episode(key))
+    run_episode(database, samples.episode(Key("rl/10", 0)))
     assert [episode.key for episode in database.episodes("rl/1")] == ordered
 
 
 def test_summaries_of_a_prefix_stand_in_the_order_of_phases(database: Database) -> None:
     for phase in ("rl/2", "base", "rl/10"):
         for group in (1, 0):
-            live(database, samples.episode(Key(phase, group)))
+            run_episode(database, samples.episode(Key(phase, group)))
     found = database.summaries("rl/")
     assert [str(s.key) for s in found] == ["rl/2/0.0", "rl/2/1.0", "rl/10/0.0", "rl/10/1.0"]
     assert len(database.summaries()) == 6
@@ -219,7 +219,7 @@ def test_documents_are_found_by_the_beginning_of_their_names(tmp_path: Path) -> 
 
 def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
     database = Database.open(tmp_path / "run.sqlite")
-    live(database, samples.episode(KEY))
+    run_episode(database, samples.episode(KEY))
     database.close()
     database = Database.open(tmp_path / "run.sqlite", readonly=True)
     assert database.episodes("rl/1") == [samples.episode(KEY)]
@@ -237,7 +237,7 @@ def test_another_format_is_refused_with_both_versions_and_the_remedy(tmp_path: P
     for readonly in (False, True):
         with pytest.raises(RunVersionMismatch) as caught:
             Database.open(path, readonly=readonly)
-        for part in (str(path), "format 99", "format 2", "pip install palaestra==7.5.0"):
+        for part in (str(path), "format 99", "format 3", "pip install palaestra==7.5.0"):
             assert part in str(caught.value)
 
 

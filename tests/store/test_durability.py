@@ -13,7 +13,7 @@ import pytest
 
 from palaestra.cli.main import main
 from palaestra.core.episode import Key
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 from palaestra.store.schema import Durability
 from tests.store import samples
 
@@ -22,7 +22,7 @@ LIVE = f"""
 import sys
 from pathlib import Path
 from palaestra.core.episode import Key
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 from palaestra.store.schema import Durability
 from tests.store import samples
 
@@ -110,7 +110,7 @@ def test_a_recipe_takes_it_as_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         found.append(run.database.durability)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("palaestra.api.training.execute", looked)
+    monkeypatch.setattr("palaestra.api.train_run.execute", looked)
     for number, words in enumerate(([], ["--set", "durability=full"])):
         assert main(["train", "quick", "--run", str(tmp_path / str(number)), *words]) == 130
     assert found == [Durability.NORMAL, Durability.FULL]

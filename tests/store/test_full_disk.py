@@ -133,7 +133,7 @@ print(json.dumps([kind, [p.name for p in folder.iterdir()]]))
 def test_a_run_cannot_start_on_a_full_disk(tmp_path: Path) -> None:
     kinds, runs = outcome(
         """
-from palaestra.store.run import RunFolder, list_runs
+from palaestra.store.run_folder import RunFolder, list_runs
 
 kinds = []
 for size in (0, 2, 1000, 40_000):
@@ -144,7 +144,7 @@ for size in (0, 2, 1000, 40_000):
     except StorageFull as error:
         kinds.append("StorageFull")
 limit(resource.RLIM_INFINITY)
-RunFolder.create(folder / "0", {}).close()  # what was left there is in nobody's way
+RunFolder.create(folder / "0", {}).close()  # the remains do not prevent a new run
 print(json.dumps([kinds, [run.name for run in list_runs(folder)]]))
 """,
         tmp_path,
@@ -159,7 +159,7 @@ def test_nothing_is_left_of_a_run_that_found_no_space(tmp_path: Path, size: int)
     (tmp_path / "there").mkdir()
     report = outcome(
         f"""
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 
 (folder / "there" / "mine").touch()
 limit({size})
@@ -213,7 +213,7 @@ def test_on_a_disk_of_any_small_size_a_run_is_whole_or_not_there() -> None:
 import gc, json, subprocess, sys
 from pathlib import Path
 from palaestra.core.errors import StorageFull
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 
 found = []
 for kilobytes in range(8, 160, 8):

@@ -1,4 +1,4 @@
-"""A run whose folder is deleted while it goes on ends with a sentence, at its next write."""
+"""A run whose folder is deleted meanwhile ends with one clear error at its next write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from palaestra.cli.interrupt import Stopped
 from palaestra.cli.main import main
 from palaestra.core.episode import Key
 from palaestra.core.errors import RunGone
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 from tests.store import samples
 
 KEY = Key("rl/1", 0)
@@ -27,7 +27,7 @@ def test_nothing_is_written_into_a_deleted_run(tmp_path: Path) -> None:
         lambda: run.database.put("report", {}),
         lambda: run.database.add_metrics("rl", 1, {"loss": 1.0}),
     ):
-        with pytest.raises(RunGone, match="was deleted or moved while its run went on"):
+        with pytest.raises(RunGone, match="was deleted or moved during its run"):
             write()
     run.close()
 
@@ -52,6 +52,6 @@ def test_training_that_is_stopped_does_not_promise_what_is_gone(
 
     monkeypatch.setattr(train_command, "run_until_interrupted", stopped)
     assert main(["train", "quick", "--run", str(folder)]) == 1
-    said = capsys.readouterr().err
-    assert "was deleted or moved" in said and "nothing is lost" not in said
+    output = capsys.readouterr().err
+    assert "was deleted or moved" in output and "nothing is lost" not in output
     assert not folder.exists()

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from palaestra.core.episode import Key
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 from tests.store import samples
 
 WRITER = """
 import sys
 from pathlib import Path
 from palaestra.core.episode import Key
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 from tests.store import samples
 
 run = RunFolder.open(Path(sys.argv[1]))

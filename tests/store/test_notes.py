@@ -10,12 +10,12 @@ import pytest
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
 from palaestra.store.notes import LONGEST, Notes, labelled, parse_labels
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 
 KEY = Key("test/rl", 17)
 
 
-def test_a_note_is_read_back_by_whoever_opens_the_run_next(tmp_path: Path) -> None:
+def test_a_note_is_read_back_after_reopening_the_run(tmp_path: Path) -> None:
     written = Notes.open(tmp_path).add(KEY, "walks in circles", {"lost_at": "4"})
     assert Notes.open(tmp_path).of(KEY) == [written]
     assert written.text == "walks in circles" and written.labels == {"lost_at": "4"}

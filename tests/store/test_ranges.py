@@ -102,7 +102,7 @@ def test_what_is_not_there_is_none(database: Database) -> None:
     assert group_episodes(database, "test", 7) == []
 
 
-def test_an_episode_that_goes_on_has_a_span_and_no_header(database: Database) -> None:
+def test_an_episode_in_progress_has_a_span_and_no_header(database: Database) -> None:
     key = Key("running", 0)
     database.append(key, call(0))
     span = span_of(database, key)

@@ -59,16 +59,16 @@ def entered(page: Any, address: str) -> Any:
 
 
 class Watch:
-    """What a page complained about, and whom it asked."""
+    """The errors of a page, and the addresses that it requested."""
 
     def __init__(self, page: Any, address: str) -> None:
         self.complaints: list[str] = []
-        page.on("console", self._said)
+        page.on("console", self._replied)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", lambda dialog: self.complaints.append(f"dialog {dialog.message}"))
         page.on("request", lambda request: self._asked(request.url, address))
 
-    def _said(self, message: Any) -> None:
+    def _replied(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
 

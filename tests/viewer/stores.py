@@ -13,7 +13,7 @@ from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.episode import Episode, Key
 from palaestra.core.message import assistant, user
 from palaestra.core.outcome import Limit, Outcome, Owner
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 from palaestra.viewer.app import application
 from palaestra.viewer.site import Site
 from tests.store.samples import episode

@@ -13,8 +13,8 @@ import pytest
 from palaestra.cli.browser import opening
 from palaestra.core.episode import Key
 from palaestra.store.notes import Notes, labelled
-from palaestra.store.run import RunFolder
-from palaestra.store.search import TextIndex
+from palaestra.store.run_folder import RunFolder
+from palaestra.store.search_index import TextIndex
 from tests.viewer.browser import Watch, chromium, entered, served
 from tests.viewer.stores import HOSTILE, RECIPE, TOKEN, make_run, make_training, plain
 
@@ -176,7 +176,7 @@ def test_words_are_indexed_and_found_while_one_waits(page: Any, address: str) ->
     assert page.locator(".hits li").count() == 30
 
 
-def test_a_search_says_how_far_the_index_is_and_goes_on_by_itself(
+def test_a_search_reports_how_far_the_index_is_and_goes_on_by_itself(
     page: Any, address: str, root: Path
 ) -> None:
     run = make_run(root, "held", [plain(Key("eval/test", i)) for i in range(500)])
@@ -234,7 +234,7 @@ def test_figures_of_a_run_that_goes_on_move_and_the_page_stays(
             run.database.finish(plain(Key("eval/test", number), number=4 * number))
             run.database.add_metrics("rl", number, {f"m{i}": 1.0 for i in range(30)})
         page.goto(f"{address}/run/live")
-        page.wait_for_selector(".live:text('at work')")
+        page.wait_for_selector(".live:text('running')")
         page.evaluate("window.scrollTo(0, 900)")
         page.click("summary")
         place = page.evaluate("window.scrollY")
@@ -278,7 +278,9 @@ def test_a_file_leads_the_browser_in_and_a_foreign_page_writes_nothing(
     browser: Any, address: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[str] = []
-    monkeypatch.setattr("webbrowser.open", found.append)  # what the desktop would be told
+    monkeypatch.setattr(
+        "webbrowser.open", found.append
+    )  # the address that the desktop's browser would open
     with opening(f"{address}/?token={TOKEN}"):
         page = browser.new_page()
         while not found:

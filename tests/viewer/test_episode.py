@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterator
 from html import unescape
@@ -18,19 +17,20 @@ from starlette.testclient import TestClient
 from palaestra.core.budget import Usage
 from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Episode, Key, Step
+from palaestra.core.message import Image
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
-from palaestra.core.visible import visible
-from palaestra.environments.pictures import png
-from palaestra.evaluation.attribution.attribution import Attribution, Ending, keep
+from palaestra.environments.shared.png_images import png
+from palaestra.evaluation.attribution.base import Attribution, Ending, store_attributions
+from palaestra.runtime.visible_text import visible
 from palaestra.store.database import Database
 from palaestra.store.ranges import CallFacts, StepFacts
-from palaestra.store.run import RunFolder
-from palaestra.viewer.branches import strands
-from palaestra.viewer.losing import Losing, losing_turn
+from palaestra.store.run_folder import RunFolder
+from palaestra.viewer.branch_tree import strands
+from palaestra.viewer.losing_turn import Losing, losing_turn
 from palaestra.viewer.texts import changes, cut, line
 from palaestra.viewer.tokens import credit_step, doubt, surprise
-from tests.viewer.lived import RECIPE, Saying, lived, long_run, scripted, stairs_run
+from tests.viewer.recorded_runs import RECIPE, Saying, long_run, roll_out, scripted, stairs_run
 from tests.viewer.stores import HOSTILE, client_of
 
 E = "/run/stairs/episode/eval/test/0.1"
@@ -61,10 +61,10 @@ def turns_in(page: str) -> list[int]:
 # ── what a page tells ────────────────────────────────────────────────────────
 
 
-def test_each_turn_shows_what_was_seen_said_done_and_what_came_of_it(client: TestClient) -> None:
+def test_each_turn_shows_what_was_seen_replied_done_and_what_came_of_it(client: TestClient) -> None:
     text = words(client.get(E).text)
     assert "You are on step 0 of 3. › up" in text
-    assert "You are on step 1 of 3. › sit" in text and "not understood" in text
+    assert "You are on step 1 of 3. › sit" in text and "invalid" in text
     assert "What? › fall" in text and "terminated" in text
     assert "progress 0.33" in text and "says, weights 2" in text
     assert "✗ failure" in text and "The end: failure after 3 turns." in text
@@ -89,7 +89,7 @@ def test_advantages_are_those_of_the_group_and_say_by_which_rule(client: TestCli
     # leave-one-out: this rollout failed with one invalid action, one of the three others solved it
     found = re.search(r"advantage (-\d\.\d+)", words(page))
     assert found is not None and -0.5 < float(found[1]) < -0.2
-    assert "by rloo: no recipe names one" in words(page)
+    assert "by rloo: no recipe names a rule" in words(page)
     assert re.search(r'class="l\d n[1-5] v2"', page)
 
 
@@ -133,13 +133,13 @@ def test_an_episode_that_does_not_exist_is_answered_in_words(
     assert answer.status_code == 404 and address.strip("/") in unescape(answer.text)
 
 
-def test_an_episode_that_is_being_lived_can_be_watched(tmp_path: Path) -> None:
-    made = lived(Key("eval/test", 0), ["up", "up", "fall"])
+def test_an_episode_that_is_running_can_be_watched(tmp_path: Path) -> None:
+    made = roll_out(Key("eval/test", 0), ["up", "up", "fall"])
     with RunFolder.create(tmp_path / "now", RECIPE) as run:
         for event in (made.calls[0], made.steps[0], made.calls[1]):
             run.database.append(made.key, event)
         page = client_of(tmp_path).get("/run/now/episode/eval/test/0.0").text
-    assert "going on" in page and turns_in(page) == [1, 2]
+    assert "running" in page and turns_in(page) == [1, 2]
 
 
 # ── long episodes ────────────────────────────────────────────────────────────
@@ -173,14 +173,14 @@ def test_branches_are_a_tree_with_links_to_their_turns(client: TestClient) -> No
     assert "call 499 agent, says; from call 498" in text
     assert "calls 500 to 999 agent, says; from call 498" in text
     page = client.get("/run/long/episode/long/0.0?turn=501").text
-    assert 'goes on from <a href="/run/long/call/long/0.0?call=498">' in page
+    assert 'continues <a href="/run/long/call/long/0.0?call=498">' in page
 
 
-def test_the_turn_that_lost_it_is_led_to_and_says_on_what_ground(client: TestClient) -> None:
+def test_the_turn_that_lost_it_is_led_to_and_states_on_what_ground(client: TestClient) -> None:
     answer = client.get("/run/long/lost/long/0.0", follow_redirects=False)
     assert "turn=334&lost=fall#turn-334" in answer.headers["location"]
     page = client.get("/run/long/lost/long/0.0").text
-    assert "Turn 334: the turn of the largest fall of progress." in words(page)
+    assert "Turn 334: the turn with the largest drop of progress." in words(page)
 
 
 def test_a_turn_that_was_explained_goes_before_a_guess(tmp_path: Path) -> None:
@@ -189,12 +189,12 @@ def test_a_turn_that_was_explained_goes_before_a_guess(tmp_path: Path) -> None:
     with RunFolder.open(tmp_path / "stairs") as run:
         why = Attribution("oracle", Ending.TURN, 2, True, "after it, nothing solves the task")
         vague = Attribution("words", Ending.UNKNOWN, None, False, "nobody can say")
-        keep(run.database, key, [vague, why])
+        store_attributions(run.database, key, [vague, why])
     client = client_of(tmp_path)
     answer = client.get("/run/stairs/lost/eval/test/0.1", follow_redirects=False)
     assert "turn=3&lost=explained#turn-3" in answer.headers["location"]
     page = words(client.get("/run/stairs/lost/eval/test/0.1").text)
-    assert "Turn 3: found by living on" in page and "after it, nothing solves the task" in page
+    assert "Turn 3: found by rollouts" in page and "after it, nothing solves the task" in page
     forged = client.get("/run/stairs/episode/eval/test/0.1?turn=1&lost=explained").text
     assert 'class="lost"' not in forged  # no attribution names that turn
 
@@ -211,7 +211,7 @@ def test_nothing_lost_an_episode_that_was_solved(client: TestClient) -> None:
 _OWN = ("/", "#", "?", "data:,")  # of addresses; the last is the empty picture of a page
 
 
-class _Live(HTMLParser):
+class _Running(HTMLParser):
     """What of a page a browser would run."""
 
     def __init__(self) -> None:
@@ -234,11 +234,11 @@ class _Live(HTMLParser):
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     root = tmp_path_factory.mktemp("hostile")
     texts = [*HOSTILE, "x" * 1_000_000, "\u202eabc\u2066", "\x1b]0;owned\x07"]
-    said = [t.replace("\x00", "")[:5000] for t in texts]
+    output = [t.replace("\x00", "")[:5000] for t in texts]
     with RunFolder.create(root / "bad", RECIPE) as run:
         for member in range(2):
             key = Key("a<b>&/\"'x", 0, member)
-            run.database.finish(scripted(key, said, Saying(texts)))
+            run.database.finish(scripted(key, output, Saying(texts)))
     return (yield client_of(root))
 
 
@@ -260,9 +260,9 @@ def test_nothing_from_an_episode_becomes_markup_script_or_template(
 ) -> None:
     answer = hostile.get(address)
     assert answer.status_code == 200
-    live = _Live()
-    live.feed(answer.text)
-    assert live.found == []
+    run_episode = _Running()
+    run_episode.feed(answer.text)
+    assert run_episode.found == []
     shown = answer.text
     assert "{{ 7 * 7 }}" in shown or "7 * 7" not in shown  # shown, not computed
     assert visible(shown) == shown  # nothing in it is hidden
@@ -345,16 +345,17 @@ def test_strands_part_where_two_calls_go_on_from_one() -> None:
 
 def test_what_the_agent_saw_is_shown_and_only_if_it_is_a_picture(tmp_path: Path) -> None:
     pixels = numpy.full((2, 2, 3), 200, numpy.uint8)
-    images = [base64.b64encode(png(pixels)).decode(), '"><script>alert(1)</script>']
-    steps = [Step(0, None, Action("look"), Transition(Observation("b", images[1])), Signals())]
+    shown = Image.of(png(pixels))
+    forged = Image("0" * 64, '"><script>alert(1)</script>', 10, b"no picture")
+    steps = [Step(0, None, Action("look"), Transition(Observation("b", (forged,))), Signals())]
     task, lost = Task("test/0", "stairs", 0), Outcome.failure()
     with RunFolder.create(tmp_path / "seen", {}) as run:
         run.database.finish(
             Episode(
-                Key("p", 0), task, "a", Observation("a", images[0]), (), tuple(steps), lost, Usage()
+                Key("p", 0), task, "a", Observation("a", (shown,)), (), tuple(steps), lost, Usage()
             )
         )
     page = client_of(tmp_path).get("/run/seen/episode/p/0.0").text
     assert page.count("<img") == 1
-    assert f'src="data:image/png;base64,{images[0]}"' in page
+    assert f'src="data:image/png;base64,{shown.base64}"' in page
     assert "alert(1)" not in page

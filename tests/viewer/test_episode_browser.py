@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from palaestra.core.episode import Key
-from palaestra.store.run import RunFolder
+from palaestra.store.run_folder import RunFolder
 from palaestra.viewer.app import application
 from palaestra.viewer.site import Site
-from tests.viewer.lived import BROWSER, RECIPE, Saying, long_run, scripted, stairs_run
+from tests.viewer.recorded_runs import BROWSER, RECIPE, Saying, long_run, scripted, stairs_run
 from tests.viewer.stores import HOSTILE, TOKEN
 
 uvicorn = pytest.importorskip("uvicorn", reason="the viewer's server is not installed")
@@ -31,8 +31,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     stairs_run(root)
     long_run(root)
     with RunFolder.create(root / "bad", RECIPE) as run:
-        said = [text.replace("\x00", "") for text in HOSTILE]
-        run.database.finish(scripted(Key("eval/test", 0), said, Saying(HOSTILE)))
+        output = [text.replace("\x00", "") for text in HOSTILE]
+        run.database.finish(scripted(Key("eval/test", 0), output, Saying(HOSTILE)))
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(application(Site(root), TOKEN), log_level="error"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -44,7 +44,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def chromium(site: str) -> Iterator[Any]:
-    """After the site: its runs are lived by asyncio, which Playwright keeps for itself."""
+    """After the site: its runs need asyncio, whose loop Playwright occupies."""
     with playwright.sync_playwright() as started:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = started.chromium.launch(executable_path=BROWSER, args=arguments)
@@ -54,11 +54,11 @@ def chromium(site: str) -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any, site: str) -> Iterator[Any]:
-    """A page that must log no error, and ask nobody but the site."""
+    """A page that must log no error, and request only the site."""
     context = chromium.new_context(base_url=site, viewport={"width": 1200, "height": 800})
     opened = context.new_page()
     wrong: list[str] = []
-    opened.on("console", lambda told: wrong.append(told.text) if told.type == "error" else None)
+    opened.on("console", lambda shown: wrong.append(shown.text) if shown.type == "error" else None)
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     own = (site, "data:")
     opened.on("request", lambda r: None if r.url.startswith(own) else wrong.append(r.url))
@@ -106,7 +106,7 @@ def test_brackets_g_and_e_lead_to_members_the_group_and_the_losing_turn(page: An
     page.wait_for_url("**/eval/test/0.1")
     page.keyboard.press("e")
     page.wait_for_url("**lost=invalid#turn-2")
-    playwright.expect(page.locator("p.lost")).to_contain_text("did not understand")
+    playwright.expect(page.locator("p.lost")).to_contain_text("first invalid action")
     page.keyboard.press("g")
     page.wait_for_url("**/group/eval/test/0")
 
@@ -136,7 +136,7 @@ def test_scrolling_brings_more_turns_and_lets_go_of_those_far_away(page: Any) ->
     assert page.locator("p.end").is_visible()
 
 
-def test_what_is_read_stays_in_place_while_earlier_turns_come(page: Any) -> None:
+def test_what_is_read_stays_while_earlier_turns_come(page: Any) -> None:
     page.goto("/run/long/episode/long/0.0?turn=505#turn-505")
     playwright.expect(page.locator("#turn-401")).to_have_count(1)  # came from above
     top = page.locator("#turn-505").evaluate("t => t.getBoundingClientRect().top")

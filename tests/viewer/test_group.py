@@ -8,9 +8,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from palaestra.core.episode import Key
-from palaestra.store.run import RunFolder
-from palaestra.viewer.alignment import Move, aligned, partings
-from tests.viewer.lived import RECIPE, Saying, lived, scripted, stairs_run
+from palaestra.store.run_folder import RunFolder
+from palaestra.viewer.alignment import Move, aligned, divergences
+from tests.viewer.recorded_runs import RECIPE, Saying, roll_out, scripted, stairs_run
 from tests.viewer.stores import client_of
 from tests.viewer.test_episode import words
 
@@ -24,7 +24,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     with RunFolder.create(root / "wide", RECIPE) as run:
         for member in range(64):
             plan = ["up"] * (member % 3) + ["fall"]
-            run.database.finish(lived(Key("eval/test", 0, member), plan))
+            run.database.finish(roll_out(Key("eval/test", 0, member), plan))
     with RunFolder.create(root / "keyless", RECIPE) as run:
         for member in range(2):
             key = Key("eval/test", 0, member)
@@ -43,7 +43,7 @@ def test_members_stand_side_by_side_with_returns_and_how_they_ended(client: Test
 def test_advantages_are_computed_on_demand_and_then_remembered(client: TestClient) -> None:
     page = client.get(f"{G}?credit=1").text
     text = words(page)
-    assert "Advantages by rloo: no recipe names one" in text and "as training counts them" in text
+    assert "Advantages by rloo: no recipe names a rule" in text and "those of training" in text
     found = re.search(r"advantage ([+-][\d.]+) ([+-][\d.]+) ([+-][\d.]+) ([+-][\d.]+)", text)
     assert found is not None
     values = [float(value) for value in found.groups()]
@@ -53,9 +53,9 @@ def test_advantages_are_computed_on_demand_and_then_remembered(client: TestClien
     assert re.search(r'class="move credit p5"', page)
 
 
-def test_where_they_part_is_said_with_what_became_of_each(client: TestClient) -> None:
+def test_where_they_part_is_reported_with_what_became_of_each(client: TestClient) -> None:
     text = words(client.get(f"{G}?credit=1").text)
-    first = text[text.index("Where they part") : text.index("Side by side")]
+    first = text[text.index("Where they diverge") : text.index("Side by side")]
     assert re.search(r"turn 3 You are on step 2 of 3\. up return 0\.9\d by 0 fall return 0", first)
     assert re.search(r"step 0 of 3\. up return 0\.\d+ by 0 1 3 fall return 0\.00 by 2", first)
 
@@ -70,7 +70,7 @@ def test_equal_states_share_a_row_and_a_turn_has_its_own(client: TestClient) -> 
 
 def test_without_keys_of_states_turns_are_aligned(client: TestClient) -> None:
     text = words(client.get("/run/keyless/group/eval/test/0").text)
-    assert "the environment gives no keys of its states" in text
+    assert "the environment declares no state keys" in text
     assert "turn 2 b bb" in text
 
 
@@ -96,7 +96,7 @@ def test_rows_are_states_and_the_most_telling_parting_comes_first() -> None:
         ("a", (0, 1), 0.5),
         ("b", (2,), 0.4),
     ]
-    assert [row.name for row in partings(rows)] == ["saw t", "saw s"]
+    assert [row.name for row in divergences(rows)] == ["saw t", "saw s"]
     assert [row.name for row in aligned(moves, {}, by_state=False)] == [
         "turn 1",
         "turn 2",

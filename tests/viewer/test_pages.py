@@ -18,19 +18,19 @@ from starlette.testclient import TestClient
 from palaestra.core.episode import Key
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.core.task import Split, Task
-from palaestra.core.visible import visible
-from palaestra.evaluation.costs import Price, known_money
-from palaestra.evaluation.judges.records import keep_verdicts
+from palaestra.evaluation.judges.stored_verdicts import store_verdicts
 from palaestra.evaluation.judges.verdict import Verdict
-from palaestra.evaluation.plan import Cell, Plan, as_json
-from palaestra.learning.alarms import Raised, keep
-from palaestra.learning.monitors import Alarm
+from palaestra.evaluation.running.evaluation_plan import Cell, Plan, as_json
+from palaestra.evaluation.statistics.costs import Price, known_money
+from palaestra.learning.loop.alarms import Raised, store_alarms
+from palaestra.learning.loop.monitors import Alarm
+from palaestra.runtime.visible_text import visible
 from palaestra.store.notes import Notes, labelled
-from palaestra.store.run import RunFolder
-from palaestra.store.search import TextIndex
+from palaestra.store.run_folder import RunFolder
+from palaestra.store.search_index import TextIndex
 from palaestra.viewer.app import application
+from palaestra.viewer.formatting import money
 from palaestra.viewer.site import Site
-from palaestra.viewer.words import money
 from tests.store import damaged
 from tests.store.samples import python
 from tests.viewer.stores import HOSTILE, TOKEN, client_of, make_run, make_training, plain
@@ -78,7 +78,7 @@ def test_the_first_page_says_what_each_run_is_and_how_it_did(client: TestClient)
 
 def test_an_evaluation_of_many_cells_is_one_mean_or_none(tmp_path: Path) -> None:
     worlds = {"babyai/GoTo": (0.25, 1.0), "babyai/Open": (1.0, 3.0)}  # success and weight
-    cells, lived = [], []
+    cells, recorded = [], []
     for agent in ("direct", "react"):
         for world, (rate, weight) in worlds.items():
             phase = f"eval/test/{agent}/m/{world}/seed-0"
@@ -91,14 +91,16 @@ def test_an_evaluation_of_many_cells_is_one_mean_or_none(tmp_path: Path) -> None
             for i in range(8):
                 one = plain(Key(phase, i), number=i)
                 how = Outcome.success() if i < 8 * rate else Outcome.failure()
-                lived.append(replace(one, outcome=how, task=replace(one.task, environment=world)))
+                recorded.append(
+                    replace(one, outcome=how, task=replace(one.task, environment=world))
+                )
     for name, several in (("one", 2), ("two", 4)):
-        make_run(tmp_path, name, lived[: 8 * several])
+        make_run(tmp_path, name, recorded[: 8 * several])
         with RunFolder.open(tmp_path / name) as run:
             run.database.put("plan", as_json(Plan(tuple(cells[:several]))))
     page = settled(client_of(tmp_path), "/")
     text = words(page)
-    assert "32 2 contenders" in text  # no figure of the whole
+    assert "32 2 candidates" in text  # no figure of the whole
     assert "16 81.2 %" in text  # (0.25 + 3 * 1) / 4
     assert "mean of 2 environments" in page and "/evaluation?run=two" in page
     matrix = words(client_of(tmp_path).get("/evaluation?run=two").text)
@@ -114,14 +116,14 @@ def test_what_calls_cost_stands_where_their_models_have_a_price(tmp_path: Path) 
     client = client_of(tmp_path)
     assert "money" not in words(client.get("/run/a/episode/eval/test/0.0").text)
     with RunFolder.open(tmp_path / "a") as run:
-        (lived,) = run.database.episodes("eval/test")
-        prices = {call.policy: Price(1.0, 2.0) for call in lived.calls}
+        (recorded,) = run.database.episodes("eval/test")
+        prices = {call.policy: Price(1.0, 2.0) for call in recorded.calls}
         run.database.put("plan", as_json(Plan((), prices=prices)))
-        whole = known_money(lived.calls, prices)
+        whole = known_money(recorded.calls, prices)
     assert whole is not None and whole > 0
     text = words(client.get("/run/a/episode/eval/test/0.0").text)
     assert f"; money {money(whole)}" in text
-    for call in lived.calls:
+    for call in recorded.calls:
         assert f"money {known_money([call], prices):.2g}" in text
 
 
@@ -144,7 +146,7 @@ def test_runs_are_sorted_by_the_address(client: TestClient) -> None:
     assert names == ["train-b", "train-a", "eval-a"]
 
 
-def test_a_folder_without_runs_says_how_to_make_one(tmp_path: Path) -> None:
+def test_a_folder_without_runs_explains_how_to_make_one(tmp_path: Path) -> None:
     assert "palaestra train quick" in client_of(tmp_path).get("/").text
     assert client_of(tmp_path / "gone").get("/").status_code == 200
 
@@ -160,28 +162,28 @@ def test_a_run_shows_results_differences_cost_health_and_recipe(client: TestClie
     assert 'href="/run/train-a/episodes?phase=test%2Frl"' in page
 
 
-def test_alarms_are_told_as_they_were_recorded_and_found_again_where_they_were_not(
+def test_alarms_are_reported_as_they_were_recorded_and_found_again_where_they_were_not(
     tmp_path: Path,
 ) -> None:
     old, new = make_training(tmp_path, "old"), make_training(tmp_path, "new")
     then = Alarm("engine_gap", "Step 2: 0.2 against the 0.01 of those days.", 2, 0.2, 0.01)
     with RunFolder.open(new) as run:
-        keep(run.database, "rl", {"engine_gap": Raised(then, 7, 4)})
+        store_alarms(run.database, "rl", {"engine_gap": Raised(then, 7, 4)})
     client = client_of(tmp_path)
     text = words(settled(client, "/run/new"))
-    assert "0.01 of those days. It stood at 4 steps, the last time at step 7." in text
-    assert "nats per token" not in text and "found again" not in text
+    assert "0.01 of those days. It was raised at 4 steps, last at step 7." in text
+    assert "nats per token" not in text and "the current monitors" not in text
     again = words(settled(client, "/run/old"))
-    assert "found again" in again and "0.2 nats per token" in again
+    assert "the current monitors" in again and "0.2 nats per token" in again
     with RunFolder.read(old) as run:
         assert run.database.get("alarms/rl") is None  # looking changes nothing
 
 
-def test_what_judges_said_stands_on_the_page_of_an_episode(tmp_path: Path) -> None:
+def test_verdicts_of_judges_stand_on_the_page_of_an_episode(tmp_path: Path) -> None:
     path = make_run(tmp_path, "eval-a", [plain(Key("eval/test", i), number=i) for i in range(2)])
-    said = Verdict("seen:won", "abc", 0.0, "<b>nowhere</b> is 'won' seen")
+    output = Verdict("seen:won", "abc", 0.0, "<b>nowhere</b> is 'won' seen")
     with RunFolder.open(path) as run:
-        keep_verdicts(run.database, "seen:won", {Key("eval/test", 1): said})
+        store_verdicts(run.database, "seen:won", {Key("eval/test", 1): output})
     client = client_of(tmp_path)
     page = client.get("/run/eval-a/episode/eval/test/1.0").text
     assert "seen:won not solved (0) <b>nowhere</b> is 'won' seen" in words(page)
@@ -201,7 +203,7 @@ def test_runs_beside_each_other_show_curves_and_only_the_keys_that_differ(
     text = words(page)
     assert page.count('class="line ') == 2 and page.count('class="band ') == 2
     assert "learning_rate 0.1 0.2" in text and "seed" not in text
-    assert "3 keys are the same" in text
+    assert "3 keys are equal" in text
     entropy = client.get("/curves?run=train-a&metric=entropy")
     assert entropy.status_code == 200 and 'class="band ' not in entropy.text
 
@@ -273,11 +275,11 @@ def test_a_damaged_run_is_named_and_left_out_of_the_others_results(tmp_path: Pat
     for query in ("purple", "env:babyai", "turns>=1", "purple turns>=1"):
         page = settled(client, f"/search?q={query}")
         assert client.get(f"/search?q={query}").status_code == 200
-        said = words(page)
-        assert "9 episodes" in said and page.count('href="/run/sound/episode') == 9
+        output = words(page)
+        assert "9 episodes" in output and page.count('href="/run/sound/episode') == 9
         for name in ("broken", "half", "empty", "bare"):
-            assert f"{name}: The run {tmp_path / name} is damaged" in said, (query, name)
-            assert f"palaestra doctor {tmp_path / name}" in said
+            assert f"{name}: The run {tmp_path / name} is damaged" in output, (query, name)
+            assert f"palaestra doctor {tmp_path / name}" in output
     first = words(settled(client, "/"))
     assert first.count("is damaged: its run.sqlite cannot be read") == 2  # figures need no usage
     for name in ("broken", "empty"):
@@ -286,7 +288,7 @@ def test_a_damaged_run_is_named_and_left_out_of_the_others_results(tmp_path: Pat
     assert client.get("/curves?run=sound&run=broken").status_code == 409
 
 
-def test_search_finds_words_and_says_where(tmp_path: Path) -> None:
+def test_search_finds_words_and_states_where(tmp_path: Path) -> None:
     episodes = [plain(Key("eval/test", i), number=i) for i in range(6)]
     episodes[4] = plain(Key("eval/test", 4), number=4, saw="x", did="open the Purple-door")
     make_run(tmp_path, "eval-a", episodes)
@@ -301,7 +303,7 @@ def test_search_finds_words_and_says_where(tmp_path: Path) -> None:
     assert "2 episodes" in words(client.get("/search?q=run:eval-b").text)
 
 
-def test_a_count_of_a_half_built_index_is_said_to_be_one_and_the_index_goes_on(
+def test_a_count_of_a_half_built_index_is_marked_as_partial_and_the_index_goes_on(
     tmp_path: Path,
 ) -> None:
     """The index of one run is held up by a lock, as another program may hold it."""
@@ -368,14 +370,14 @@ def test_a_note_is_taken_from_a_page_of_this_site_only(tmp_path: Path) -> None:
     assert client.post("/run/eval-a/notes", data=huge, headers=here).status_code == 413
     empty = {"episode": "eval/test/0.0"}
     refused = client.post("/run/eval-a/notes", data=empty, headers=here)
-    assert refused.status_code == 409 and "The note says nothing" in words(refused.text)
+    assert refused.status_code == 409 and "The note is empty" in words(refused.text)
 
 
 # ── what goes wrong ──────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    ("address", "code", "said"),
+    ("address", "code", "output"),
     [
         ("/run/nope", 404, "There is no run 'nope' here."),
         ("/run/nope/episodes", 404, "There is no run 'nope' here."),
@@ -385,17 +387,21 @@ def test_a_note_is_taken_from_a_page_of_this_site_only(tmp_path: Path) -> None:
         ("/run/%2e%2e%2f%2e%2e/episodes", 404, "There is no"),
         ("/static/%2e%2e/app.py", 404, "There is no page"),
         ("/static/../site.py", 404, "There is no page"),
-        ("/curves?run=train-a&metric=nope", 404, "None of these runs has recorded 'nope'."),
+        (
+            "/curves?run=train-a&metric=nope",
+            404,
+            "None of these runs recorded 'nope'",
+        ),
     ],
 )
-def test_what_is_not_there_is_said_in_words(
-    client: TestClient, address: str, code: int, said: str
+def test_what_is_not_there_is_reported_in_words(
+    client: TestClient, address: str, code: int, output: str
 ) -> None:
     answer = client.get(address)
-    assert answer.status_code == code and said in words(answer.text)
+    assert answer.status_code == code and output in words(answer.text)
 
 
-def test_a_run_of_an_older_format_says_so_and_hides_no_other(tmp_path: Path) -> None:
+def test_a_run_of_an_older_format_reports_it_and_hides_no_other(tmp_path: Path) -> None:
     old = make_run(tmp_path, "old", [plain(Key("eval/test", 0))])
     make_run(tmp_path, "new", [plain(Key("eval/test", 0))])
     about = json.loads((old / "run.json").read_text())
@@ -412,7 +418,7 @@ def test_a_run_of_an_older_format_says_so_and_hides_no_other(tmp_path: Path) -> 
     assert "1 episodes" in words(client.get("/search?q=forward").text)
 
 
-def test_whoever_does_not_know_the_token_reads_and_writes_nothing(tmp_path: Path) -> None:
+def test_one_without_the_token_reads_and_writes_nothing(tmp_path: Path) -> None:
     """On a shared machine every user reaches the site."""
     path = make_run(tmp_path, "eval-a", [plain(Key("eval/test", 0))])
     Notes.open(path).add(Key("eval/test", 0), "what I think")
@@ -543,7 +549,7 @@ def test_a_run_is_read_while_another_process_writes_it(tmp_path: Path) -> None:
         import sys, time
         from pathlib import Path
         from palaestra.core.episode import Key
-        from palaestra.store.run import RunFolder
+        from palaestra.store.run_folder import RunFolder
         from tests.viewer.stores import RECIPE, plain
         run = RunFolder.create(Path(sys.argv[1]), RECIPE)
         number = 0

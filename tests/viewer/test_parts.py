@@ -13,44 +13,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.store.queries import Filter, TaskStanding
-from palaestra.viewer import facts, words
+from palaestra.viewer import facts, formatting
 from palaestra.viewer.charts import MOST, Frame, Series, line_chart, thinned
-from palaestra.viewer.pages.curves import bands
-from palaestra.viewer.question import Question, parse
+from palaestra.viewer.pages.curves_page import bands
+from palaestra.viewer.search_query import SearchQuery, parse
 from palaestra.viewer.site import Site
 
 numbers = st.floats(-1e9, 1e9) | st.sampled_from([math.nan, math.inf, -math.inf])
 
 
 @pytest.mark.parametrize(
-    ("text", "understood"),
+    ("text", "expected"),
     [
-        ("", Question(Filter())),
-        ('door "red key" gob*', Question(Filter(), ("door", "red key", "gob*"))),
-        ("env:babyai task:test/1", Question(Filter(environment="babyai", task="test/1"))),
-        ('run:"a b" label:good', Question(Filter(), (), "a b", "good")),
-        ("outcome:truncated(turns)", Question(Filter(outcome="truncated(turns)"))),
+        ("", SearchQuery(Filter())),
+        ('door "red key" gob*', SearchQuery(Filter(), ("door", "red key", "gob*"))),
+        ("env:babyai task:test/1", SearchQuery(Filter(environment="babyai", task="test/1"))),
+        ('run:"a b" label:good', SearchQuery(Filter(), (), "a b", "good")),
+        ("outcome:truncated(turns)", SearchQuery(Filter(outcome="truncated(turns)"))),
         (
             "outcome:error(crash, environment) x",
-            Question(Filter(outcome="error(crash, environment)"), ("x",)),
+            SearchQuery(Filter(outcome="error(crash, environment)"), ("x",)),
         ),
         (
             "reward>0.5 turns<=10",
-            Question(Filter(bounds=(("reward", ">", 0.5), ("turns", "<=", 10.0)))),
+            SearchQuery(Filter(bounds=(("reward", ">", 0.5), ("turns", "<=", 10.0)))),
         ),
-        ("solved:yes", Question(Filter(solved=True))),
-        ("solved:perhaps", Question(Filter(), ignored=("solved:perhaps",))),
-        ("reward>1e", Question(Filter(), ignored=("reward>1e",))),
-        ("a>b http://x", Question(Filter(), ("a>b", "http://x"))),
+        ("solved:yes", SearchQuery(Filter(solved=True))),
+        ("solved:perhaps", SearchQuery(Filter(), ignored=("solved:perhaps",))),
+        ("reward>1e", SearchQuery(Filter(), ignored=("reward>1e",))),
+        ("a>b http://x", SearchQuery(Filter(), ("a>b", "http://x"))),
     ],
 )
-def test_a_question_is_understood(text: str, understood: Question) -> None:
-    assert parse(text) == understood
+def test_a_search_is_parsed(text: str, expected: SearchQuery) -> None:
+    assert parse(text) == expected
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_a_question(text: str) -> None:
-    assert isinstance(parse(text), Question)
+def test_any_text_is_a_search(text: str) -> None:
+    assert isinstance(parse(text), SearchQuery)
 
 
 @given(
@@ -61,8 +61,8 @@ def test_any_numbers_make_a_well_formed_chart_within_its_frame(
     points: list[tuple[float, float]], band: list[tuple[float, float, float]]
 ) -> None:
     chart = line_chart([Series("<a>&", points, band, points)], Frame(), 'title "<b>"')
-    drawn = ElementTree.fromstring(str(chart))
-    for node in drawn.iter():
+    sampled = ElementTree.fromstring(str(chart))
+    for node in sampled.iter():
         for number in re.findall(r"-?[\d.]+", node.get("d", "")):
             assert -1 <= float(number) <= 321
         assert "nan" not in node.get("d", "") and "inf" not in node.get("d", "")
@@ -113,8 +113,8 @@ def test_a_band_is_over_the_tasks_of_a_step_and_within_zero_and_one() -> None:
 
 
 def test_the_telling_phase_is_of_the_last_policy_tested() -> None:
-    assert facts.telling(["test/base", "rl/1", "test/rl", "transfer/rl"]) == "test/rl"
-    assert facts.telling(["eval/test"]) == "eval/test" and facts.telling([]) == ""
+    assert facts.main_phase(["test/base", "rl/1", "test/rl", "transfer/rl"]) == "test/rl"
+    assert facts.main_phase(["eval/test"]) == "eval/test" and facts.main_phase([]) == ""
 
 
 def test_what_takes_long_is_asked_once_and_answered_later(tmp_path: Path) -> None:
@@ -137,21 +137,21 @@ def test_what_takes_long_is_asked_once_and_answered_later(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "written"),
+    ("output", "written"),
     [
-        (words.percent(0.3751), "37.5 %"),
-        (words.percent(math.nan), "–"),
-        (words.count(2_350_000), "2.35 M"),
-        (words.count(99_999), "99,999"),
-        (words.seconds(187), "3 min 07 s"),
-        (words.seconds(7260), "2 h 01 min"),
-        (words.figure(0.000123456), "0.0001235"),
-        (words.figure(math.inf), "inf"),
-        (words.cut("a\n b" + "c" * 300, 10), "a bcccccc…"),
-        (words.short("/long/path/to/a/model/final", 12), "…model/final"),
-        (words.money(None), "–"),
-        (words.money(0.0123), "0.0123"),
+        (formatting.percent(0.3751), "37.5 %"),
+        (formatting.percent(math.nan), "–"),
+        (formatting.count(2_350_000), "2.35 M"),
+        (formatting.count(99_999), "99,999"),
+        (formatting.seconds(187), "3 min 07 s"),
+        (formatting.seconds(7260), "2 h 01 min"),
+        (formatting.figure(0.000123456), "0.0001235"),
+        (formatting.figure(math.inf), "inf"),
+        (formatting.cut("a\n b" + "c" * 300, 10), "a bcccccc…"),
+        (formatting.short("/long/path/to/a/model/final", 12), "…model/final"),
+        (formatting.money(None), "–"),
+        (formatting.money(0.0123), "0.0123"),
     ],
 )
-def test_figures_are_written_for_people(said: str, written: str) -> None:
-    assert said == written
+def test_figures_are_written_for_people(output: str, written: str) -> None:
+    assert output == written

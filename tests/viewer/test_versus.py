@@ -7,9 +7,9 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from palaestra.evaluation.paired import mcnemar
-from palaestra.viewer.pages.evaluation import pareto
-from tests.viewer.lived import one_each, stairs_run
+from palaestra.evaluation.statistics.paired import mcnemar
+from palaestra.viewer.pages.evaluation_page import pareto
+from tests.viewer.recorded_runs import one_each, stairs_run
 from tests.viewer.stores import client_of
 from tests.viewer.test_episode import words
 
@@ -34,12 +34,12 @@ def test_two_runs_are_compared_on_the_tasks_that_both_have(client: TestClient) -
     # 7 gained (tasks 1 to 7), 1 lost (task 0), of 10 in common
     assert "b solves more: +60.0 points" in text and "over 10 tasks in common" in text
     assert f"McNemar's exact test: p = {mcnemar(7, 1):.3g}" in text
-    assert "0 tasks that only a has, 2 that only b has" in text
+    assert "0 tasks of only a, 2 of only b" in text
     assert "7 gained, 1 lost, 2 the same" in text
     assert "10.0 %" in text and "70.0 %" in text
 
 
-def test_the_other_way_round_changes_the_sign(client: TestClient) -> None:
+def test_a_reversed_comparison_changes_the_sign(client: TestClient) -> None:
     text = words(client.get("/versus?a=second:test/rl&b=first:test/rl").text)
     assert "b solves fewer: -60.0 points" in text and "1 gained, 7 lost" in text
 
@@ -60,14 +60,14 @@ def test_the_heat_map_has_every_task_under_both(client: TestClient) -> None:
 
 def test_failures_are_counted_by_what_they_share(client: TestClient) -> None:
     text = words(client.get(AB).text)
-    assert "Unsolved in all: 9 (first:test/rl), 5 (second:test/rl)" in text
+    assert "Unsolved in total: 9 (first:test/rl), 5 (second:test/rl)" in text
     assert "outcome failure 9 5" in text
     assert "fall 9 4" in text and "up › fall 1" in text
 
 
-def test_what_cannot_be_compared_says_why(client: TestClient) -> None:
+def test_what_cannot_be_compared_reports_why(client: TestClient) -> None:
     text = words(client.get("/versus?a=first:test/rl&b=elsewhere:test/rl").text)
-    assert "none of them in common" in text and "Tasks" in text
+    assert "none in common" in text and "Tasks" in text
     answer = client.get("/versus?a=first:nothing&b=second:test/rl")
     assert answer.status_code == 404 and "no phase 'nothing'" in words(answer.text)
     assert client.get("/versus?a=gone:x&b=second:test/rl").status_code == 404
@@ -89,7 +89,7 @@ def test_several_evaluations_stand_in_a_matrix_with_intervals_and_cost(client: T
     assert turns.count('class="dot') == 2 and "turns per task" in words(turns)
     assert "run=first&amp;run=stairs&amp;cost=seconds" in turns
     money = client.get("/evaluation?run=first&cost=money").text
-    assert "No price of any model" in words(money) and 'class="dot' not in money
+    assert "No model here has a known price" in words(money) and 'class="dot' not in money
     assert client.get("/evaluation?run=first&cost=luck").status_code == 404
     assert client.get("/evaluation?run=gone").status_code == 404
 

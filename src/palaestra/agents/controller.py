@@ -1,4 +1,4 @@
-"""A controller: the lower half of hierarchical agents, which acts until a goal is reached."""
+"""The controller: the lower level of hierarchical agents, which acts until a goal is reached."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from palaestra.agents.plans import REACHED
+from palaestra.agents.numbered_plan import REACHED
 from palaestra.agents.react import action_of
 from palaestra.core.environment import Action
-from palaestra.core.message import Message, assistant, system, user
+from palaestra.core.message import Message, system, user
 from palaestra.core.session import Session
 
 Patience = Annotated[int, Field(ge=1)]
-"""How many actions a goal may take."""
+"""The maximum number of actions for one goal."""
 
 FORMAT = (
     "Answer in two lines:\n"
@@ -23,29 +23,29 @@ FORMAT = (
 
 
 class Controller:
-    """One conversation in which one goal after the other is pursued."""
+    """One conversation that pursues one goal after the other."""
 
     def __init__(self, session: Session) -> None:
         assert session.observation is not None
         self.seen = session.observation.text
-        self.happened: list[tuple[str, str]] = []  # actions and what they led to
+        self.log: list[tuple[str, str]] = []  # (action, observation)
         self._session = session
-        self._talk: list[Message] = [system(f"{session.instructions}\n{FORMAT}")]
+        self._messages: list[Message] = [system(f"{session.instructions}\n{FORMAT}")]
 
     async def reach(self, goal: str, patience: int) -> str:
-        """Act until the model says that the goal is reached; at least once.
+        """Act at least once, until the model says that the goal is reached.
 
         Returns:
-            why it was not reached; empty if it was, or if the episode is over.
+            why the goal was not reached; empty if it was, or if the episode is over.
         """
         for _ in range(patience):
-            self._talk.append(user(f"{self.seen}\n\nGoal: {goal}"))
-            reply = await self._session.generate(self._talk)
-            self._talk.append(assistant(reply.text))
+            self._messages.append(user(f"{self.seen}\n\nGoal: {goal}"))
+            reply = await self._session.generate(self._messages)
+            self._messages.append(reply.message)
             action = action_of(reply.text)
             transition = await self._session.act(action, by=reply)
             self.seen = transition.observation.text
-            self.happened.append((action, self.seen))
+            self.log.append((action, self.seen))
             if self._session.over:
                 return ""
             if not transition.valid:
@@ -55,6 +55,6 @@ class Controller:
         return f"{patience} actions did not reach it"
 
 
-def steered(action: Action) -> str:
-    """The reply of a controller's model for a goal that one action reaches."""
+def reply_for(action: Action) -> str:
+    """Return the controller model's reply for a goal that one action reaches."""
     return f"Action: {action.text}\nReached: yes"

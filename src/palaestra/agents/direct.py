@@ -8,21 +8,21 @@ from palaestra.core.session import Session
 
 
 class DirectAgent(Agent):
-    """A chat: the world explains itself, then observation and action alternate."""
+    """A chat: the instructions, then observations and actions in turn."""
 
     name = "direct"
     sees = True
 
     def __init__(self, *, history: Keep = None) -> None:
-        """With `history`, only so many of the last exchanges are told to the model."""
+        """Show the model all exchanges, or only the last `history`."""
         self.history = history
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        past = History(session.instructions, session.observation.text, self.history)
-        past.look(session.observation)
+        history = History(session.instructions, session.observation.text, self.history)
+        history.add_images(session.observation)
         while not session.over:
-            reply = await session.generate(past.messages)
+            reply = await session.generate(history.messages)
             transition = await session.act(reply.text.strip(), by=reply)
-            past.add(reply.text, transition.observation.text)
-            past.look(transition.observation)
+            history.add(reply.message, transition.observation.text)
+            history.add_images(transition.observation)

@@ -1,4 +1,4 @@
-"""What an agent still sees of the past: all of it, the last exchanges, or nothing."""
+"""Conversation history: all exchanges, the last few, or none."""
 
 from __future__ import annotations
 
@@ -6,60 +6,62 @@ from typing import Annotated
 
 from pydantic import Field
 
-from palaestra.agents.memory.memory import Memory
+from palaestra.agents.memory.base import Memory
 from palaestra.core.environment import Observation
-from palaestra.core.message import Message, assistant, system, user
+from palaestra.core.message import Image, Message, assistant, system, user
 
 Keep = Annotated[int, Field(ge=0)] | None
-"""How many exchanges are told; None: all of them."""
+"""The number of exchanges that a prompt keeps; None: all."""
 
 CUT = "\n…\n"
 
 
 class History(Memory):
-    """A conversation of which only the last exchanges are told.
+    """A conversation that keeps all exchanges or only the last ones.
 
-    `last=None` appends for ever, so each prompt extends the one before. With a number, the
-    instructions and the first observation stay (they hold the task), followed by the last `last`
-    exchanges; each prompt that leaves one out begins a new branch of the message graph.
+    With `last=None` it is append-only, so each prompt extends the one before. With a number, a
+    prompt holds the instructions and the first observation (they state the task), then the last
+    `last` exchanges. Each prompt that drops an exchange begins a new branch of the message graph.
     """
 
     def __init__(self, instructions: str, first: str, last: Keep = None) -> None:
         self.instructions, self.last = instructions, last
         self.replies: list[str] = []
+        self._said: list[Message] = []  # the replies, with their reasoning if it was given
         self.seen = [first]  # one more than the replies
-        self.pictures: dict[int, tuple[str, ...]] = {}  # of those in `seen`, by their places
-        self._exchanges: list[Message] = []  # made once: equal objects are compared in no time
+        self.images_at: dict[int, tuple[Image, ...]] = {}  # by index in `seen`
+        self._exchanges: list[Message] = []  # cached: comparing identical objects is cheap
 
-    def add(self, reply: str, observation: str) -> None:
-        """One more exchange."""
-        self.replies.append(reply)
+    def add(self, reply: str | Message, observation: str) -> None:
+        """Append an exchange; a reply given as a message keeps its reasoning."""
+        said = assistant(reply) if isinstance(reply, str) else reply
+        self._said.append(said)
+        self.replies.append(said.text)
         self.seen.append(observation)
 
-    def look(self, observation: Observation) -> None:
-        """Tell the pictures of the latest observation, too."""
+    def add_images(self, observation: Observation) -> None:
+        """Include the images of the latest observation."""
         if observation.images:
-            self.pictures[len(self.seen) - 1] = observation.images
+            self.images_at[len(self.seen) - 1] = observation.images
 
     @property
     def cut(self) -> int:
-        """How many exchanges are not told."""
+        """Return how many exchanges are dropped."""
         return 0 if self.last is None else max(0, len(self.replies) - self.last)
 
     @property
     def opening(self) -> str:
-        """What the conversation begins with, before its first reply."""
+        """Return the first user message, before the first reply."""
         first, cut = self.seen[0], self.cut
         return f"{first}{CUT}{self.seen[cut]}" if cut else first
 
     @property
     def messages(self) -> list[Message]:
-        """What to ask the model with; ends with the present observation."""
+        """Return the prompt, which ends with the current observation."""
         cut = self.cut
-        shown = self.pictures.get(0, ()) + (self.pictures.get(cut, ()) if cut else ())
-        for place in range(len(self._exchanges) // 2, len(self.replies)):
-            images = self.pictures.get(place + 1, ())
-            said = assistant(self.replies[place])
-            self._exchanges += [said, user(self.seen[place + 1], *images)]
+        shown = self.images_at.get(0, ()) + (self.images_at.get(cut, ()) if cut else ())
+        for index in range(len(self._exchanges) // 2, len(self.replies)):
+            images = self.images_at.get(index + 1, ())
+            self._exchanges += [self._said[index], user(self.seen[index + 1], *images)]
         head = [system(self.instructions), user(self.opening, *shown)]
         return head + self._exchanges[2 * cut :]

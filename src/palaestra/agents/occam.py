@@ -1,12 +1,12 @@
-"""AgentOccam: observations and actions brought closer to what language models know.
+"""AgentOccam: observations and actions in a form that language models know well.
 
 Source: Yang et al. 2024, "AgentOccam: A Simple Yet Strong Baseline for LLM-Based Web Agents".
-Observations are compacted: blank lines go, repeated ones are counted, and of earlier observations
-only the last line stays. The past is a tree of plans: the model opens a sub-plan with `Branch`,
-gives one up and goes back with `Prune`, keeps facts with `Note`; of the past, the prompt shows
-nothing but the steps of the plan that it is in.
-These words may stand beside an action or alone; after two replies in a row without an action, the
-words go to the world. Of web pages' accessibility trees nothing is here: worlds are text.
+Observations are compacted: blank lines are removed, repeated lines are counted, and earlier
+observations are reduced to their last line. The history is a tree of plans: the model opens a
+sub-plan with `Branch`, abandons one and goes back with `Prune`, and keeps facts with `Note`. The
+prompt shows only the steps of the active plan.
+These commands may accompany an action or stand alone. After two replies in a row without an
+action, the reply itself is the action. The paper's accessibility trees of web pages are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from palaestra.core.environment import Action
 from palaestra.core.message import system, user
 from palaestra.core.session import Session
 
-PLANNING = 2  # replies in a row that may only plan
+PLANNING = 2  # of this many replies in a row without an action, the last is taken as one
 FORMAT = (
     "Reply with lines of these forms; all but the last one may be left out:\n"
     "Note: a fact to be kept\n"
@@ -32,36 +32,36 @@ FORMAT = (
     "Prune: the number of the plan to go back to, as this one is done or has failed\n"
     "Action: one action"
 )
-_WORDS = re.compile(r"^\s*(Note|Branch|Prune):[ \t]*(\S.*)$", re.MULTILINE)
+_COMMANDS = re.compile(r"^\s*(Note|Branch|Prune):[ \t]*(\S.*)$", re.MULTILINE)
 
 
 @dataclass
 class Plan:
-    """A node of the tree."""
+    """A node of the plan tree."""
 
     text: str
     parent: int | None
     state: str = ""  # or: pruned
-    steps: list[str] = field(default_factory=list)  # what was seen and done in it
+    steps: list[str] = field(default_factory=list)  # observations and actions under it
 
 
 @dataclass
-class Desk:
-    """What the model has made of the past."""
+class PlanTree:
+    """The plans and notes that the model keeps."""
 
     plans: list[Plan]
     active: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def take_up(self, reply: str) -> None:
-        """Do what the planning words of a reply say; what makes no sense is left out."""
-        for word, rest in _WORDS.findall(reply):
-            if word == "Note":
-                self.notes.append(rest.strip())
-            elif word == "Branch":
-                self.plans.append(Plan(rest.strip(), self.active))
+    def apply(self, reply: str) -> None:
+        """Execute the planning commands of a reply; ignore invalid ones."""
+        for command, argument in _COMMANDS.findall(reply):
+            if command == "Note":
+                self.notes.append(argument.strip())
+            elif command == "Branch":
+                self.plans.append(Plan(argument.strip(), self.active))
                 self.active = len(self.plans) - 1
-            elif found := re.search(r"\d{1,4}", rest):
+            elif found := re.search(r"\d{1,4}", argument):
                 self._go_back(int(found[0]))
 
     def _go_back(self, to: int) -> None:
@@ -74,7 +74,7 @@ class Desk:
             self.active = to
 
     def shown(self, most: int) -> str:
-        """Plans, notes, and the last steps of the active plan."""
+        """Format the plans, the notes and the last `most` steps of the active plan."""
         lines = ["Plans:"]
         for number, plan in enumerate(self.plans):
             active = ", active" if number == self.active else plan.state
@@ -86,30 +86,30 @@ class Desk:
 
 
 class OccamAgent(Agent):
-    """AgentOccam: compact observations, and a tree of plans that says which past is shown."""
+    """AgentOccam: compact observations, and a tree of plans that selects the steps shown."""
 
     name = "occam"
 
     def __init__(self, *, steps: Annotated[int, Field(ge=0)] = 12) -> None:
-        """Of the active plan, the last `steps` steps are shown."""
+        """Show the last `steps` steps of the active plan."""
         self.steps = steps
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
         seen = compact(session.observation.text)
-        desk, only_planned = Desk([Plan("solve the task", None)]), 0
+        tree, only_planned = PlanTree([Plan("solve the task", None)]), 0
         first = f"At the start:\n{seen}"
         head = system(f"{session.instructions}\n{FORMAT}")
         while not session.over:
-            now = f"{first}\n\n{desk.shown(self.steps)}\n\nNow:\n{seen}"
+            now = f"{first}\n\n{tree.shown(self.steps)}\n\nNow:\n{seen}"
             reply = await session.generate([head, user(now)])
-            desk.take_up(reply.text)
-            if "Action:" not in reply.text and _WORDS.search(reply.text):
+            tree.apply(reply.text)
+            if "Action:" not in reply.text and _COMMANDS.search(reply.text):
                 only_planned += 1
                 if only_planned < PLANNING:
                     continue
             only_planned, action = 0, action_of(reply.text)
-            desk.plans[desk.active].steps.append(f"{pivotal(seen)} > {action}")
+            tree.plans[tree.active].steps.append(f"{pivotal(seen)} > {action}")
             transition = await session.act(action, by=reply)
             seen = compact(transition.observation.text)
 
@@ -118,12 +118,12 @@ class OccamAgent(Agent):
 
 
 def compact(text: str) -> str:
-    """An observation without blank lines; a line that comes many times in a row is counted."""
+    """Return an observation without blank lines; a line repeated in a row is counted."""
     runs = [(line, len(list(run))) for line, run in groupby(text.split("\n")) if line.strip()]
     return "\n".join(f"{line} (x{n})" if n > 2 else "\n".join([line] * n) for line, n in runs)
 
 
 def pivotal(seen: str, length: int = 120) -> str:
-    """What is kept of an observation later: its last line, which tells what is new."""
+    """Return the part of an observation that the history keeps: its last line, cut to `length`."""
     last = seen.rpartition("\n")[2].strip()
     return last if len(last) <= length else last[: length - 2] + " …"

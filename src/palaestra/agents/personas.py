@@ -1,8 +1,8 @@
-"""Solo performance prompting: one model speaks as several persons who agree on the action.
+"""Solo performance prompting: one model plays several personas who agree on the action.
 
-Source: Wang et al. 2023 (unleashing cognitive synergy). All in one reply: the model names the
-persons whose knowledge the step needs, lets them propose, criticise and revise in turn, and closes
-with `Action: …` on a line of its own. It costs one call for each action, and its tokens.
+Source: Wang et al. 2023 (unleashing cognitive synergy). In one reply, the model names the personas
+whose knowledge the step needs, lets them propose, criticise and revise in turn, and ends with
+`Action: …` on its own line. The cost is one longer call per action.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from palaestra.agents.history import History, Keep
-from palaestra.agents.plans import longer
+from palaestra.agents.numbered_plan import longer
 from palaestra.agents.react import action_of
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
@@ -26,22 +26,22 @@ Action: one action"""
 
 
 class PersonasAgent(Agent):
-    """A chat with a talk among persons before each action."""
+    """A chat with a discussion among personas before each action."""
 
     name = "personas"
 
     def __init__(self, *, persons: Annotated[int, Field(ge=2)] = 3, history: Keep = None) -> None:
-        """At most so many `persons` take part."""
+        """Let at most `persons` personas take part."""
         self.persons, self.history = persons, history
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        told = f"{session.instructions}\n{FORMAT.format(persons=self.persons)}"
-        past = History(told, session.observation.text, self.history)
+        instructions = f"{session.instructions}\n{FORMAT.format(persons=self.persons)}"
+        history = History(instructions, session.observation.text, self.history)
         while not session.over:
-            reply = await session.generate(past.messages, sampling=longer(session))
+            reply = await session.generate(history.messages, sampling=longer(session))
             transition = await session.act(action_of(reply.text), by=reply)
-            past.add(reply.text, transition.observation.text)
+            history.add(reply.message, transition.observation.text)
 
     def phrase(self, action: Action) -> str:
         return (

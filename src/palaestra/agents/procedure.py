@@ -1,9 +1,9 @@
-"""Procedures: the agent walks a state machine; the model decides only within a state.
+"""Procedures: the agent follows a state machine; the model decides only within a state.
 
-Sources: Ye et al. 2025 (SOP-Agent) for procedures as graphs whose branches the model answers and
-whose nodes filter the actions; Routine (2025) for steps with values passed between them; AEGIS
-(2025) for a finite state machine that lets only lawful actions through. Unlike SOP-Agent's, the
-procedure is not written in pseudocode but in TOML: see `states.py`.
+Sources: Ye et al. 2025 (SOP-Agent) for procedures as graphs, where the model answers the branching
+questions and the nodes filter the actions; Routine (2025) for steps with values passed between
+them; AEGIS (2025) for a finite state machine that admits only lawful actions. Procedures are
+written in TOML (see `state_machine.py`), not in SOP-Agent's pseudocode.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from palaestra.agents.states import Edge, State, filled, load_procedure
+from palaestra.agents.state_machine import Edge, State, filled, load_procedure
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.errors import AgentFault
@@ -20,20 +20,20 @@ from palaestra.core.message import Message, assistant, system, user
 from palaestra.core.model import Generation
 from palaestra.core.session import Session
 
-TRIES = 3  # replies until one is allowed
+TRIES = 3  # replies per turn before the agent fails
 
 
 class ProcedureAgent(Agent):
-    """A procedure in a file is walked as a state machine; the model acts within its states."""
+    """Follows a procedure from a file as a state machine; the model acts within a state."""
 
     name = "procedure"
     roles = ("navigator",)
 
     def __init__(self, *, file: Path) -> None:
-        """Work by the procedure in `file`.
+        """Load the procedure in `file`.
 
         Raises:
-            InputError: there is none, or it cannot work.
+            InputError: the file is missing or the procedure is invalid.
         """
         self.procedure = load_procedure(file)
 
@@ -42,20 +42,20 @@ class ProcedureAgent(Agent):
         procedure, seen = self.procedure, session.observation.text
         values, name = procedure.values(seen), procedure.start
         head = f"{session.instructions}\nYou work by a procedure: {procedure.title}"
-        talk = [system(head)]
+        messages = [system(head)]
         while not session.over:
             name = await self._walk(session, name, seen, values)
             state = procedure.states[name]
             action, reply = filled(state.do, values), None
             if not action:
-                talk.append(user(f"{seen}\n\n{_told(state, values)}".rstrip()))
-                reply = await _allowed(session, talk, name, state)
+                messages.append(user(f"{seen}\n\n{_state_prompt(state, values)}".rstrip()))
+                reply = await _allowed(session, messages, name, state)
                 action = reply.text.strip()
             seen = (await session.act(action, by=reply)).observation.text
             values |= procedure.values(seen)
 
     async def _walk(self, session: Session, name: str, seen: str, values: dict[str, str]) -> str:
-        """The state to act in: follow edges that hold, at most as many as there are states."""
+        """Return the state to act in: follow true edges, at most as many as there are states."""
         for _ in self.procedure.states:
             for edge in self.procedure.states[name].next:
                 if edge.when:
@@ -73,12 +73,12 @@ class ProcedureAgent(Agent):
         return name
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
-        """Of a question: yes, if the state that it leads to allows the next action."""
+        """Answer a question with yes if the state that it leads to allows the next action."""
         for name, state in self.procedure.states.items():
             for edge in state.next:
-                if edge.ask and messages[-1].content.endswith(_question(name, edge)):
+                if edge.ask and messages[-1].text.endswith(_question(name, edge)):
                     target = self.procedure.states[edge.to]
-                    return "yes" if _does(target, actions[0].text) else "no"
+                    return "yes" if _permits(target, actions[0].text) else "no"
         return self.phrase(actions[0])
 
 
@@ -86,14 +86,14 @@ def _question(name: str, edge: Edge) -> str:
     return f"(From '{name}' to '{edge.to}'.) Reply with yes or no."
 
 
-def _does(state: State, action: str) -> bool:
+def _permits(state: State, action: str) -> bool:
     if not state.do:
         return state.allows(action)
     any_value = re.sub(r"\\\$\w+", ".+", re.escape(state.do))
     return re.fullmatch(any_value, action) is not None
 
 
-def _told(state: State, values: dict[str, str]) -> str:
+def _state_prompt(state: State, values: dict[str, str]) -> str:
     lines = [filled(state.told, values)] if state.told else []
     if state.actions:
         lines.append(f"Allowed here: {_listed(state)}.")
@@ -104,16 +104,18 @@ def _listed(state: State) -> str:
     return ", ".join(pattern.pattern for pattern in state.actions)
 
 
-async def _allowed(session: Session, talk: list[Message], name: str, state: State) -> Generation:
-    """The model's action, asked for again while it is none of those of the state.
+async def _allowed(
+    session: Session, messages: list[Message], name: str, state: State
+) -> Generation:
+    """Return the model's reply; ask again while the state does not allow its action.
 
     Raises:
-        AgentFault: no reply was.
+        AgentFault: none of `TRIES` replies was allowed.
     """
     for _ in range(TRIES):
-        reply = await session.generate(talk)
-        talk.append(assistant(reply.text))
+        reply = await session.generate(messages)
+        messages.append(assistant(reply.text))
         if state.allows(reply.text.strip()):
             return reply
-        talk.append(user(f"That is not allowed here. Allowed: {_listed(state)}."))
+        messages.append(user(f"That is not allowed here. Allowed: {_listed(state)}."))
     raise AgentFault("unlawful", f"{TRIES} replies in a row were not allowed in '{name}'")

@@ -1,9 +1,9 @@
-"""RCI: a plan is criticised and improved, and each action is grounded, before it is taken.
+"""RCI: the plan is criticised and improved, and each action is grounded before it is taken.
 
 Source: Kim, Baldi and McAleer 2023, "Language Models can Solve Computer Tasks". The plan goes
-through explicit rounds of critique and improvement, until a critique finds nothing. Each action
-goes through implicit ones: by the plan (task grounding), by what is seen now (state grounding),
-and by what can be done at all (agent grounding); the last word of the three is acted on.
+through explicit rounds of critique and improvement, until a critique finds no problem. Each action
+goes through three implicit rounds: by the plan (task grounding), by the current observation (state
+grounding), and by the valid actions (agent grounding). The last reply is the action.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import Field
 
 from palaestra.agents.history import History, Keep
-from palaestra.agents.plans import longer, numbered, steps_of
+from palaestra.agents.numbered_plan import longer, numbered, steps_of
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, assistant, system, user
@@ -31,54 +31,54 @@ GROUNDINGS = (
 
 
 class RciAgent(Agent):
-    """RCI: plans and actions are criticised and improved before anything is done."""
+    """RCI: criticises and improves plans and actions before it acts."""
 
     name = "rci"
     roles = ("planner", "critic")
 
     def __init__(self, *, rounds: Annotated[int, Field(ge=0)] = 1, history: Keep = None) -> None:
-        """The plan is criticised at most `rounds` times."""
+        """Criticise the plan at most `rounds` times."""
         self.rounds, self.history = rounds, history
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
         plan = await self._plan(session, session.observation.text)
         planned = f"{session.instructions}\nYour plan:\n{plan}"
-        past = History(planned, session.observation.text, self.history)
+        history = History(planned, session.observation.text, self.history)
         while not session.over:
-            talk = past.messages
-            by_plan = f"{talk.pop().content}\n\n{GROUNDINGS[0]}"
+            messages = history.messages
+            by_plan = f"{messages.pop().text}\n\n{GROUNDINGS[0]}"
             for ask in (by_plan, *GROUNDINGS[1:]):
-                talk.append(user(ask))
-                reply = await session.generate(talk)
-                talk.append(assistant(reply.text))
+                messages.append(user(ask))
+                reply = await session.generate(messages)
+                messages.append(assistant(reply.text))
             transition = await session.act(reply.text.strip(), by=reply)
-            past.add(reply.text, transition.observation.text)
+            history.add(reply.message, transition.observation.text)
 
     async def _plan(self, session: Session, seen: str) -> str:
-        room = longer(session)
-        talk = [system(session.instructions), user(f"{seen}\n\n{PLAN}")]
-        plan = (await session.generate(talk, role="planner", sampling=room)).text
+        sampling = longer(session)
+        messages = [system(session.instructions), user(f"{seen}\n\n{PLAN}")]
+        plan = (await session.generate(messages, role="planner", sampling=sampling)).text
         for _ in range(self.rounds):
-            talk += [assistant(plan), user(CRITICISE)]
-            critique = (await session.generate(talk, role="critic", sampling=room)).text
+            messages += [assistant(plan), user(CRITICISE)]
+            critique = (await session.generate(messages, role="critic", sampling=sampling)).text
             if "no problem" in critique.lower():
                 break
-            talk += [assistant(critique), user(IMPROVE)]
-            plan = (await session.generate(talk, role="planner", sampling=room)).text
+            messages += [assistant(critique), user(IMPROVE)]
+            plan = (await session.generate(messages, role="planner", sampling=sampling)).text
         return plan.strip()
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
-        asked = messages[-1].content
+        asked = messages[-1].text
         if asked.endswith((PLAN, IMPROVE)):
             return numbered(action.text for action in actions)
         if asked == CRITICISE:
-            return _critique(steps_of(messages[-2].content), [action.text for action in actions])
+            return _critique(steps_of(messages[-2].text), [action.text for action in actions])
         return self.phrase(actions[0])
 
 
 def _critique(plan: Sequence[str], right: Sequence[str]) -> str:
-    """The first step in which a plan differs from the one that is known to be right."""
+    """Name the first step in which a plan differs from the right one."""
     for number, step in enumerate(right):
         if number >= len(plan) or plan[number] != step.strip():
             return f"Step {number + 1} should be: {step}"

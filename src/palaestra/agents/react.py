@@ -1,18 +1,22 @@
 """ReAct: think, then act (Yao et al. 2023).
 
-Each reply holds a thought and, on a line of its own, `Action: …`. A reply without
-that line is not an action: the world is told so, and answers in words. With
-`react?confidence=yes` it also says how sure it is of solving the task, so that its
-calibration can be measured.
+Each reply holds a thought and, on its own line, `Action: …`. A reply without that line is passed
+to the environment as it is, which replies what is wrong with it. With `react?confidence=yes` each
+reply also states the probability of solving the task, so that calibration can be measured.
+
+In an environment with tools, a model with `native_tools` thinks in text and acts by a tool call.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from palaestra.agents.history import History, Keep
+from palaestra.agents.tool_calling import NativeHistory, act_natively, in_tags
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
+from palaestra.core.message import Message
 from palaestra.core.session import Session
 
 FORMAT = (
@@ -20,6 +24,7 @@ FORMAT = (
     "Thought: what you see and what to do next\n"
     "Action: one action"
 )
+CALLS = "Before each call of a tool, say what you see and what to do next."
 SURE = "\nConfidence: how likely you are to solve the task, from 0 to 1"
 _CONFIDENCE = re.compile(r"Confidence:[ \t]*(\d{0,3}\.?\d+)[ \t]*(%?)")
 
@@ -31,42 +36,55 @@ class ReActAgent(Agent):
     sees = True
 
     def __init__(self, *, history: Keep = None, confidence: bool = False) -> None:
-        """With `history`, only so many of the last exchanges are told to the model.
+        """Show the model all exchanges, or only the last `history`.
 
-        With `confidence`, each reply ends with how likely the model thinks success is.
+        With `confidence`, each reply ends with the model's estimate of its chance of success.
         """
         self.history, self.confidence = history, confidence
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        told = f"{session.instructions}\n{FORMAT}{SURE if self.confidence else ''}"
-        past = History(told, session.observation.text, self.history)
-        past.look(session.observation)
+        sure = SURE if self.confidence else ""
+        if session.tools and session.can_call_tools():
+            instructions = f"{session.instructions}\n{CALLS}{sure}"
+            native = NativeHistory(instructions, session.observation, self.history)
+            await act_natively(session, native, action_of)
+            return
+        instructions = f"{session.instructions}\n{FORMAT}{sure}"
+        history = History(instructions, session.observation.text, self.history)
+        history.add_images(session.observation)
         while not session.over:
-            reply = await session.generate(past.messages)
+            reply = await session.generate(history.messages)
             transition = await session.act(action_of(reply.text), by=reply)
-            past.add(reply.text, transition.observation.text)
-            past.look(transition.observation)
+            history.add(reply.message, transition.observation.text)
+            history.add_images(transition.observation)
 
     def phrase(self, action: Action) -> str:
-        said = f"Thought: {action.text} is the next step.\nAction: {action.text}"
-        return f"{said}\nConfidence: 1" if self.confidence else said
+        reply = f"Thought: {action.text} is the next step.\nAction: {action.text}"
+        return f"{reply}\nConfidence: 1" if self.confidence else reply
+
+    def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
+        action = actions[0]
+        if action.call is None or CALLS not in messages[0].text:
+            return self.phrase(action)
+        sure = "\nConfidence: 1" if self.confidence else ""
+        return f"{action.text} is the next step.{sure}\n{in_tags(action.call)}"
 
 
 def action_of(reply: str) -> str:
-    """What follows the last `Action:`; the whole reply where there is none."""
+    """Return what follows the last `Action:`; the whole reply if there is none."""
     _, found, after = reply.rpartition("Action:")
     return after.strip().splitlines()[0].strip() if found and after.strip() else reply.strip()
 
 
 def confidence_of(reply: str) -> float | None:
-    """The chance of success that the last `Confidence:` tells; None without a chance.
+    """Parse the probability behind the last `Confidence:`; None if there is no valid one.
 
-    A verbalised confidence, as Tian et al. 2023 ask for it.
+    It is a verbalised confidence as in Tian et al. 2023.
     """
-    said = _CONFIDENCE.findall(reply)
-    if not said:
+    stated = _CONFIDENCE.findall(reply)
+    if not stated:
         return None
-    number, percent = said[-1]
-    chance = float(number) / (100 if percent else 1)
-    return chance if chance <= 1 else None
+    number, percent = stated[-1]
+    probability = float(number) / (100 if percent else 1)
+    return probability if probability <= 1 else None

@@ -1,10 +1,10 @@
-"""Heterogeneous recursive planning: goals are split while they are pursued, until one is atomic.
+"""Heterogeneous recursive planning: goals are split during execution until they are atomic.
 
-Source: Xiong et al. 2025, "Beyond Outlining: Heterogeneous Recursive Planning" (WriteHERE). Its
-task types are here two: `[think]`, whose result is a text that later goals see, and `[act]`, which
-a controller pursues in the world. Goals are worked through in the order in which they are listed,
-where WriteHERE schedules a graph of dependencies; a failed goal fails the one above it, and the
-whole task is split anew with the states of all goals in sight.
+Source: Xiong et al. 2025, "Beyond Outlining: Heterogeneous Recursive Planning" (WriteHERE). There
+are two task types: `[think]`, whose result is a text that later goals see, and `[act]`, which a
+controller pursues in the environment. Goals are processed in the order in which they are listed,
+where WriteHERE schedules a graph of dependencies. A failed goal fails its parent goal, and the
+whole task is split again with the states of all goals in the prompt.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from palaestra.agents.controller import Controller, Patience, steered
-from palaestra.agents.plans import longer, numbered, steps_of
+from palaestra.agents.controller import Controller, Patience, reply_for
+from palaestra.agents.numbered_plan import longer, numbered, steps_of
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, system, user
 from palaestra.core.session import Session
 
-WIDTH = 10  # sub-goals that are read
+WIDTH = 10  # sub-goals parsed from a reply
 WHOLE = "[act] solve the task"
 SPLIT = (
     "Reply with Atomic if that goal takes one action or one thought. Else list the goals that it "
@@ -33,20 +33,20 @@ THINK = "Reply with what that goal asks for, in a few sentences."
 
 @dataclass
 class Goal:
-    """A node of the plan."""
+    """A node of the goal tree."""
 
-    text: str  # its kind first
-    state: str = "open"  # or: active, done, failed …, or what was thought
+    text: str  # begins with its type
+    state: str = "open"  # or: active, done, failed …, or a thought
     parts: list[Goal] = field(default_factory=list)
 
     def shown(self, depth: int = 0) -> str:
-        """The goal and its parts with their states, one a line."""
+        """Format the goal and its sub-goals with their states, one per line."""
         line = f"{'  ' * depth}- {self.text} ({self.state})"
         return "\n".join([line, *(part.shown(depth + 1) for part in self.parts)])
 
 
 class RecursiveAgent(Agent):
-    """Recursive planning: each goal is split into goals until it is atomic, while acting."""
+    """Recursive planning: splits goals into sub-goals until they are atomic, while acting."""
 
     name = "recursive"
     roles = ("planner",)
@@ -54,16 +54,16 @@ class RecursiveAgent(Agent):
     def __init__(
         self, *, depth: Annotated[int, Field(ge=1, le=3)] = 2, patience: Patience = 4
     ) -> None:
-        """Goals are split at most `depth` times; an atomic one may take `patience` actions."""
+        """Split goals at most `depth` times; an atomic goal may take `patience` actions."""
         self.depth, self.patience = depth, patience
 
     async def run(self, session: Session) -> None:
         controller = Controller(session)
         root = Goal(WHOLE)
         while not session.over:
-            made = len(controller.happened)
+            before = len(controller.log)
             await self._pursue(session, controller, root, root, 0)
-            if len(controller.happened) == made:  # it was only thought about
+            if len(controller.log) == before:  # all goals were of type [think]
                 await controller.reach(WHOLE, self.patience)
 
     async def _pursue(
@@ -94,11 +94,11 @@ class RecursiveAgent(Agent):
             goal.state = f"failed: {failure}" if failure else "done"
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
-        asked = messages[-1].content
+        asked = messages[-1].text
         if asked.endswith(SPLIT):
             whole = asked.endswith(f"The goal: {WHOLE}\n{SPLIT}")
             return numbered(f"[act] {a.text}" for a in actions[:WIDTH]) if whole else "Atomic"
         return self.phrase(actions[0])
 
     def phrase(self, action: Action) -> str:
-        return steered(action)
+        return reply_for(action)

@@ -1,8 +1,8 @@
 """Self-Refine: propose an action, criticise it, improve it, and only then act.
 
-Source: Madaan et al. 2023. The same model does all three, unless the role "critic" has one of its
-own. Rounds end when the critic is content, or after `rounds` of them. What was said on the way to
-an action is not told later on: the conversation keeps what was done.
+Source: Madaan et al. 2023. One model does all three, unless the role "critic" has a separate model.
+It stops when the critic has no objection, or after `rounds` rounds. Feedback is dropped from later
+prompts: the conversation keeps only the actions taken.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ class RefineAgent(Agent):
     roles = (ROLE,)
 
     def __init__(self, *, rounds: Annotated[int, Field(ge=0)] = 2, history: Keep = None) -> None:
-        """At most `rounds` of feedback for each action."""
+        """Ask for at most `rounds` rounds of feedback per action."""
         self.rounds, self.history = rounds, history
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        past = History(session.instructions, session.observation.text, self.history)
+        history = History(session.instructions, session.observation.text, self.history)
         while not session.over:
-            reply = await self._refined(session, past.messages)
+            reply = await self._refined(session, history.messages)
             transition = await session.act(reply.text.strip(), by=reply)
-            past.add(reply.text, transition.observation.text)
+            history.add(reply.message, transition.observation.text)
 
-    async def _refined(self, session: Session, told: Sequence[Message]) -> Generation:
-        reply = await session.generate(told)
-        talk, as_critic = list(told), system(f"{told[0].content}\n{CRITIC}")
+    async def _refined(self, session: Session, prompt: Sequence[Message]) -> Generation:
+        reply = await session.generate(prompt)
+        messages, as_critic = list(prompt), system(f"{prompt[0].text}\n{CRITIC}")
         for _ in range(self.rounds):
-            talk += [assistant(reply.text), user(FEEDBACK)]
-            feedback = (await session.generate([as_critic, *talk[1:]], role=ROLE)).text
+            messages += [reply.message, user(FEEDBACK)]
+            feedback = (await session.generate([as_critic, *messages[1:]], role=ROLE)).text
             if feedback.strip().lower().startswith("fine"):
                 break
-            talk += [assistant(feedback), user(IMPROVE)]
-            reply = await session.generate(talk)
+            messages += [assistant(feedback), user(IMPROVE)]
+            reply = await session.generate(messages)
         return reply
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
-        """A model that knows the way finds fault with whatever differs from what it knows."""
-        if messages[-1].content != FEEDBACK:
+        """Criticise an action that differs from the plan's; approve it otherwise."""
+        if messages[-1].text != FEEDBACK:
             return self.phrase(actions[0])
-        right = messages[-2].content.strip() == actions[0].text
+        right = messages[-2].text.strip() == actions[0].text
         return "Fine." if right else f"{actions[0].text} would be better."

@@ -1,11 +1,11 @@
-"""Reflexion: before it tries a task again, the agent says in words what went wrong the last time.
+"""Reflexion: before it tries a task again, the agent writes down what went wrong last time.
 
-Source: Shinn et al. 2023. An episode is one attempt, so attempts are the repeats of a task
-(`palaestra eval --repeats 4`), lived one after the other. A lesson is asked for at the beginning of
-the attempt after a failed one, in the role "reflector", and so recorded in the episode that acts by
-it. Everything else is read off the finished episodes of the same task: an interrupted run that goes
-on tells its attempts what they would have been told. That an attempt failed is the world's word,
-as in the source; with it, repeats are no longer independent samples of one policy.
+Source: Shinn et al. 2023. An episode is one attempt; the attempts are the repeats of a task
+(`palaestra eval --repeats 4`), run one after the other. After a failed attempt, the next one begins
+by asking the role "reflector" for a lesson, so the lesson is recorded in the episode that uses it.
+Everything else is read from the finished episodes of the task, so a resumed run builds the same
+prompts. The environment decides whether an attempt failed, as in the source. Hence repeats are no
+longer independent samples of one policy.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from palaestra.agents.plans import longer
+from palaestra.agents.numbered_plan import longer
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.episode import Episode
-from palaestra.core.message import Message, assistant, system, user
+from palaestra.core.message import Message, system, user
 from palaestra.core.session import Session
 
 ROLE = "reflector"
@@ -31,16 +31,16 @@ REFLECT = (
     "to do differently when the same task is tried again."
 )
 HEAD = "What you learnt from earlier attempts at this very task:"
-WAY = "The way is: "  # how a model that knows it puts a lesson
-LONGEST = 6000  # characters of an attempt that are told, its end
+PLAN_PREFIX = "The way is: "  # of a lesson written by an oracle plan
+LONGEST = 6000  # characters of an attempt in the prompt: its end
 
 
 class Attempt(NamedTuple):
-    """What is remembered of one."""
+    """One finished attempt."""
 
     solved: bool
     story: str
-    lesson: str | None  # that was drawn when it began
+    lesson: str | None  # written at its beginning
 
 
 class ReflexionAgent(Agent):
@@ -51,30 +51,30 @@ class ReflexionAgent(Agent):
     in_order = True
 
     def __init__(self, *, lessons: Annotated[int, Field(ge=1)] = 3) -> None:
-        """Of all lessons, the last so many are told."""
+        """Show the last `lessons` lessons."""
         self.lessons = lessons
         self._attempts: defaultdict[tuple[str, int], dict[int, Attempt]] = defaultdict(dict)
 
     def witness(self, episode: Episode) -> None:
         if not episode.outcome.scored or episode.observation is None:
             return
-        said = next((c.reply.content for c in episode.calls if c.role == ROLE), None)
+        lesson = next((c.reply.text for c in episode.calls if c.role == ROLE), None)
         key = episode.key
-        attempt = Attempt(episode.outcome.solved, _story(episode), said)
+        attempt = Attempt(episode.outcome.solved, _story(episode), lesson)
         self._attempts[key.phase, key.group][key.member] = attempt
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        lessons = await self._learnt(session)
-        told = "\n".join([session.instructions, *([HEAD, *lessons] if lessons else [])])
-        messages = [system(told), user(session.observation.text)]
+        lessons = await self._lessons(session)
+        instructions = "\n".join([session.instructions, *([HEAD, *lessons] if lessons else [])])
+        messages = [system(instructions), user(session.observation.text)]
         while not session.over:
             reply = await session.generate(messages)
             transition = await session.act(reply.text.strip(), by=reply)
-            messages += [assistant(reply.text), user(transition.observation.text)]
+            messages += [reply.message, user(transition.observation.text)]
 
-    async def _learnt(self, session: Session) -> list[str]:
-        """The lessons so far; after a failed attempt with a new one."""
+    async def _lessons(self, session: Session) -> list[str]:
+        """Return the lessons so far, with a new one after a failed attempt."""
         key = session.key
         known = self._attempts[key.phase, key.group]
         before = [known[member] for member in sorted(known) if member < key.member]
@@ -88,14 +88,14 @@ class ReflexionAgent(Agent):
         return [lesson.strip() for lesson in lessons[-self.lessons :]]
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
-        """A model that knows the way notes it down, and goes by most of what it knows and noted.
+        """Write the plan down as a lesson; act by a majority vote of the plan and all lessons.
 
-        Its notes say something as long as it has gone where most of them go.
+        A lesson votes while the actions so far are those that most lessons name.
         """
-        if messages[0].content == REFLECT:
-            return WAY + json.dumps([action.text for action in actions])
-        done = [message.content for message in messages if message.role == "assistant"]
-        noted = list(zip_longest(*_ways(messages[0].content)))  # what the ways say, step by step
+        if messages[0].text == REFLECT:
+            return PLAN_PREFIX + json.dumps([action.text for action in actions])
+        done = [message.text for message in messages if message.role == "assistant"]
+        noted = list(zip_longest(*_noted_plans(messages[0].text)))  # by step
         votes = [actions[0].text]
         if len(noted) > len(done) and done == [_most(step) for step in noted[: len(done)]]:
             votes += [step for step in noted[len(done)] if step is not None]
@@ -110,10 +110,12 @@ def _story(episode: Episode) -> str:
 
 
 def _most(votes: Sequence[str | None]) -> str:
-    """The first of those that most agree on."""
+    """Return the most frequent vote; of equals, the first."""
     return Counter(vote for vote in votes if vote is not None).most_common(1)[0][0]
 
 
-def _ways(told: str) -> list[list[str]]:
-    lines = told.partition(HEAD)[2].splitlines()
-    return [json.loads(line.removeprefix(WAY)) for line in lines if line.startswith(WAY)]
+def _noted_plans(instructions: str) -> list[list[str]]:
+    lines = instructions.partition(HEAD)[2].splitlines()
+    return [
+        json.loads(line.removeprefix(PLAN_PREFIX)) for line in lines if line.startswith(PLAN_PREFIX)
+    ]

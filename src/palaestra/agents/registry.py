@@ -1,12 +1,11 @@
-"""Which agents exist: name to class; packages add more by entry point `palaestra.agents`.
+"""The registry of agents: name to class; packages add more by entry point `palaestra.agents`.
 
-Options of an agent stand behind its name like a query: `direct?history=4`. They are the keyword
+Options follow an agent's name like a query string: `direct?history=4`. They are the keyword
 parameters of its class.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from functools import cache
 from importlib.metadata import entry_points
@@ -16,29 +15,30 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from palaestra.core.agent import Agent
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.paths import import_named
 
 AGENTS: dict[str, str] = {
     "adaptive": "palaestra.agents.search.adaptive:AdaptiveAgent",
     "beam": "palaestra.agents.search.beam:BeamAgent",
     "best_first": "palaestra.agents.search.best_first:BestFirstAgent",
     "best_of_n": "palaestra.agents.search.best_of_n:BestOfN",
-    "code": "palaestra.agents.code.agent:CodeAgent",
-    "command": "palaestra.rollout.gateway.agent:CommandAgent",
+    "code": "palaestra.agents.code.code_agent:CodeAgent",
+    "command": "palaestra.gateway.program_agents:CommandAgent",
     "constant": "palaestra.agents.memory.constant:ConstantAgent",
     "deps": "palaestra.agents.deps:DepsAgent",
-    "diff": "palaestra.agents.memory.diff:DiffAgent",
+    "diff": "palaestra.agents.memory.diff_history:DiffAgent",
     "direct": "palaestra.agents.direct:DirectAgent",
     "goal": "palaestra.agents.goal:GoalAgent",
     "lats": "palaestra.agents.search.lats:LatsAgent",
     "lookahead": "palaestra.agents.search.lookahead:LookaheadAgent",
-    "ltl": "palaestra.agents.ltl:LTLAgent",
+    "ltl": "palaestra.agents.constraints.ltl:LTLAgent",
     "mcts": "palaestra.agents.search.mcts:MctsAgent",
-    "meta": "palaestra.agents.meta:MetaAgent",
+    "meta": "palaestra.agents.meta_plan:MetaAgent",
     "occam": "palaestra.agents.occam:OccamAgent",
-    "outside": "palaestra.rollout.gateway.agent:OutsideAgent",
+    "outside": "palaestra.gateway.program_agents:OutsideAgent",
     "personas": "palaestra.agents.personas:PersonasAgent",
     "places": "palaestra.agents.memory.places:PlacesAgent",
-    "plan": "palaestra.agents.plan:PlanAgent",
+    "plan": "palaestra.agents.plan_and_execute:PlanAgent",
     "players": "palaestra.agents.players:PlayersAgent",
     "procedure": "palaestra.agents.procedure:ProcedureAgent",
     "profile": "palaestra.agents.memory.profile:ProfileAgent",
@@ -48,14 +48,14 @@ AGENTS: dict[str, str] = {
     "recursive": "palaestra.agents.recursive:RecursiveAgent",
     "refine": "palaestra.agents.refine:RefineAgent",
     "reflexion": "palaestra.agents.reflexion:ReflexionAgent",
-    "rules": "palaestra.agents.memory.rules:RulesAgent",
-    "segments": "palaestra.agents.segments:SegmentsAgent",
+    "rules": "palaestra.agents.memory.causal_rules:RulesAgent",
+    "segments": "palaestra.agents.constraints.segments:SegmentsAgent",
     "skills": "palaestra.agents.memory.skills:SkillsAgent",
     "sliding": "palaestra.agents.memory.sliding:SlidingAgent",
     "subtasks": "palaestra.agents.memory.subtasks:SubTasksAgent",
     "summary": "palaestra.agents.memory.summary:SummaryAgent",
     "toolbox": "palaestra.agents.memory.toolbox:ToolboxAgent",
-    "tools": "palaestra.agents.tools:ToolsAgent",
+    "tools": "palaestra.agents.function_calling:ToolsAgent",
     "verify": "palaestra.agents.verify:VerifyAgent",
     "vote": "palaestra.agents.vote:VoteAgent",
 }
@@ -63,16 +63,16 @@ AGENTS: dict[str, str] = {
 
 @cache
 def agents() -> dict[str, str]:
-    """Name to `module:Class`: ours, and those of installed packages."""
+    """Return name to `module:Class`: the built-in agents and those of installed packages."""
     return AGENTS | {point.name: point.value for point in entry_points(group="palaestra.agents")}
 
 
 def make_agent(name: str) -> Agent:
-    """The agent of that name, with the options behind it.
+    """Create the agent of that name with the options that follow the name.
 
     Raises:
-        UnknownName: no such agent, or it has no such option.
-        InputError: a value does not fit the option, or the agent needs one that is not given.
+        UnknownName: there is no such agent or option.
+        InputError: a value does not fit its option, or a required option is missing.
     """
     cls, query = agent_class(name), name.partition("?")[2]
     takes = inspect.signature(cls).parameters
@@ -88,7 +88,7 @@ def make_agent(name: str) -> Agent:
             options[option] = shape.validate_strings(value)
         except ValidationError as error:
             why = error.errors()[0]["msg"]
-            raise InputError(f"'{part}' of the agent '{name}' cannot be: {why}.") from None
+            raise InputError(f"'{part}' of the agent '{name}' is invalid: {why}.") from None
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [n for n, p in takes.items() if p.default is p.empty and p.kind not in several]
     missing = [option for option in needed if option not in options]
@@ -98,11 +98,13 @@ def make_agent(name: str) -> Agent:
     try:
         return cls(**options)
     except (TypeError, ValueError) as error:
-        raise InputError(f"The agent '{name}' cannot be made: {error}.") from None
+        raise InputError(
+            f"The agent '{name}' cannot be created: {error}. Change its options."
+        ) from None
 
 
 def agent_class(name: str) -> type[Agent]:
-    """The class of the agent of that name; options behind it are left out.
+    """Return the class of the agent of that name, without its options.
 
     Raises:
         UnknownName: the name is neither registered nor `module:Class`.
@@ -113,7 +115,7 @@ def agent_class(name: str) -> type[Agent]:
         raise UnknownName("agent", name, agents())
     module, _, attribute = target.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found = getattr(import_named(module), attribute)
     except (ImportError, AttributeError):
         raise UnknownName("agent", name, agents()) from None
     if not (isinstance(found, type) and issubclass(found, Agent)):

@@ -1,9 +1,9 @@
-"""Verification before the action and after it: is it what was meant, and has it done its work?
+"""Verification before and after each action: does it fit the thought, and did it work?
 
-Source: D-Artemis (Mi et al. 2025). Before each action, the role "verifier" checks it against the
-thought behind it and against what is seen (thought-action consistency); an action that it objects
-to is corrected. After each step it reflects on what has changed, and that is told along with the
-observation. Both look at one step alone, in a conversation of its own.
+Source: D-Artemis (Mi et al. 2025). Before each action, the role "verifier" checks it against its
+thought and the observation (thought-action consistency). An action that it rejects is corrected.
+After each step it reflects on what has changed; the reflection is appended to the observation.
+Both calls see one step only, in a separate conversation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import Field
 from palaestra.agents.history import History, Keep
 from palaestra.agents.react import FORMAT, ReActAgent, action_of
 from palaestra.core.environment import Action
-from palaestra.core.message import Message, assistant, system, user
+from palaestra.core.message import Message, system, user
 from palaestra.core.model import Generation
 from palaestra.core.session import Session
 
@@ -48,28 +48,28 @@ class VerifyAgent(ReActAgent):
         after: bool = True,
         history: Keep = None,
     ) -> None:
-        """With the two checks or one of them; an action is corrected at most `again` times."""
+        """Check before or after each action, or both; correct an action at most `again` times."""
         super().__init__(history=history)
         self.again, self.before, self.after = again, before, after
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
         seen = session.observation.text
-        past = History(f"{session.instructions}\n{FORMAT}", seen, self.history)
+        history = History(f"{session.instructions}\n{FORMAT}", seen, self.history)
         while not session.over:
-            reply = await self._checked(session, past.messages, seen)
+            reply = await self._checked(session, history.messages, seen)
             transition = await session.act(action_of(reply.text), by=reply)
             before, seen = seen, transition.observation.text
             if self.after and not session.over:
                 step = f"Seen: {before}\n{reply.text}\nSeen then: {seen}"
                 asked = [system(f"{session.instructions}\n{STATUS}"), user(step)]
                 seen += REFLECTION + (await session.generate(asked, role=ROLE)).text.strip()
-            past.add(reply.text, seen)
+            history.add(reply.message, seen)
 
-    async def _checked(self, session: Session, told: Sequence[Message], seen: str) -> Generation:
-        """A thought and an action, after the verifier's objections."""
-        talk = list(told)
-        reply = await session.generate(talk)
+    async def _checked(self, session: Session, prompt: Sequence[Message], seen: str) -> Generation:
+        """Return a reply with a thought and an action, corrected by the verifier."""
+        messages = list(prompt)
+        reply = await session.generate(messages)
         for _ in range(self.again if self.before else 0):
             asked = [
                 system(f"{session.instructions}\n{CHECK}"),
@@ -78,16 +78,16 @@ class VerifyAgent(ReActAgent):
             verdict = (await session.generate(asked, role=ROLE)).text.strip()
             if not verdict.lower().startswith("no"):
                 break
-            talk += [assistant(reply.text), user(OBJECTION.format(verdict))]
-            reply = await session.generate(talk)
+            messages += [reply.message, user(OBJECTION.format(verdict))]
+            reply = await session.generate(messages)
         return reply
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
-        """A model that knows the way objects to whatever differs from what it knows."""
+        """Reject an action that differs from the plan's; approve it otherwise."""
         right = actions[0].text
-        if messages[0].content.endswith(CHECK):
-            fits = action_of(messages[-1].content) == right
+        if messages[0].text.endswith(CHECK):
+            fits = action_of(messages[-1].text) == right
             return "Yes." if fits else f"No: {right} is the next step."
-        if messages[0].content.endswith(STATUS):
+        if messages[0].text.endswith(STATUS):
             return f"Next comes {right}."
         return self.phrase(actions[0])

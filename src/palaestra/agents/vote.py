@@ -1,8 +1,8 @@
-"""Voting: several replies to the same prompt, and the action that most of them end in.
+"""Voting: sample several replies to the same prompt, and take the most frequent action.
 
-Source: Wang et al. 2022 (self-consistency). It needs no world that branches and no judge: replies
-that reason differently to the same action agree where a model is right more often than it errs in
-any one way. Costs `samples` replies for each action; the prompt is read once.
+Source: Wang et al. 2022 (self-consistency). It needs neither a branching environment nor a judge:
+the majority is right where a model is right more often than it makes any single error. The cost is
+`samples` replies per action; the prompt is processed once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from palaestra.core.session import Session
 
 
 class VoteAgent(Agent):
-    """`samples` replies, after a thought each where asked for; the most frequent action is done."""
+    """Takes the most frequent action of `samples` replies, with thoughts if asked for."""
 
     name = "vote"
 
@@ -38,17 +38,19 @@ class VoteAgent(Agent):
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        told = f"{session.instructions}\n{FORMAT}" if self.thoughts else session.instructions
-        past = History(told, session.observation.text, self.history)
+        instructions = (
+            f"{session.instructions}\n{FORMAT}" if self.thoughts else session.instructions
+        )
+        history = History(instructions, session.observation.text, self.history)
         sampling = replace(session.sampling, temperature=self.temperature)
         while not session.over:
-            replies = await session.generate(past.messages, sampling=sampling, n=self.samples)
+            replies = await session.generate(history.messages, sampling=sampling, n=self.samples)
             actions = [action_of(reply.text) for reply in replies]
-            # of equals the first; the conversation goes on from the first reply that says it
+            # of equals the first; the conversation continues from the first reply with it
             action, _ = Counter(actions).most_common(1)[0]
             chosen = replies[actions.index(action)]
             transition = await session.act(action, by=chosen)
-            past.add(chosen.text, transition.observation.text)
+            history.add(chosen.message, transition.observation.text)
 
     def phrase(self, action: Action) -> str:
         if not self.thoughts:

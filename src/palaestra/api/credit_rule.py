@@ -1,4 +1,4 @@
-"""Credit rules of one's own, as plain functions."""
+"""Your own credit rules, as plain functions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, overload
 from torch import Tensor
 
 from palaestra.core.errors import InputError
-from palaestra.learning.component import Kind, Need, Status, component, components
 from palaestra.learning.credit.rule import Credit
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.methods.component import Kind, Need, Status, component, components
 
 Rule = Callable[..., list[Tensor] | Credit]
 """(Sequence[Trajectory], *, options) -> one advantage per sampled token of each, or `Credit`."""
@@ -30,14 +30,14 @@ def credit_rule(
 def credit_rule(
     function: Rule | None = None, /, *, source: str = "", needs: Collection[str] = ()
 ) -> Callable[..., Credit] | Callable[[Rule], Callable[..., Credit]]:
-    """Register a function as a credit rule, which recipes can name: `rl={"credit": "mine"}`.
+    """Register a function as a credit rule that recipes can name: `rl={"credit": "mine"}`.
 
     The function takes a batch of trajectories and returns, for each, one advantage per sampled
     token; its keyword arguments are options of the rule.
 
     Args:
-        function: the rule, where the decorator stands alone.
-        source: where its definition was read; by default its module.
+        function: the rule, if the decorator is used without arguments.
+        source: where its definition comes from; by default its module.
         needs: what it reads beyond tokens and returns, such as "groups" or "values".
 
     Raises:
@@ -56,9 +56,9 @@ def _registered(rule: Rule, source: str, needs: Collection[str]) -> Callable[...
 
     name = rule.__name__
     other = components(Kind.CREDIT).get(name)
-    if other is not None and _place(other.function) != _place(rule):
+    if other is not None and _definition(other.function) != _definition(rule):
         raise InputError(
-            f"There is a credit rule '{name}' already, from {other.source}; give yours another "
+            f"The credit rule '{name}' exists already, from {other.source}; give yours another "
             "name."
         )
     read = component(
@@ -71,8 +71,8 @@ def _registered(rule: Rule, source: str, needs: Collection[str]) -> Callable[...
     return read(credited)
 
 
-def _place(rule: Callable[..., Any]) -> tuple[str, str]:
-    """Where it was defined: a notebook's cell that is run again gives the same rule anew."""
+def _definition(rule: Callable[..., Any]) -> tuple[str, str]:
+    """Return where a rule is defined, so that a notebook cell can be run again."""
     return rule.__module__, rule.__qualname__
 
 
@@ -81,4 +81,4 @@ def _need(name: str) -> Need:
         return Need(name)
     except ValueError:
         known = ", ".join(sorted(Need))
-        raise InputError(f"A credit rule cannot need '{name}'; it can need: {known}.") from None
+        raise InputError(f"'{name}' is not a need of credit rules; choose from: {known}.") from None

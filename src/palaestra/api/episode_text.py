@@ -8,15 +8,16 @@ from rich.console import Console
 
 from palaestra.core.episode import Episode
 from palaestra.core.graph import Call
-from palaestra.evaluation.transcript import plain, turns
+from palaestra.evaluation.reports.transcript import plain, turns
 
 
 def show_episode(
-    episode: Episode, pieces: Callable[[Call], list[str]] | None, console: Console
+    episode: Episode, tokens: Callable[[Call], list[str]] | None, console: Console
 ) -> None:
-    """Print what was seen, done and earned; with `pieces`, also each sampled token."""
-    console.print(str(episode.key), markup=False, style="bold", end="")
-    console.print(f"  task {episode.task.id} of {episode.task.environment}", markup=False)
+    """Print observations, actions and rewards; with `tokens`, also each sampled token."""
+    console.print(str(episode.key), markup=False, style="bold", end="", soft_wrap=True)
+    named = f"  task {episode.task.id} of {episode.task.environment}"
+    console.print(named, markup=False, soft_wrap=True)
     used = episode.usage
     console.print(
         f"{episode.agent}: {episode.outcome}, reward {episode.reward:g}, {used.turns} turns, "
@@ -36,19 +37,19 @@ def show_episode(
             notes = [f"reward {turn.reward:g}"] if turn.reward else []
             notes += [] if turn.valid else ["not understood"]
             note = f"   ({', '.join(notes)})" if notes else ""
-            said = f"{number + 1:4}   {turn.action}{note}"
-            console.print(said, markup=False, style="bold" if turn.valid else "red", soft_wrap=True)
-        for call in chosen.get(number, []) if pieces else []:
-            _show_tokens(call, pieces(call) if pieces else [], console)
+            line = f"{number + 1:4}   {turn.action}{note}"
+            console.print(line, markup=False, style="bold" if turn.valid else "red", soft_wrap=True)
+        for call in chosen.get(number, []) if tokens else []:
+            _show_tokens(call, tokens(call) if tokens else [], console)
     console.print(f"\nend: {episode.outcome}", markup=False)
 
 
-def _show_tokens(call: Call, pieces: Sequence[str], console: Console) -> None:
+def _show_tokens(call: Call, tokens: Sequence[str], console: Console) -> None:
     head = f"       call {call.index}: {call.policy} version {call.version}, {call.finish}"
     console.print(head, markup=False, style="cyan")
-    if not pieces:
+    if not tokens:
         console.print("       (no tokens were recorded)", style="dim")
     entropies = call.entropies or (None,) * len(call.logprobs)
-    for piece, logprob, entropy in zip(pieces, call.logprobs, entropies, strict=False):
-        said = "" if entropy is None else f"  entropy {entropy:.3f}"
-        console.print(f"       {logprob:8.3f}{said}  {piece!r}", markup=False)
+    for token, logprob, entropy in zip(tokens, call.logprobs, entropies, strict=False):
+        entropy_text = "" if entropy is None else f"  entropy {entropy:.3f}"
+        console.print(f"       {logprob:8.3f}{entropy_text}  {token!r}", markup=False)

@@ -1,7 +1,7 @@
-"""Evaluations in a run folder: `evaluate` and `aevaluate`, and what `palaestra eval` does.
+"""Evaluations in a run folder: `evaluate`, `aevaluate` and `palaestra eval`.
 
-What is evaluated is settled when the run begins. Every episode is kept as soon as it has ended,
-so a run that stops, by Ctrl-C or otherwise, is gone on with and lives nothing twice.
+The plan of an evaluation is fixed when the run begins. Every episode is stored as soon as it ends,
+so a run that stops, by Ctrl-C or otherwise, can be resumed and runs no episode twice.
 """
 
 from __future__ import annotations
@@ -12,55 +12,55 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
-from palaestra.api import asking
-from palaestra.api.asking import Effort, Environments, Evaluating, Naming
+from palaestra.api import evaluation_request
+from palaestra.api.evaluation_request import Effort, Environments, Evaluating, Naming
 from palaestra.api.naming import several
 from palaestra.api.policy import Policy
-from palaestra.api.result import result_of, settings_of, title_of
+from palaestra.api.reporting import reporter
+from palaestra.api.result_document import result_of, settings_of, title_of
 from palaestra.api.results import Results
-from palaestra.api.telling import reporter
 from palaestra.api.waiting import wait
 from palaestra.core.agent import Agent
 from palaestra.core.episode import Episode
 from palaestra.core.errors import PalaestraError
 from palaestra.core.model import Model
-from palaestra.evaluation.plan import DOCUMENT, Cell, Plan, as_json, from_json
-from palaestra.evaluation.power import foresight
-from palaestra.evaluation.samples import summary, totals
-from palaestra.experiment import control
-from palaestra.experiment.crowd import usual
-from palaestra.experiment.evaluating import Done
-from palaestra.experiment.evaluating import evaluate as live_plan
-from palaestra.experiment.machine import as_document
-from palaestra.experiment.matrix import CONTEXT, Asked, plan
-from palaestra.experiment.progress import Reporter
-from palaestra.models.registry import load_model
-from palaestra.store.run import RunFolder, default_root, new_run_path
+from palaestra.evaluation.reports.cell_samples import summary, totals
+from palaestra.evaluation.running import desired_state
+from palaestra.evaluation.running.evaluation_plan import DOCUMENT, Cell, Plan, as_json, from_json
+from palaestra.evaluation.running.evaluation_run import Done
+from palaestra.evaluation.running.evaluation_run import evaluate as run_plan
+from palaestra.evaluation.running.matrix import CONTEXT, MatrixRequest, plan
+from palaestra.evaluation.statistics.power import foresight
+from palaestra.models.registry import REVISIONS, load_model, prepare_models
+from palaestra.runtime.concurrency import usual
+from palaestra.runtime.machine import as_document
+from palaestra.runtime.progress import Reporter
+from palaestra.store.run_folder import RunFolder, default_root, new_run_path
 from palaestra.store.schema import Durability
 
 
 def evaluate(env: Environments | None = None, **options: Unpack[Evaluating]) -> Results:
-    """How agents and models do on environments' held-out tasks.
+    """Evaluate agents and models on held-out tasks of environments.
 
     Args:
         env: an id of `palaestra list`, a class of your own, or several; None with `suite`.
-        **options: see `palaestra.api.asking.Evaluating`; `model` must be given.
+        **options: see `palaestra.api.evaluation_request.Evaluating`; `model` must be given.
 
     Raises:
-        InputError: something that cannot be; nothing was started.
-        TooManyFaults, WorkersUnavailable: the work could not go on; what is done is kept.
-        KeyboardInterrupt: Ctrl-C came; what is done is kept, and the run can be resumed.
+        InputError: an option is invalid; nothing was started.
+        TooManyFaults, WorkersUnavailable: the work could not go on; finished episodes are kept.
+        KeyboardInterrupt: Ctrl-C; finished episodes are kept, and the run can be resumed.
     """
     return wait(lambda: aevaluate(env, **options))
 
 
 async def aevaluate(env: Environments | None = None, **options: Unpack[Evaluating]) -> Results:
-    """`evaluate`, to be awaited."""
-    given = asking.said(options)
+    """Evaluate like `evaluate`, to be awaited."""
+    given = evaluation_request.given_options(options)
     models = several(given.get("model", ""))
     with Evaluation.begin(
-        asking.asked(env, given),
-        asking.effort(env, given),
+        evaluation_request.asked(env, given),
+        evaluation_request.effort(env, given),
         given.get("run"),
         reporter=reporter(given.get("progress", True)),
         policies={one.name: one for one in models if isinstance(one, Policy)},
@@ -69,20 +69,20 @@ async def aevaluate(env: Environments | None = None, **options: Unpack[Evaluatin
 
 
 async def finished(evaluation: Evaluation) -> Results:
-    """The results, once all is done; where it is stopped before, it is said how to go on."""
-    go_on = f'go on with: pa.open_run("{evaluation.folder}").resume()'
+    """Run an evaluation and return its results; if it stops early, report how to resume it."""
+    resume = f'resume it with: pa.Run("{evaluation.folder}").resume()'
     try:
-        result = await evaluation.live()
+        result = await evaluation.execute()
     except asyncio.CancelledError:
-        evaluation.reporter.say(f"stopped; finished episodes are kept, {go_on}")
+        evaluation.reporter.say(f"stopped; finished episodes are kept, {resume}")
         raise
     if evaluation.done.stopped is not None:
-        evaluation.reporter.say(f"stopped because {evaluation.done.stopped}; {go_on}")
+        evaluation.reporter.say(f"stopped because {evaluation.done.stopped}; {resume}")
     return Results(result, evaluation.run.path)
 
 
 class Evaluation:
-    """An evaluation whose run is open: `begin` or `resume` one, and `live` it within a `with`."""
+    """An evaluation with its run open: `begin` or `resume` it, then `execute` it in the `with`."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Evaluation:
     @contextmanager
     def begin(
         cls,
-        asked: Asked,
+        asked: MatrixRequest,
         effort: Effort,
         folder: str | Path | None = None,
         *,
@@ -111,34 +111,34 @@ class Evaluation:
         policies: Mapping[str, Policy] | None = None,
         name: Naming = str,
     ) -> Iterator[Evaluation]:
-        """A new run that holds the plan of what was asked.
+        """Create a run that holds the plan of an evaluation.
 
         Args:
             asked: what to evaluate.
-            effort: how to work on it.
-            folder: of the run; None names one in the folder of runs.
-            reporter: where to say how it goes.
-            durability: of what is recorded.
+            effort: concurrency, workers and budgets.
+            folder: of the run; None chooses one in the folder of runs.
+            reporter: receives progress.
+            durability: of the record.
             policies: models that are loaded already, by the names in `asked`.
             name: how errors spell options.
 
         Raises:
-            InputError: what was asked cannot be, or the folder holds a run.
+            InputError: an option is invalid, a model cannot be had or used, or the folder holds a
+                run.
         """
         made, notes = plan(asked)
         effort.check(made, name)
-        environment = asked.entries[0].environment
-        world = (environment.partition("/")[2] or environment).rpartition(":")[2]
-        title = asked.suite.name if asked.suite is not None else world
-        path = Path(folder) if folder else new_run_path(default_root(), f"eval-{title}")
-        documents = {DOCUMENT: as_json(made), "machine": as_document()}
+        path = Path(folder) if folder else new_folder(asked)
+        given = policies or {}
+        revisions = prepare_models(sorted(made.models - given.keys()), reporter.say)
+        documents = {DOCUMENT: as_json(made), "machine": as_document(), REVISIONS: revisions}
         with RunFolder.create(
             path, settings_of(made), documents=documents, durability=durability
         ) as run:
             reporter.say(f"[bold]{path}[/bold]: {title_of(made)}")
             for note in (*notes, foresight(made.tasks)):
                 reporter.say(note)
-            yield cls(made, run, path, reporter, effort, policies or {})
+            yield cls(made, run, path, reporter, effort, given)
 
     @classmethod
     @contextmanager
@@ -150,37 +150,37 @@ class Evaluation:
         reporter: Reporter,
         name: Naming = str,
     ) -> Iterator[Evaluation]:
-        """A run that stopped; what infrastructure broke in it is lived again.
+        """Open a run that stopped; episodes that infrastructure broke will run again.
 
         Raises:
-            InputError: there is no run, or it is no evaluation.
+            InputError: the run does not exist, or is no evaluation.
         """
         with RunFolder.open(folder) as run:
-            with run.telling_versions():
+            with run.explaining_versions():
                 made = from_json(run.database.get(DOCUMENT), folder)
             effort.check(made, name)
-            if effort.concurrency:  # said later than what was wished from outside
-                control.change(folder, concurrency=None)
+            if effort.concurrency:  # it is newer than the desired state from outside
+                desired_state.change(folder, concurrency=None)
             reporter.say(f"resuming [bold]{folder}[/bold]: {title_of(made)}")
-            if of_another := run.note_version():
-                reporter.say(of_another)
+            if version_note := run.note_version():
+                reporter.say(version_note)
             yield cls(made, run, folder, reporter, effort, {})
 
-    async def live(self) -> dict[str, Any]:
-        """Live what is left, and store the result.
+    async def execute(self) -> dict[str, Any]:
+        """Run the remaining episodes, and store and return the result.
 
         Raises:
-            PalaestraError: the work could not go on; what is done is kept.
+            PalaestraError: the work could not go on; finished episodes are kept.
         """
         try:
-            self.done = await live_plan(
+            self.done = await run_plan(
                 self.plan,
                 self.run,
                 self.reporter,
                 load=self._load,
                 concurrency=self._effort.concurrency,
-                allowance=self._effort.allowance,
-                told=self._tell,
+                budget=self._effort.allowance,
+                on_cell=self._summarize,
                 workers=self._effort.workers,
             )
         except ExceptionGroup as group:
@@ -194,17 +194,33 @@ class Evaluation:
     def _load(self, name: str, agent: Agent) -> Model:
         if name in self._policies:
             return self._policies[name].model
-        said = self._effort.concurrency.get(name) or self._effort.concurrency.get("")
-        most = said or max(usual(cell.environment, cell.agent) for cell in self.plan.cells)
+        given = self._effort.concurrency.get(name) or self._effort.concurrency.get("")
+        most = given or max(usual(cell.environment, cell.agent) for cell in self.plan.cells)
         slots = min(most, self.plan.episodes) + 2
-        return load_model(name, agent, slots=slots, context=CONTEXT, progress=self.reporter.say)
+        recorded = self.run.database.get(REVISIONS) or {}  # runs of older versions have none
+        return load_model(
+            name,
+            agent,
+            slots=slots,
+            context=CONTEXT,
+            progress=self.reporter.say,
+            revision=recorded.get(name),
+        )
 
-    def _tell(self, cell: Cell, episodes: list[Episode]) -> None:
+    def _summarize(self, cell: Cell, episodes: list[Episode]) -> None:
         self._summaries[cell.phase] = summary(episodes, self.plan.prices)
 
 
+def new_folder(asked: MatrixRequest) -> Path:
+    """Return a path in the folder of runs that is free for this evaluation."""
+    environment = asked.entries[0].environment
+    short = (environment.partition("/")[2] or environment).rpartition(":")[2]
+    title = asked.suite.name if asked.suite is not None else short
+    return new_run_path(default_root(), f"eval-{title}")
+
+
 def first_error(group: ExceptionGroup[Any]) -> Exception:
-    """The error of ours in a group (the others followed from it), or else the group."""
+    """Return palaestra's error in a group (the cause of the others), or else the group."""
     for error in group.exceptions:
         inner = first_error(error) if isinstance(error, ExceptionGroup) else error
         if isinstance(inner, PalaestraError):

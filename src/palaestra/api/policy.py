@@ -1,4 +1,4 @@
-"""A model in this process: load it once, talk to it, evaluate it."""
+"""A model in this process: load it once, generate replies, evaluate it."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from palaestra.core.message import Message, user
 from palaestra.core.model import Prompt, Sampling
 
 if TYPE_CHECKING:
-    from palaestra.models.resident import ResidentModel
+    from palaestra.models.local.resident import ResidentModel
 
-CONTEXT = 2048  # tokens of a conversation
-SLOTS = 66  # conversations at once
+CONTEXT = 2048  # tokens of a conversation, by default
+SLOTS = 66  # concurrent conversations
 
 
 class Policy:
-    """What `load` returns; `evaluate(…, model=policy)` lets it act."""
+    """A loaded model, returned by `load`; `evaluate(…, model=policy)` lets it act."""
 
     def __init__(self, name: str, model: ResidentModel) -> None:
         self.name, self.model = name, model
 
     def reply(
         self,
-        said: str | Sequence[Message],
+        prompt: str | Sequence[Message],
         *,
         max_tokens: int = 128,
         temperature: float = 0.0,
         seed: int = 0,
     ) -> str:
-        """Its answer to a text, or to a conversation.
+        """Return its reply to a text or a conversation.
 
         Raises:
-            ContextTooLong: the conversation leaves no room to answer.
+            ContextTooLong: the conversation leaves no room for a reply.
         """
         return wait(
-            lambda: self.areply(said, max_tokens=max_tokens, temperature=temperature, seed=seed)
+            lambda: self.areply(prompt, max_tokens=max_tokens, temperature=temperature, seed=seed)
         )
 
     async def areply(
         self,
-        said: str | Sequence[Message],
+        prompt: str | Sequence[Message],
         *,
         max_tokens: int = 128,
         temperature: float = 0.0,
         seed: int = 0,
     ) -> str:
-        """`reply`, to be awaited."""
-        messages = [user(said)] if isinstance(said, str) else list(said)
+        """Reply like `reply`, to be awaited."""
+        messages = [user(prompt)] if isinstance(prompt, str) else list(prompt)
         tokens = tuple(self.model.renderer.start(messages))
         sampling = Sampling(temperature, max_tokens)
         return (await self.model.generate(Prompt(messages, tokens, sampling, seed))).text
@@ -62,21 +62,26 @@ class Policy:
         return f"<Policy {self.name}: {parameters / 1e6:.1f} million parameters>"
 
 
-def load(name: str | Path, *, context: int = CONTEXT, progress: bool = True) -> Policy:
-    """A policy that is ready to act, in this process.
+def load(name: str | Path, *, context: int | None = None, progress: bool = True) -> Policy:
+    """Load a policy into this process.
 
     Args:
-        name: the folder of a run (its trained policy) or of a Hugging Face checkpoint, or a local
-            model of `palaestra list models`.
-        context: its longest conversation, in tokens.
-        progress: whether to say on standard error what takes time.
+        name: the folder of a run (its trained policy) or of a Hugging Face checkpoint, a GGUF file,
+            an id of the Hugging Face hub, or a local model of `palaestra list models`.
+        context: its longest conversation, in tokens; by default 2048, or the model's own if that
+            is shorter.
+        progress: whether to show progress on standard error.
 
     Raises:
         UnknownName: no such model, and no such folder.
-        InputError: the run has no trained policy yet, or the checkpoint cannot be read.
+        InputError: the run has no trained policy yet, the checkpoint cannot be had or read, or its
+            context is shorter than `context`.
     """
-    from palaestra.api.telling import reporter
-    from palaestra.models.registry import checkpoint, load_resident
+    from palaestra.api.reporting import reporter
+    from palaestra.models.registry import check_context, checkpoint, load_resident
 
     folder = checkpoint(str(name), reporter(progress).say)
-    return Policy(str(name), load_resident(str(name), folder, slots=SLOTS, context=context))
+    if context is not None:
+        check_context(str(name), folder, context, "context")
+    longest = CONTEXT if context is None else context
+    return Policy(str(name), load_resident(str(name), folder, slots=SLOTS, context=longest))

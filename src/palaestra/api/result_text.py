@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-UNSCORED = ("environment", "infrastructure")  # whose errors are no result of the agent
-WIDE = 160  # characters of a line where there is no terminal
+UNSCORED = ("environment", "infrastructure")  # owners of errors that are not the agent's
+WIDE = 160  # characters of a line without a terminal
 
 
 def render(result: Row, console: Console | None = None) -> None:
@@ -22,12 +22,12 @@ def render(result: Row, console: Console | None = None) -> None:
 
     console = console or Console()
     if not console.is_terminal:
-        console = Console(file=console.file, width=WIDE)  # wrapping into a file gains nothing
+        console = Console(file=console.file, width=WIDE)  # do not wrap in files
     console.print(_matrix(result) if "cells" in result else _cell(result))
 
 
 def as_text(result: Row) -> str:
-    """What `render` prints."""
+    """Return the text that `render` prints."""
     from rich.console import Console
 
     text = io.StringIO()
@@ -36,7 +36,7 @@ def as_text(result: Row) -> str:
 
 
 def as_html(result: Row) -> str:
-    """The same as an HTML table, for notebooks."""
+    """Return the result as an HTML table, for notebooks."""
     if "cells" not in result:
         return html_table(result["summary"], (), _lines(result))
     names, rows = _columns(result)
@@ -46,7 +46,7 @@ def as_html(result: Row) -> str:
 def html_table(
     title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = ""
 ) -> str:
-    """Rows of text as an HTML table; nothing in them is taken for HTML."""
+    """Return rows of text as an HTML table; escape HTML in them."""
 
     def line(cells: Sequence[str], kind: str) -> str:
         return f"<tr>{''.join(f'<{kind}>{escape(cell)}</{kind}>' for cell in cells)}</tr>"
@@ -69,7 +69,7 @@ def _cell(result: Row) -> Any:
 
 
 def _lines(result: Row) -> list[tuple[str, str]]:
-    """What is said of a single cell: name and value."""
+    """Return the lines of a single cell: name and value."""
     rows = [("success", _success(result))]
     if result["interval"] is not None:
         rows.append(("mean reward", f"{result['reward']:.3f}"))
@@ -106,8 +106,8 @@ def _matrix(result: Row) -> Any:
     )
     names, rows = _columns(result)
     for name in names:
-        words = name in ("environment", "agent, model")
-        table.add_column(name, justify="left" if words else "right", overflow="fold")
+        is_text = name in ("environment", "agent, model")
+        table.add_column(name, justify="left" if is_text else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     return table
@@ -127,7 +127,7 @@ def _caption(result: Row) -> str:
 
 
 def _columns(result: Row) -> tuple[list[str], list[list[str]]]:
-    """Names of the columns that say something, and their values for each cell."""
+    """Return the names of non-empty columns, and their values for each cell."""
     rows = [_row(cell) for cell in result["cells"]]
     names = [name for name in rows[0] if any(row[name] for row in rows)]
     if len({cell["seed"] for cell in result["cells"]}) == 1:
@@ -136,7 +136,7 @@ def _columns(result: Row) -> tuple[list[str], list[list[str]]]:
 
 
 def _row(cell: Row) -> dict[str, str]:
-    """The columns of one cell; nothing where there is nothing to say."""
+    """Return the columns of one cell; empty texts for missing values."""
     faults = [f"{cell['faults'][owner]} {owner}" for owner in UNSCORED if cell["faults"][owner]]
     tokens = cell["prompt_tokens"] + cell["sampled_tokens"]
     left = cell["planned"] - cell["episodes"]
@@ -170,7 +170,7 @@ def _success(result: Row) -> str:
 
 
 def _excluded(result: Row) -> str:
-    """How many episodes the success leaves out, and how those ended; nothing where it has all."""
+    """Return how many episodes the success excludes, and their outcomes; empty if none."""
     unscored = [f", {owner})" for owner in UNSCORED]
     why = [f"{n} {how}" for how, n in result["outcomes"].items() if how.endswith(tuple(unscored))]
     count = result["episodes"] - result["scored"]
@@ -178,7 +178,7 @@ def _excluded(result: Row) -> str:
 
 
 def money(result: Row) -> str:
-    """What it cost, as far as that is known, and what is not."""
+    """Return the cost as far as it is known, and the calls that it leaves out."""
     if result["money"] is None:
         return "not known (no model that was asked has a price)"
     left = []

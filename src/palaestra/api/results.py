@@ -1,4 +1,4 @@
-"""What an evaluation found: print it, look at its episodes, compare it, make a data frame of it."""
+"""The results of an evaluation: print, inspect, compare, or turn them into a data frame."""
 
 from __future__ import annotations
 
@@ -6,37 +6,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from palaestra.api.result import result_of
+from palaestra.api.result_document import result_of
 from palaestra.api.result_text import as_html, as_text
+from palaestra.api.waiting import wait
 from palaestra.core.episode import Episode
-from palaestra.core.errors import InputError, MissingPackage
-from palaestra.evaluation import samples
-from palaestra.evaluation.diff import Diff, diff
-from palaestra.evaluation.plan import DOCUMENT, from_json
-from palaestra.experiment.evaluating import Done
-from palaestra.store.run import RunFolder
+from palaestra.core.errors import InputError, MissingPackage, UnknownName
+from palaestra.evaluation.reports import cell_samples
+from palaestra.evaluation.reports.run_diff import Diff, diff
+from palaestra.evaluation.running.evaluation_plan import DOCUMENT, from_json
+from palaestra.evaluation.running.evaluation_run import Done
+from palaestra.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
     import pandas
 
+    from palaestra.api.judging import Judgement
+    from palaestra.api.policy import Policy
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedEpisode(Episode):
-    """An episode of a run, which can be shown."""
+    """An episode of a run that can be shown."""
 
     @classmethod
     def of(cls, episode: Episode) -> RecordedEpisode:
         return cls(**{field.name: getattr(episode, field.name) for field in fields(Episode)})
 
     def show(self) -> None:
-        """Print it turn by turn: what the agent saw, did and earned."""
-        from rich.console import Console
-
+        """Print the episode turn by turn: observations, actions and rewards."""
         from palaestra.api.episode_text import show_episode
+        from palaestra.api.reporting import console
 
-        show_episode(self, None, Console())
+        show_episode(self, None, console())
 
     def __str__(self) -> str:
         return (
@@ -47,10 +50,10 @@ class RecordedEpisode(Episode):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What changed from one evaluation, A, to another, B, on the tasks that both have."""
+    """The difference between two evaluations, A and B, on their common tasks."""
 
     names: tuple[str, str]  # of A and B
-    found: Diff  # all of it
+    found: Diff  # the full comparison
 
     @property
     def difference(self) -> float | None:
@@ -59,13 +62,13 @@ class Comparison:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of `difference`, 95 %, over tasks."""
+        """The 95 % interval of `difference`, over tasks."""
         of = self.found.difference
         return None if of is None else (of.low, of.high)
 
     @property
     def p(self) -> float:
-        """Of the permutation test on tasks."""
+        """The p-value of the permutation test on tasks."""
         return self.found.permutation
 
     def __str__(self) -> str:
@@ -73,34 +76,48 @@ class Comparison:
         lines = [f"A  {self.names[0]}: success {a}", f"B  {self.names[1]}: success {b}"]
         if self.difference is not None and self.interval is not None:
             low, high = (100 * bound for bound in self.interval)
-            chance = "< 0.001" if self.p < 0.001 else f"= {self.p:.3f}"
+            p = "< 0.001" if self.p < 0.001 else f"= {self.p:.3f}"
             lines.append(
                 f"B - A: {100 * self.difference:+.1f} points (95 % interval {low:+.1f} to "
-                f"{high:+.1f}, p {chance}) on {self.found.tasks} tasks; "
+                f"{high:+.1f}, p {p}) on {self.found.tasks} tasks; "
                 f"{len(self.found.gained)} gained, {len(self.found.lost)} lost"
             )
         return "\n".join([*lines, *([self.found.warning] if self.found.warning else [])])
 
 
-class Results:
-    """What an evaluation found. `print` shows it, and a notebook shows a table.
+class Judging(TypedDict, total=False):
+    """The options of `Results.judge`."""
 
-    One agent with one model in one environment is a cell. Results of several have `cells` and
-    `to_pandas()`, but no single success.
+    rubric: str | Path | Mapping[str, Any]
+    """The question for a model: {"question": …, "criteria": […]}, or a TOML file with it; by
+    default whether the task was solved."""
+    probes: Sequence[str]
+    """Biases to measure as well: "order", "length", "name" and "self"; by default none."""
+    max_tokens: int
+    """Tokens per reply of a model; by default 96."""
+    progress: bool
+    """Whether to show progress on standard error; by default True."""
+
+
+class Results:
+    """The results of an evaluation. `print` shows them as text, a notebook as a table.
+
+    One agent with one model in one environment is a cell. Results of several cells have `cells`
+    and `to_pandas()`, but no single success.
     """
 
     def __init__(self, data: Mapping[str, Any], folder: Path) -> None:
         self.data = dict(data)
-        """All of it: what `palaestra eval --json` prints."""
+        """The full result, as `palaestra eval --json` prints it."""
         self.folder = folder
-        """The run's folder, for `open_run` and the command line."""
+        """The run's folder, for `Run` and the command line."""
 
     @classmethod
     def read(cls, folder: Path) -> Results:
-        """Those of a run; of one that was stopped, what there is.
+        """Read the results of a run, partial ones if it was stopped.
 
         Raises:
-            InputError: there is no run, or it is no evaluation.
+            InputError: the run does not exist, or is no evaluation.
         """
         with RunFolder.read(folder) as run:
             stored = run.database.get("evaluation")
@@ -108,7 +125,7 @@ class Results:
                 return cls(stored, folder)
             made = from_json(run.database.get(DOCUMENT), folder)
             found = {
-                cell.phase: samples.summary(run.database.episodes(cell.phase), made.prices)
+                cell.phase: cell_samples.summary(run.database.episodes(cell.phase), made.prices)
                 for cell in made.cells
             }
             totals = run.database.get("totals") or {}
@@ -122,7 +139,7 @@ class Results:
 
     @property
     def success(self) -> float | None:
-        """Share of tasks solved; None where no episode could be scored.
+        """Share of tasks solved; None if no episode could be scored.
 
         Raises:
             InputError: there are several cells.
@@ -131,55 +148,77 @@ class Results:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 %, over tasks; None for fewer than two. Raises like `success`."""
+        """The 95 % interval of `success` over tasks; None for one task. Raises like `success`."""
         found = self._only("interval")["interval"]
         return None if found is None else (found[0], found[1])
 
     @property
     def complete(self) -> bool:
-        """Whether all that was planned has been done."""
+        """Whether all planned episodes have run."""
         return bool(self.data["complete"])
 
     @property
     def excluded(self) -> int:
-        """Episodes that count neither as solved nor as failed: something else broke them."""
+        """Episodes that count neither as solved nor as failed: an error broke them."""
         return int(self.data["episodes"] - self.data["scored"])
 
     @property
     def tokens(self) -> int:
-        """Read and sampled."""
+        """Tokens read and sampled."""
         return int(self.data["prompt_tokens"] + self.data["sampled_tokens"])
 
     @property
     def money(self) -> float | None:
-        """What calls to models with a price have cost; None where no model has one."""
+        """The cost of calls to models with a price; None if no model has one."""
         return self.data["money"]
 
     @cached_property
     def episodes(self) -> list[RecordedEpisode]:
-        """Those that have ended, cell by cell, in the order of their tasks."""
+        """The finished episodes, cell by cell, in the order of their tasks."""
         with RunFolder.read(self.folder) as run:
             phases = [cell["phase"] for cell in self.cells]
             return [RecordedEpisode.of(e) for p in phases for e in run.database.episodes(p)]
 
     def compare(self, other: Results) -> Comparison:
-        """What changed from these results (A) to others (B), on the tasks that both have.
+        """Compare these results (A) with others (B) on their common tasks.
 
         Raises:
-            InputError: either has several cells, or they have no task in common.
+            InputError: one of them has several cells, or they have no task in common.
         """
         names = tuple(str(one._only("compare")["summary"]) for one in (self, other))
         found = diff(self.episodes, other.episodes, (names[0], names[1]))
         return Comparison((names[0], names[1]), found)
 
+    def judge(self, judge: str | Policy, **options: Unpack[Judging]) -> Judgement:
+        """Let a judge label the episodes, and measure its agreement with their outcomes.
+
+        Args:
+            judge: a rule such as "seen:PATTERN" (docs/evaluation/judges.md lists them), a model's
+                name, or what `load` returned.
+            **options: see `palaestra.api.results.Judging`.
+
+        Raises:
+            InputError: no such judge, or no episode was scored.
+        """
+        return wait(lambda: self.ajudge(judge, **options))
+
+    async def ajudge(self, judge: str | Policy, **options: Unpack[Judging]) -> Judgement:
+        """Judge like `judge`, to be awaited."""
+        from palaestra.api.judging import judged
+
+        for option in options:
+            if option not in Judging.__annotations__:
+                raise UnknownName("option of judge", option, Judging.__annotations__)
+        return await judged(self.folder, self.episodes, judge, **options)
+
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per episode.
+        """Return a data frame with one row per episode.
 
         Raises:
             MissingPackage: pandas is not installed.
         """
         rows = []
-        for part in samples.read(self.folder):
+        for part in cell_samples.read(self.folder):
             cell = part.cell
             named = {
                 "environment": cell.environment,
@@ -192,8 +231,8 @@ class Results:
     def _only(self, what: str) -> dict[str, Any]:
         if len(self.cells) > 1:
             raise InputError(
-                f"These results have {len(self.cells)} cells, so there is no single answer to "
-                f"'{what}'; look at `cells`, or evaluate one agent, model and environment."
+                f"'{what}' is undefined for results with {len(self.cells)} cells; look at "
+                "`cells`, or evaluate one agent, model and environment."
             )
         return self.cells[0]
 
@@ -208,7 +247,7 @@ class Results:
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """Rows as a data frame; raises MissingPackage where pandas is not installed."""
+    """Return rows as a data frame; raise MissingPackage if pandas is not installed."""
     try:
         import pandas
     except ImportError as error:

@@ -1,40 +1,49 @@
-"""Runs: make one by training, or open one that is there; read it, and go on with it."""
+"""Runs: start one by training or open an existing one, read it, and resume it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestra.api.asking import Effort
 from palaestra.api.evaluating import Evaluation, finished
+from palaestra.api.evaluation_request import Effort
 from palaestra.api.naming import name_of_class
+from palaestra.api.reporting import reporter
 from palaestra.api.results import RecordedEpisode, Results, frame
-from palaestra.api.telling import reporter
-from palaestra.api.training import Training, recipe_of
+from palaestra.api.train_run import Training, recipe_of
 from palaestra.api.waiting import wait
 from palaestra.core.environment import Environment
 from palaestra.core.errors import InputError
-from palaestra.evaluation import presentation, report
-from palaestra.store.run import RunFolder, default_root, new_run_path, run_path
+from palaestra.evaluation.reports import report, report_files
+from palaestra.store.run_folder import RunFolder, default_root, new_run_path, run_path
+from palaestra.training.renamed_keys import with_present_names
 
 if TYPE_CHECKING:
     import pandas
 
 
 class Run:
-    """A run folder. Everything is read from the folder when it is asked for."""
+    """A run folder; every property reads from the folder when it is accessed."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        """The run's folder."""
+    def __init__(self, name: str | Path) -> None:
+        """Open a run by its folder, or by its name in the folder of runs.
+
+        Raises:
+            InputError: no such run.
+        """
+        path = run_path(name)
+        with RunFolder.read(path):
+            self.path = path.absolute()
+            """The run's folder."""
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What the run was asked to do: every key of its recipe, or the terms of an evaluation."""
+        """The configuration of the run: every key of its recipe, or the terms of an evaluation."""
         with RunFolder.read(self.path) as run:
-            return dict(run.database.get("recipe") or {})
+            return with_present_names(run.database.get("recipe") or {})
 
     @property
     def phases(self) -> list[str]:
@@ -43,7 +52,7 @@ class Run:
             return run.database.phases()
 
     def episodes(self, phase: str) -> list[RecordedEpisode]:
-        """The finished episodes of a phase.
+        """Return the finished episodes of a phase.
 
         Raises:
             InputError: the run has no such phase.
@@ -52,20 +61,20 @@ class Run:
             known = run.database.phases()
             if phase not in known:
                 raise InputError(
-                    f"The run {self.path} has no phase '{phase}'; it has: "
+                    f"The run {self.path} has no phase '{phase}'; choose from: "
                     f"{', '.join(known) or 'none yet'}."
                 )
             return [RecordedEpisode.of(episode) for episode in run.database.episodes(phase)]
 
     @property
     def metrics(self) -> list[dict[str, float]]:
-        """One entry per step of reinforcement learning: its number, and all figures of it."""
+        """One entry per step of reinforcement learning: its number and all its metrics."""
         with RunFolder.read(self.path) as run:
             return [{"step": step, **values} for step, values in run.database.metrics("rl")]
 
     @property
     def report(self) -> report.Report:
-        """What training has reached so far, with intervals."""
+        """The report of training so far, with intervals."""
         model = self.path / "final"
         with RunFolder.read(self.path) as run:
             return report.build(run.database, self.path, model=model if model.is_dir() else None)
@@ -75,34 +84,34 @@ class Run:
         """The folder of the trained policy, a Hugging Face checkpoint.
 
         Raises:
-            InputError: training has not come so far.
+            InputError: training has not finished.
         """
         if not (self.path / "final").is_dir():
             raise InputError(
-                f"The run {self.path} has no trained policy (yet); go on with it: "
-                f'pa.open_run("{self.path}").resume().'
+                f"The run {self.path} has no trained policy yet; resume it: "
+                f'pa.Run("{self.path}").resume().'
             )
         return self.path / "final"
 
     @property
     def results(self) -> Results:
-        """What an evaluation found; raises InputError for any other run."""
+        """The results of an evaluation; raises InputError for any other run."""
         return Results.read(self.path)
 
     def resume(self, *, progress: bool = True) -> Run:
-        """Go on with a run that stopped; what is done is not done again.
+        """Resume a run that stopped; finished work is not repeated.
 
-        What infrastructure broke, such as a server that was gone, is lived again.
+        Episodes that infrastructure broke, such as by a lost server, run again.
 
         Raises:
             InputError: it is neither a training run nor an evaluation.
             RunLocked: another process works on it.
-            KeyboardInterrupt: Ctrl-C came; what is done is kept.
+            KeyboardInterrupt: Ctrl-C; finished work is kept.
         """
         return wait(lambda: self.aresume(progress=progress))
 
     async def aresume(self, *, progress: bool = True) -> Run:
-        """`resume`, to be awaited."""
+        """Resume like `resume`, to be awaited."""
         say = reporter(progress)
         if "rl" in self.recipe:
             with Training.resume(self.path, reporter=say) as training:
@@ -113,33 +122,22 @@ class Run:
         return self
 
     def to_pandas(self) -> pandas.DataFrame:
-        """`metrics` as a data frame; raises MissingPackage where pandas is not installed."""
+        """Return `metrics` as a data frame; raise MissingPackage if pandas is not installed."""
         return frame(self.metrics)
 
     def _effort(self) -> Effort:
-        """Environments that were defined in a script or a notebook live in this process only."""
-        told = self.recipe
-        names = told.get("environments", [told.get("environment", "")])
+        """Return zero workers for classes of a script or notebook, which only this process has."""
+        recipe = self.recipe
+        names = recipe.get("environments", [recipe.get("environment", "")])
         return Effort(workers=0 if any(n.startswith("__main__:") for n in names) else 1)
 
     def __str__(self) -> str:
         if "rl" not in self.recipe:
             return str(self.results)
-        return f"{self.path}: {presentation.headline(self.report)}"
+        return f"{self.path}: {report_files.headline(self.report)}"
 
     def __repr__(self) -> str:
         return f"<Run {self.path}>"
-
-
-def open_run(name: str | Path) -> Run:
-    """A run by its folder, or by its name among the runs.
-
-    Raises:
-        InputError: there is no run.
-    """
-    path = run_path(name)
-    with RunFolder.read(path):
-        return Run(path.absolute())
 
 
 def train(
@@ -148,25 +146,27 @@ def train(
     env: str | type[Environment] | None = None,
     algorithm: str | None = None,
     seed: int | None = None,
+    log: str | Sequence[str] | None = None,
     run: str | Path | None = None,
     progress: bool = True,
     **sections: Mapping[str, Any] | str | bool | int | float,
 ) -> Run:
-    """Train a policy by a recipe.
+    """Train a policy with a recipe.
 
     Args:
         recipe: a name of `palaestra list recipes`, or a TOML file.
         env: the environment to learn in, or a class of your own.
         algorithm: one of `palaestra list algorithms`.
         seed: of the whole run.
+        log: trackers that also receive metrics: tensorboard, wandb, mlflow or trackio.
         run: its folder, which must be new; by default `runs/…`.
-        progress: whether to say on standard error how it goes.
+        progress: whether to show progress on standard error.
         **sections: other keys of the recipe, tables as mappings: `rl={"steps": 10}`. A value may
             be a class of an agent or a credit rule. `palaestra train --dry-run` shows all keys.
 
     Raises:
-        InputError: something that cannot work; nothing was started.
-        KeyboardInterrupt: Ctrl-C came; what is done is kept, and the run can be resumed.
+        InputError: the recipe is invalid; nothing was started.
+        KeyboardInterrupt: Ctrl-C; finished work is kept, and the run can be resumed.
     """
     return wait(
         lambda: atrain(
@@ -174,6 +174,7 @@ def train(
             env=env,
             algorithm=algorithm,
             seed=seed,
+            log=log,
             run=run,
             progress=progress,
             **sections,
@@ -187,28 +188,31 @@ async def atrain(
     env: str | type[Environment] | None = None,
     algorithm: str | None = None,
     seed: int | None = None,
+    log: str | Sequence[str] | None = None,
     run: str | Path | None = None,
     progress: bool = True,
     **sections: Mapping[str, Any] | str | bool | int | float,
 ) -> Run:
-    """`train`, to be awaited."""
+    """Train like `train`, to be awaited."""
     overrides = []
     if isinstance(env, type):
         env = name_of_class(env)
         overrides.append("environment.workers=0")  # a worker might not find the class
+    if log is not None:
+        overrides.append(f"log={json.dumps([log] if isinstance(log, str) else list(log))}")
     chosen = recipe_of(str(recipe), overrides, sections, env=env, algorithm=algorithm, seed=seed)
     folder = Path(run) if run else new_run_path(default_root(), Path(recipe).stem)
     with Training.begin(chosen, folder, reporter=reporter(progress)) as training:
         await _trained(training)
-    return Run(folder.absolute())
+    return Run(folder)
 
 
 async def _trained(training: Training) -> None:
-    """Live a run to its end; where it is stopped before, say how to go on."""
+    """Execute a run; if it is stopped early, report how to resume it."""
     try:
-        await training.live()
+        await training.execute()
     except asyncio.CancelledError:
         training.reporter.say(
-            f'stopped; nothing is lost, go on with: pa.open_run("{training.folder}").resume()'
+            f'stopped; nothing is lost, resume it with: pa.Run("{training.folder}").resume()'
         )
         raise

@@ -1,4 +1,4 @@
-"""Waiting for asynchronous work wherever one is: in a script, a notebook, a running event loop."""
+"""Blocking on asynchronous work: in a script, a notebook or a running event loop."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 def wait(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Do `work` to its end: in an event loop of its own, where one runs here in another thread.
+    """Run `work` in its own event loop, in another thread if an event loop runs here.
 
-    Notebooks run their cells inside an event loop, which stands still meanwhile, as it does for
-    any other call; `await` the asynchronous form to let it go on.
+    Notebooks run their cells inside an event loop, which is blocked meanwhile, as by any other
+    call; `await` the asynchronous form to keep it running.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C came; the work was cancelled and has put its things in order.
+        KeyboardInterrupt: Ctrl-C; the work was cancelled and has cleaned up.
     """
     try:
         asyncio.get_running_loop()
@@ -38,7 +38,7 @@ def _in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         tasks.append(asyncio.ensure_future(work()))
         return await tasks[0]
 
-    def live() -> None:
+    def run() -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 outcome.set_result(runner.run(main()))
@@ -49,7 +49,7 @@ def _in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         for task in tasks:
             task.cancel()
 
-    thread = threading.Thread(target=live, name="palaestra")
+    thread = threading.Thread(target=run, name="palaestra")
     thread.start()
     try:
         with _interruptible():
@@ -59,12 +59,12 @@ def _in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
             loop.call_soon_threadsafe(stop)
         raise
     finally:
-        thread.join()  # what is done is written down first
+        thread.join()  # finished work is stored first
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the waiting: `asyncio.run` would only tell a loop that stands still."""
+    """Let Ctrl-C interrupt the wait: `asyncio.run` would only signal a blocked event loop."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""`palaestra advise`: which agent and model to take under constraints, and how sure that is."""
+"""`palaestra advise`: the best agent and model under constraints, and how certain that is."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument("--min-success", type=float, metavar="SHARE", help="0 to 1")
     parser.add_argument(
-        "--cost", default="tokens", help="of the cheapest one: tokens, seconds, turns or money"
+        "--cost", default="tokens", help="cost to minimize: tokens, seconds, turns or money"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.evaluation.advice import Constraints, Fit, advise, as_json
+    from palaestra.evaluation.reports.advice import Constraints, Fit, advise, as_json
 
     constraints = Constraints(
         options.max_tokens_per_task,
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(advice.sentences))
         for verdict in advice.verdicts:
             if verdict.fit is Fit.FAILS and advice.best is not None:
-                print(f"Out: {verdict.contender.name}: {', '.join(verdict.reasons)}.")
+                print(f"Out: {verdict.candidate.name}: {', '.join(verdict.reasons)}.")
         for note in board.notes:
             print(f"Note: {note}.")
     return 0 if advice.best is not None else 1

@@ -1,11 +1,10 @@
-"""`palaestra agents`: compare agents, and what becomes of what they wrote and recorded.
+"""`palaestra agents`: compare agents, and use what they wrote and recorded.
 
-`library` and `learn` are in files of their own. `compare`: agents on the same held-out tasks, each
-episode at an equal budget. It is an evaluation (`palaestra eval`) of many agents with one model,
-kept in a run folder and gone on with where it stopped, whose leaderboard is put as a comparison
-with the first agent. The budget of an episode is of tokens read and sampled, and of turns. So that
-models which have no tokens of their own (`expert`, `random`, `null`) can be held to it, and cost
-something, the tokenizer of SmolLM2 counts for them.
+`library` and `learn` have their own files. `compare` runs agents on the same held-out tasks, each
+episode with an equal budget. It is an evaluation (`palaestra eval`) of many agents with one model,
+stored in a run folder and resumable, whose leaderboard compares the agents with the first one. The
+budget of an episode limits tokens read and sampled, and turns. The tokenizer of SmolLM2 counts the
+tokens of models without their own (`expert`, `random`, `null`).
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ if TYPE_CHECKING:
     from palaestra.core.agent import Agent
     from palaestra.core.episode import Episode
     from palaestra.core.model import Model, Renderer
-    from palaestra.evaluation.plan import Cell
-    from palaestra.experiment.matrix import Asked
+    from palaestra.evaluation.running.evaluation_plan import Cell
+    from palaestra.evaluation.running.matrix import MatrixRequest
 
 EXAMPLE = "palaestra agents compare babyai/GoToLocalS5N2 --agents direct,react,summary"
-OURS = "palaestra.agents."  # agents that need no program beside them
+OURS = "palaestra.agents."  # agents that need no other program
 UNTOKENED = ("expert", "random", "null")
-COUNTER = "smollm2-135m"  # whose tokenizer counts for them
+COUNTER = "smollm2-135m"  # whose tokenizer counts their tokens
 TOKENS, TASKS, REPLY = 16_384, 30, 128
 Row = dict[str, Any]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    new = verbs.add_parser("compare", help="agents side by side", epilog=f"Example: {EXAMPLE}")
+    new = verbs.add_parser("compare", help="compare agents", epilog=f"Example: {EXAMPLE}")
     new.add_argument("env", nargs="+", metavar="ENV", help="environments; see `palaestra list`")
     new.add_argument(
         "--agents", metavar="A,B,C",
-        help="the others are compared with the first (default: direct, then all that need no "
+        help="the first is the baseline of the others (default: direct, then all that need no "
         "option)",
     )  # fmt: skip
     new.add_argument(
@@ -50,20 +49,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     new.add_argument(
         "--tokens", type=int, default=TOKENS, metavar="N",
-        help="read and sampled at most, per episode (default: %(default)s)",
+        help="maximum read and sampled per episode (default: %(default)s)",
     )  # fmt: skip
     new.add_argument(
-        "--turns", type=int, metavar="N", help="actions per episode (default: the world's own)"
+        "--turns",
+        type=int,
+        metavar="N",
+        help="actions per episode (default: the environment's own)",
     )
     new.add_argument("--tasks", type=int, default=TASKS, metavar="N", help="default: %(default)s")
-    new.add_argument("--seeds", default="1", metavar="A,B", help="of the sampling (default: 1)")
+    new.add_argument(
+        "--seeds", default="1", metavar="A,B", help="seeds of the sampling (default: 1)"
+    )
     new.add_argument("--temperature", type=float, default=1.0, metavar="X", help="default: 1")
-    new.add_argument("--max-tokens", type=int, default=REPLY, metavar="N", help="per reply")
+    new.add_argument(
+        "--max-tokens", type=int, metavar="N",
+        help=f"per reply (default: {REPLY}; a remote model's own)",
+    )  # fmt: skip
     new.add_argument("--price", action="append", default=[], metavar="MODEL=IN/OUT")
-    new.add_argument("--concurrency", type=int, default=8, metavar="N", help="episodes at once")
+    new.add_argument("--concurrency", type=int, default=8, metavar="N", help="concurrent episodes")
     new.add_argument(
         "--run", metavar="FOLDER", dest="folder",
-        help="where to keep the episodes; one that is there is gone on with (runs/agents-…)",
+        help="where to store the episodes; an existing run is resumed (runs/agents-…)",
     )  # fmt: skip
     new.add_argument("--json", action="store_true", help="print one JSON object")
     agents_library.configure(verbs)
@@ -82,54 +89,63 @@ def run(options: argparse.Namespace) -> int:
 
 def compare(options: argparse.Namespace) -> int:
     from palaestra.cli.agents_text import rows, show
-    from palaestra.evaluation import samples
-    from palaestra.evaluation.leaderboard import build
-    from palaestra.evaluation.plan import DOCUMENT, as_json, from_json
-    from palaestra.experiment.evaluating import evaluate
-    from palaestra.experiment.limits import Allowance
-    from palaestra.experiment.matrix import CONTEXT, plan
-    from palaestra.experiment.progress import Reporter
-    from palaestra.models.registry import load_model
-    from palaestra.store.run import RunFolder, default_root, new_run_path
+    from palaestra.evaluation.reports import cell_samples
+    from palaestra.evaluation.reports.leaderboard import build
+    from palaestra.evaluation.running.evaluation_plan import DOCUMENT, as_json, from_json
+    from palaestra.evaluation.running.evaluation_run import evaluate
+    from palaestra.evaluation.running.matrix import CONTEXT, plan
+    from palaestra.evaluation.running.spending_budget import SpendingBudget
+    from palaestra.models.registry import REVISIONS, load_model, prepare_models
+    from palaestra.runtime.progress import Reporter
+    from palaestra.store.run_folder import RunFolder, default_root, new_run_path
 
     reporter = Reporter()
     agents = options.agents.split(",") if options.agents else every_agent()
     made, notes = plan(_asked(options, agents))
     folder = Path(options.folder) if options.folder else new_run_path(default_root(), "agents")
     about = f"agents compared with {options.model} on {', '.join(options.env)}"
-    calls: dict[tuple[str, str], list[int]] = {}  # of each scored episode, by agent and world
+    calls: dict[tuple[str, str], list[int]] = {}  # of each scored episode, by agent and environment
 
     def load(name: str, agent: Agent) -> Model:
         slots = options.concurrency + 2
-        model = load_model(name, agent, slots=slots, context=CONTEXT, progress=reporter.say)
+        recorded = opened.database.get(REVISIONS) or {}  # runs of older versions have none
+        model = load_model(
+            name, agent, slots=slots, context=CONTEXT, progress=reporter.say,
+            revision=recorded.get(name),
+        )  # fmt: skip
         if name.partition("?")[0] in UNTOKENED:
             model.renderer = counter()
         return model
 
-    def told(cell: Cell, episodes: list[Episode]) -> None:
+    def count_calls(cell: Cell, episodes: list[Episode]) -> None:
         scored = [len(episode.calls) for episode in episodes if episode.outcome.scored]
         calls.setdefault((cell.agent, cell.environment), []).extend(scored)
 
     known = (folder / "run.json").is_file()
     recipe = {"command": "agents", "summary": about}
-    with RunFolder.open(folder) if known else RunFolder.create(folder, recipe) as kept:
-        if kept.database.get(DOCUMENT) is None:
-            kept.database.put(DOCUMENT, as_json(made))
-        elif from_json(kept.database.get(DOCUMENT), folder) != made:
+    documents = {} if known else {REVISIONS: prepare_models(sorted(made.models), reporter.say)}
+    with (
+        RunFolder.open(folder)
+        if known
+        else RunFolder.create(folder, recipe, documents=documents) as opened
+    ):
+        if opened.database.get(DOCUMENT) is None:
+            opened.database.put(DOCUMENT, as_json(made))
+        elif from_json(opened.database.get(DOCUMENT), folder) != made:
             raise InputError(f"'{folder}' holds another comparison; name another folder.")
         reporter.say(f"[bold]{folder}[/bold]: {about}")
         for note in notes:
             reporter.say(note)
         work = evaluate(
-            made, kept, reporter, load=load, concurrency={"": options.concurrency},
-            allowance=Allowance(), told=told, workers=0,
+            made, opened, reporter, load=load, concurrency={"": options.concurrency},
+            budget=SpendingBudget(), on_cell=count_calls, workers=0,
         )  # fmt: skip
         try:
             run_until_interrupted(work)
         except Stopped:
-            print(f"\nStopped; give --run {folder} to go on.")
+            print(f"\nStopped; resume with --run {folder}.")
             return 130
-    board = build(samples.read(folder))
+    board = build(cell_samples.read(folder))
     found: Row = {
         "run": str(folder),
         "model": options.model,
@@ -143,10 +159,11 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(options: argparse.Namespace, agents: list[str]) -> Asked:
-    """Raises InputError for a number that cannot be."""
-    from palaestra.evaluation.suite import Entry, Limits
-    from palaestra.experiment.matrix import Asked
+def _asked(options: argparse.Namespace, agents: list[str]) -> MatrixRequest:
+    """Return the evaluation to plan; raise InputError for invalid numbers."""
+    from palaestra.evaluation.running.matrix import MatrixRequest
+    from palaestra.evaluation.running.suite import Entry, Limits
+    from palaestra.models.registry import is_remote
 
     for name in ("tokens", "tasks", "max_tokens", "concurrency", "turns"):
         value = getattr(options, name)
@@ -155,18 +172,18 @@ def _asked(options: argparse.Namespace, agents: list[str]) -> Asked:
             raise InputError(f"--{flag} {value} leaves nothing to do; give 1 or more.")
     seeds = options.seeds.split(",")
     if not all(seed.strip().isdecimal() for seed in seeds):
-        raise InputError(f"--seeds {options.seeds} cannot be; write numbers, such as 1,2,3.")
+        raise InputError(f"--seeds {options.seeds} is not a list of numbers; write e.g. 1,2,3.")
     entries = [
         Entry(
             environment=id,
             split=Split.TEST,
             tasks=options.tasks,
             turns=options.turns,
-            max_tokens=options.max_tokens,
+            max_tokens=options.max_tokens or (None if is_remote(options.model) else REPLY),
         )
         for id in options.env
     ]
-    return Asked(
+    return MatrixRequest(
         entries=entries,
         agents=agents,
         models=[options.model],
@@ -178,7 +195,7 @@ def _asked(options: argparse.Namespace, agents: list[str]) -> Asked:
 
 
 def every_agent() -> list[str]:
-    """Direct, then every agent of ours that plays one player and needs no option."""
+    """Return direct, then every built-in agent for one player that needs no option."""
     from palaestra.agents.registry import agent_class, agents, make_agent
 
     found = ["direct"]
@@ -195,7 +212,7 @@ def every_agent() -> list[str]:
 
 @cache
 def counter() -> Renderer:
-    from palaestra.models import weights
+    from palaestra.models.local import weights
     from palaestra.models.registry import renderer_of
 
     return renderer_of(weights.prepare(COUNTER, lambda sentence: None))

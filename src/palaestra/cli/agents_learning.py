@@ -1,4 +1,4 @@
-"""`palaestra agents learn`: from recorded episodes, a planner, or a scorer for searches."""
+"""`palaestra agents learn`: train a planner or a scorer for searches on recorded episodes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,19 @@ def configure(verbs: _SubParsersAction[ArgumentParser]) -> None:
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where to write it")
     parser.add_argument("--role", default="agent", metavar="NAME", help="whose replies (agent)")
     parser.add_argument(
-        "--model", default="", metavar="M", help="what to begin from (default: who said it)"
+        "--model",
+        default="",
+        metavar="M",
+        help="model to start from (default: the one that replied)",
     )
     parser.add_argument(
         "--phase", action="append", default=[], metavar="PHASE", dest="phases",
-        help="e.g. rl/3, or eval for all that begin with eval/ (r) (default: all)",
+        help="e.g. rl/3, or eval for all that start with eval/ (r) (default: all)",
     )  # fmt: skip
     parser.add_argument("--score", default="success", help="success, reward or progress")
-    parser.add_argument("--gap", type=float, default=0.0, metavar="X", help="of a pair, more than")
+    parser.add_argument(
+        "--gap", type=float, default=0.0, metavar="X", help="minimum difference of a pair"
+    )
     parser.add_argument("--updates", type=int, default=60, metavar="N", help="default: 60")
     parser.add_argument("--batch", type=int, default=16, metavar="N", help="default: 16")
     parser.add_argument("--learning-rate", type=float, default=1e-5, metavar="X", help="1e-5")
@@ -57,9 +62,9 @@ def configure(verbs: _SubParsersAction[ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     _check(options)
     from palaestra.cli.export_command import choose
-    from palaestra.experiment.from_records import Lesson, learn
-    from palaestra.experiment.progress import Reporter
-    from palaestra.experiment.trace import open_recorded
+    from palaestra.runtime.progress import Reporter
+    from palaestra.training.from_records import Lesson, learn
+    from palaestra.training.trace import open_recorded
 
     recorded, _ = open_recorded(options.run)
     try:
@@ -90,8 +95,8 @@ def run(options: argparse.Namespace) -> int:
         f"{found.last_loss:.4f}"
     )
     if found.held_score is not None:
-        said = "of the variance explained" if options.kind == "value" else "ranked right"
-        print(f"{found.held} held out: {found.held_score:.0%} {said}")
+        measure = "of the variance explained" if options.kind == "value" else "ranked right"
+        print(f"{found.held} held out: {found.held_score:.0%} {measure}")
     print(f"{options.out}: use it with {USES[options.kind].format(options.out, options.role)}")
     return 0
 
@@ -99,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     for name in ("updates", "batch"):
         if getattr(options, name) < 1:
-            raise InputError(f"--{name} {getattr(options, name)} learns nothing; give 1 or more.")
+            raise InputError(f"--{name} {getattr(options, name)} trains nothing; give 1 or more.")
     for name in ("learning_rate", "beta"):
         if not getattr(options, name) > 0:
             flag = name.replace("_", "-")

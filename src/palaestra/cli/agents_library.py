@@ -1,4 +1,4 @@
-"""`palaestra agents library`: the functions that an agent wrote and kept; shown, or served."""
+"""`palaestra agents library`: show or serve the functions that an agent wrote."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ def configure(verbs: _SubParsersAction[ArgumentParser]) -> None:
     parser = verbs.add_parser(
         "library", help="show what an agent wrote, or serve it by MCP", epilog=f"Example: {EXAMPLE}"
     )
-    parser.add_argument("library", metavar="FILE", help="of the agent code?library=FILE")
+    parser.add_argument("library", metavar="FILE", help="the file of the agent code?library=FILE")
     parser.add_argument(
         "--serve", action="store_true", help="speak MCP on stdin and stdout: each function a tool"
     )
-    parser.add_argument("--sandbox", default="auto", metavar="KIND", help="where they run (auto)")
     parser.add_argument(
-        "--seconds", type=float, default=10.0, metavar="N", help="of a call (default: 10)"
+        "--sandbox", default="auto", metavar="KIND", help="where the functions run (auto)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, metavar="N", help="limit of a call (default: 10)"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     from palaestra.agents.code.library import Library
-    from palaestra.agents.code.serving import serve
+    from palaestra.agents.code.library_server import serve
 
     library = Library(options.library)
     if not Path(options.library).expanduser().is_file():
@@ -42,5 +44,5 @@ def run(options: argparse.Namespace) -> int:
     versions = [function.name for function in library.versions()]
     for function in library.latest():
         count = versions.count(function.name)
-        print(function.told + (f", {count} versions" if count > 1 else ""))
+        print(function.signature + (f", {count} versions" if count > 1 else ""))
     return 0

@@ -1,4 +1,4 @@
-"""What `palaestra agents compare` says: a row for each agent, and its gap to the first one."""
+"""The tables of `palaestra agents compare`: each agent, and its difference from the first."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from palaestra.evaluation.leaderboard import Leaderboard
-    from palaestra.evaluation.statistics import Interval
+    from palaestra.evaluation.reports.leaderboard import Leaderboard
+    from palaestra.evaluation.statistics.intervals import Interval
 
 Row = dict[str, Any]
-WIDE = 150  # characters of a line where there is no terminal
+WIDE = 150  # characters of a line without a terminal
 
 
 def rows(
@@ -20,18 +20,18 @@ def rows(
     agents: Sequence[str],
     calls: Mapping[tuple[str, str], Sequence[int]],
 ) -> list[Row]:
-    """The agents on one environment, in the order given; what is not known is None.
+    """Return a row for each agent on one environment, in the given order; unknown values are None.
 
     Args:
         board: of one model.
-        environment: where.
-        agents: the others are compared with the first one that has a result here.
+        environment: its id.
+        agents: the first one with a result here is the baseline.
         calls: model calls of each scored episode, by agent and environment.
     """
-    from palaestra.evaluation.overall import gap
+    from palaestra.evaluation.statistics.overall import gap
 
     standings = {
-        c.agent: c.standings[environment] for c in board.contenders if environment in c.standings
+        c.agent: c.standings[environment] for c in board.candidates if environment in c.standings
     }
     found: list[Row] = []
     first: Mapping[int, float] = {}
@@ -89,7 +89,7 @@ def show(found: Row) -> None:
 
 
 def _line(row: Row) -> dict[str, str]:
-    """The cells of a row; empty where there is nothing to say."""
+    """Return the cells of a row; empty texts for missing values."""
     gap, tasks = row["difference"], row["success"]["n"] if row["success"] else 0
     return {
         "agent": row["agent"],

@@ -1,4 +1,4 @@
-"""`palaestra aggregate`: several training seeds as one figure, and against another method."""
+"""`palaestra aggregate`: aggregate several training seeds, and compare two methods."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.evaluation.aggregates import probability_of_improvement, score_table
+    from palaestra.evaluation.statistics.aggregates import probability_of_improvement, score_table
 
     ours = [_success(name) for name in options.runs]
     theirs = [_success(name) for name in options.against]
-    scores, worlds = score_table([*ours, *theirs])  # those that all of them share
-    left = sorted({world for of in (*ours, *theirs) for world in of} - set(worlds))
+    scores, environments = score_table([*ours, *theirs])  # shared by all runs
+    left = sorted({name for of in (*ours, *theirs) for name in of} - set(environments))
     sides = {"a": scores[: len(ours)], **({"b": scores[len(ours) :]} if theirs else {})}
-    found: Row = {"environments": worlds, "left_out": left}
+    found: Row = {"environments": environments, "left_out": left}
     for side, rows in sides.items():
         found[side] = {"runs": len(rows), **_figures(rows)}
     better = probability_of_improvement(*sides.values()) if theirs else None
@@ -49,22 +49,22 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _success(name: str) -> dict[str, float]:
-    """Mean success over the tasks of each environment of a run."""
-    from palaestra.evaluation.statistics import task_scores
+    """Return the mean success over the tasks of each environment of a run."""
+    from palaestra.evaluation.statistics.intervals import task_scores
 
     side = read_side(name)
     of: dict[str, list[Any]] = {}
     for episode in side.episodes:
         of.setdefault(episode.task.environment, []).append(episode)
-    scores = {world: task_scores(episodes) for world, episodes in of.items()}
-    means = {world: sum(by.values()) / len(by) for world, by in scores.items() if by}
+    scores = {name: task_scores(episodes) for name, episodes in of.items()}
+    means = {name: sum(by.values()) / len(by) for name, by in scores.items() if by}
     if not means:
         raise InputError(f"{side.name} has no episode with a result; evaluate it first.")
     return means
 
 
 def _figures(scores: Any) -> Row:
-    from palaestra.evaluation import aggregates
+    from palaestra.evaluation.statistics import aggregates
 
     statistics = {
         "interquartile mean": aggregates.interquartile_mean,
@@ -91,26 +91,26 @@ def _show(found: Row) -> None:
     console = Console(highlight=False)
     sides = [side for side in ("a", "b") if side in found]
     counts = " against ".join(f"{found[side]['runs']} runs" for side in sides)
-    worlds = found["environments"]
-    console.print(f"{counts}, success on {', '.join(worlds)}", markup=False, soft_wrap=True)
+    environments = found["environments"]
+    console.print(f"{counts}, success on {', '.join(environments)}", markup=False, soft_wrap=True)
     if found["left_out"]:
-        said = f"Left out, for not all runs have it: {', '.join(found['left_out'])}."
-        console.print(said, markup=False, soft_wrap=True)
+        note = f"Left out, because not all runs have it: {', '.join(found['left_out'])}."
+        console.print(note, markup=False, soft_wrap=True)
     heads = ["", *(part for side in sides for part in (side.upper(), "95 %"))]
     names = list(found["a"]["figures"])
     rows = [[name, *_cells(found[side]["figures"][name] for side in sides)] for name in names]
-    for place, threshold in enumerate(THRESHOLDS):
-        profiles = (found[side]["profile"][place] for side in sides)
+    for index, threshold in enumerate(THRESHOLDS):
+        profiles = (found[side]["profile"][index] for side in sides)
         rows.append([f"share of scores above {threshold:.0%}", *_cells(profiles)])
     console.print(table(heads, rows))
     better = found["probability_of_improvement"]
     if better:
         mean, bounds = _cells([better])
-        console.print(f"A run of A beats one of B with a chance of {mean} ({bounds}).")
+        console.print(f"A run of A beats one of B with probability {mean} ({bounds}).")
     if min(found[side]["runs"] for side in sides) < 10:
         console.print(
-            "Of fewer than 10 seeds the bootstrap promises too much: with 3, a 95 % interval "
-            "held the truth in 82 % of simulations.",
+            "With fewer than 10 seeds, bootstrap intervals are too narrow: with 3, a 95 % interval "
+            "contained the truth in 82 % of simulations.",
             style="dim", soft_wrap=True,
         )  # fmt: skip
 

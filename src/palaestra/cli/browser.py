@@ -1,7 +1,7 @@
-"""Opens the browser of this desktop, and tells its address to nobody else.
+"""Opening the desktop's browser without leaking the address to other users.
 
-The arguments of programs are seen by all who use a machine (`ps`), so the browser is given the name
-of a file that only this user may read, and the file leads on.
+All users of a machine can see the arguments of programs (`ps`). So the browser gets the name of a
+file that only this user may read, and the file redirects to the address.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PAGE = """<!doctype html><meta charset="utf-8"><title>palaestra view</title>
 
 
 def desktop() -> bool:
-    """Whether there is a browser with a window: `BROWSER` names one, or a desktop has its own."""
+    """Return whether a browser with a window exists: named by `BROWSER`, or of a desktop."""
     if os.environ.get("BROWSER"):
         return True
     if sys.platform in ("darwin", "win32"):
@@ -33,8 +33,8 @@ def desktop() -> bool:
 
 @contextmanager
 def opening(address: str) -> Iterator[None]:
-    """Have the browser open `address`; the file that leads to it lasts as long as the block."""
-    with TemporaryDirectory(prefix="palaestra-view-") as folder:  # only its owner may enter
+    """Open `address` in the browser; the redirecting file exists as long as the block."""
+    with TemporaryDirectory(prefix="palaestra-view-") as folder:  # only its owner can read it
         page = Path(folder) / "open.html"
         page.write_text(_PAGE.format(escape(address)), encoding="utf-8")
         Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()

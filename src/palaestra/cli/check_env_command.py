@@ -1,4 +1,4 @@
-"""`palaestra check-env`: whether an environment keeps its contract, clause by clause."""
+"""`palaestra check-env`: test an environment against its contract, clause by clause."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from palaestra.environments.checking import Finding
+    from palaestra.environments.conformance.checking import Finding
 
 EXAMPLE = "palaestra check-env babyai/GoToLocalS5N2"
-SHOWN, WIDTH = 12, 160  # of a trace: its last happenings, and characters of each
+SHOWN, WIDTH = 12, 160  # last events of a trace, and characters of each
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.environments.checking import examine
+    from palaestra.environments.conformance.checking import check_environment
 
     broken = total = 0
-    for finding in examine(options.id, options.deep):
+    for finding in check_environment(options.id, options.deep):
         total += 1
         broken += not finding.holds
         if options.json:
@@ -34,8 +34,8 @@ def run(options: argparse.Namespace) -> int:
         else:
             _show(finding)
     if not options.json:
-        words = f"breaks {broken} of" if broken else "keeps all"
-        print(f"\n{options.id} {words} {total} clauses.")
+        verdict = f"breaks {broken} of" if broken else "keeps all"
+        print(f"\n{options.id} {verdict} {total} clauses.")
     return 1 if broken else 0
 
 
@@ -51,5 +51,5 @@ def _show(finding: Finding) -> None:
         print(f"       the smallest trace found{before}:")
     for happening in finding.trace[-SHOWN:]:
         saw = " / ".join(happening.saw.split("\n"))
-        line = f"world {happening.world}: {happening.did} -> {saw}"
+        line = f"environment {happening.environment}: {happening.did} -> {saw}"
         print("         " + (line if len(line) <= WIDTH else line[: WIDTH - 2] + " …"))

@@ -1,4 +1,4 @@
-"""`palaestra compare`: several credit rules on the same recorded episodes, without training."""
+"""`palaestra compare`: compare credit rules on the same recorded episodes, without training."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from palaestra.core.errors import InputError, PalaestraError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from palaestra.experiment.trace import Trace
-    from palaestra.learning.comparison import Truth
     from palaestra.learning.credit.rule import CreditRule
-    from palaestra.learning.trajectory import Trajectory
+    from palaestra.learning.data.trajectory import Trajectory
+    from palaestra.learning.methods.credit_comparison import Truth
+    from palaestra.training.trace import Trace
 
 EXAMPLE = "palaestra compare runs/quick-20260101-120000 --credit rloo,grpo --html credit.html"
-BUDGET = 2000  # episodes that --truth may live
+BUDGET = 2000  # episodes that --truth may run
 Row = dict[str, Any]
 
 
@@ -30,17 +30,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--credit", default="all", metavar="RULES",
-        help="rules or sums of rules, separated by commas (default: all that the trace can feed)",
+        help="rules or sums of rules, separated by commas (default: all that work on the trace)",
     )  # fmt: skip
     parser.add_argument("--phase", metavar="PHASE", help="default: the latest of RL, e.g. rl/36")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N groups")
     parser.add_argument(
         "--truth", type=int, metavar="N",
-        help="live on N times from each turn with the run's policy, and compare with the outcome",
+        help="compare with the truth, estimated by N rollouts of the run's policy per turn",
     )  # fmt: skip
     parser.add_argument(
         "--budget", type=int, default=BUDGET, metavar="N",
-        help=f"episodes that --truth may live in all (default: {BUDGET})",
+        help=f"maximum episodes of --truth in total (default: {BUDGET})",
     )  # fmt: skip
     parser.add_argument("--html", metavar="FILE", help="write a page with heat maps")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -48,8 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     _check(options)
-    from palaestra.experiment.trace import choose_phase, open_recorded, read_trace, words
-    from palaestra.learning.comparison import as_json, compare
+    from palaestra.learning.methods.credit_comparison import as_json, compare
+    from palaestra.training.trace import choose_phase, open_recorded, read_trace, turn_texts
 
     recorded, folder = open_recorded(options.trace)
     try:
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         except Stopped:
             print("\nStopped; nothing was compared.", file=sys.stderr)
             return 130
-    said: Row = {
+    result: Row = {
         "trace": options.trace,
         "phase": phase,
         "environment": trace.environment,
@@ -75,21 +75,21 @@ def run(options: argparse.Namespace) -> int:
         **as_json(compare(trace.batch, rules, truth)),
         "skipped": skipped,
     }
-    if said["truth"]:
-        said["truth"] |= {"samples": options.truth, "policy": judge}
-    for trajectory, turns in zip(said["trajectories"], words(trace), strict=True):
-        for turn, word in zip(trajectory["turns"], turns, strict=True):
-            turn |= {"seen": word.seen, "said": word.said}
+    if result["truth"]:
+        result["truth"] |= {"samples": options.truth, "policy": judge}
+    for trajectory, turns in zip(result["trajectories"], turn_texts(trace), strict=True):
+        for turn, text in zip(trajectory["turns"], turns, strict=True):
+            turn |= {"observation": text.observation, "reply": text.reply}
     if options.html:
-        _write_page(Path(options.html), said)
+        _write_page(Path(options.html), result)
     if options.json:
-        print(json.dumps(said))
+        print(json.dumps(result))
     else:
         from rich.console import Console
 
-        from palaestra.cli.comparison_text import render
+        from palaestra.cli.credit_comparison_text import render
 
-        render(said, Console(highlight=False))
+        render(result, Console(highlight=False))
         if options.html:
             print(f"The page is in {options.html}.")
     return 0
@@ -98,16 +98,15 @@ def run(options: argparse.Namespace) -> int:
 def choose_rules(
     text: str, batch: Sequence[Trajectory]
 ) -> tuple[dict[str, CreditRule], list[dict[str, str]]]:
-    """The rules to run by expression, and those of `all` that cannot run, with the reason.
+    """Return the rules to run by expression, and those of `all` that cannot run, with the reason.
 
     Raises:
-        UnknownName, RecipeError: an expression that means no rule.
-        InputError: a rule that was asked for needs what the trace does not hold, or none
-            can run.
+        UnknownName, RecipeError: an expression names no rule.
+        InputError: a requested rule needs data that the trace lacks, or no rule can run.
     """
-    from palaestra.learning.component import Kind, components
     from palaestra.learning.credit import compose
-    from palaestra.learning.needs import refusal
+    from palaestra.learning.methods.component import Kind, components
+    from palaestra.learning.methods.needs import unmet_needs_reason
 
     every = text.strip() == "all"
     names = list(components(Kind.CREDIT)) if every else _split(text)
@@ -115,7 +114,7 @@ def choose_rules(
     skipped: list[dict[str, str]] = []
     for name in names:
         rule = compose.parse(name)
-        reason = refusal(name, compose.needs(name), batch)
+        reason = unmet_needs_reason(name, compose.needs(name), batch)
         if reason is None and every:
             reason = _objection(name, rule, batch)
         if reason is None:
@@ -131,12 +130,12 @@ def choose_rules(
 
 
 def _split(text: str) -> list[str]:
-    """The expressions between commas, each once."""
+    """Return the expressions between commas, each once."""
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
 def _objection(name: str, rule: CreditRule, batch: Sequence[Trajectory]) -> str | None:
-    """What the rule itself has against the batch: it may ask for more than `Need` can say."""
+    """Return why a rule refuses the batch, for requirements beyond its `Need`s, or None."""
     try:
         rule(batch)
     except PalaestraError as error:
@@ -145,7 +144,7 @@ def _objection(name: str, rule: CreditRule, batch: Sequence[Trajectory]) -> str 
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Find the mistakes in the options before anything starts."""
+    """Raise InputError for invalid options."""
     for flag, value, least in (
         ("--limit", options.limit, 1),
         ("--truth", options.truth, 2),
@@ -154,7 +153,7 @@ def _check(options: argparse.Namespace) -> None:
         if value is not None and value < least:
             raise InputError(f"{flag} {value} is too small; give {least} or more.")
     if options.html and not Path(options.html).absolute().parent.is_dir():
-        raise InputError(f"--html {options.html}: its folder does not exist; make it first.")
+        raise InputError(f"--html {options.html}: its folder does not exist; create it first.")
 
 
 def _truth(options: argparse.Namespace, folder: Path | None, trace: Trace) -> tuple[Truth, str]:
@@ -163,21 +162,21 @@ def _truth(options: argparse.Namespace, folder: Path | None, trace: Trace) -> tu
             "--truth needs the run's policy: give the run's folder as the trace, not a copy of "
             "its episodes."
         )
-    from palaestra.experiment.branches import ground_truth
-    from palaestra.experiment.progress import Reporter
-    from palaestra.store.run import RunFolder
+    from palaestra.runtime.progress import Reporter
+    from palaestra.store.run_folder import RunFolder
+    from palaestra.training.branch_values import ground_truth
 
     with RunFolder.read(folder) as opened:
         work = ground_truth(opened, trace, options.truth, options.budget, Reporter())
         return run_until_interrupted(work)
 
 
-def _write_page(file: Path, said: Row) -> None:
-    from palaestra.learning.comparison_page import page
+def _write_page(file: Path, result: Row) -> None:
+    from palaestra.learning.methods.credit_comparison_page import page
     from palaestra.store.disk import is_full, replace_durably, storage_full
 
     try:
-        replace_durably(file, page(said))
+        replace_durably(file, page(result))
     except OSError as error:
         if is_full(error):
             raise storage_full(file.name, file.parent, error) from error

@@ -1,4 +1,4 @@
-"""The terminal, to which nothing of an episode can give orders."""
+"""A terminal console that shows escape codes of episodes instead of executing them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from palaestra.core.visible import visible
+from palaestra.runtime.visible_text import visible
 
 
 class Console(rich.console.Console):
-    """Rich's console, with a mark for each character that cannot be seen, escape codes too.
+    """Rich's console with a mark for each invisible character, escape codes included.
 
-    Only the colours that it gives itself reach the terminal as codes.
+    Only its own colours reach the terminal as codes.
     """
 
     def render_str(self, text: str, **options: Any) -> Text:

@@ -1,4 +1,4 @@
-"""`palaestra ctl`: pause, retune or cancel an evaluation that another process works on."""
+"""`palaestra ctl`: pause, adjust or cancel an evaluation that another process runs."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ LOOK_EVERY = 0.05  # seconds
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", help="an eval run's folder, or its name")
     parser.add_argument("verb", choices=VERBS, metavar="VERB", help=", ".join(VERBS))
-    parser.add_argument("number", nargs="?", type=int, metavar="N", help="episodes at once")
+    parser.add_argument("number", nargs="?", type=int, metavar="N", help="concurrent episodes")
     parser.add_argument(
         "--wait", type=float, default=10.0, metavar="S",
-        help="seconds to wait until it is obeyed (default: 10)",
+        help="seconds to wait for the effect (default: 10)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.experiment import control
-    from palaestra.store.run import run_path
+    from palaestra.evaluation.running import desired_state
+    from palaestra.store.run_folder import run_path
 
     if (options.number is not None) != (options.verb == "concurrency"):
-        raise InputError("`concurrency` needs a number, and nothing else takes one.")
+        raise InputError(
+            "Only `concurrency` takes a number, and needs one; add it, or leave it out."
+        )
     if options.number is not None and options.number < 1:
         raise InputError(f"concurrency {options.number} leaves nothing to do; give 1 or more.")
     folder = run_path(options.folder)
@@ -42,49 +44,49 @@ def run(options: argparse.Namespace) -> int:
     working = before["worker"] is not None
     if not working and (options.verb == "cancel" or before["state"] == "done"):
         raise PalaestraError(
-            f"Nobody works on {folder} ({before['state']}), so it cannot be controlled."
+            f"{folder} cannot be controlled: no process works on it ({before['state']})."
         )
-    wishes: dict[str, dict[str, Any]] = {
+    changes: dict[str, dict[str, Any]] = {
         "pause": {"paused": True},
         "resume": {"paused": False},
         "cancel": {"cancelled": True},
         "concurrency": {"concurrency": options.number},
     }
-    wish = control.change(folder, **wishes[options.verb])
-    obeyed = working and _await(folder, wish.serial, options.wait)
+    desired = desired_state.change(folder, **changes[options.verb])
+    obeyed = working and _await(folder, desired.serial, options.wait)
     after = status(folder)
     _print(after, options.json)
     if working and not obeyed:
         raise PalaestraError(
-            f"The wish is kept, but was not obeyed within {options.wait:g} s; see "
+            f"The change is stored, but had no effect within {options.wait:g} s; see "
             f"`palaestra ctl {options.folder} status`."
         )
     return 0
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """How an evaluation stands, and what is wished of it.
+    """Return the progress of an evaluation, and its desired state.
 
     Raises:
-        InputError: there is no run, or it is no evaluation.
+        InputError: the run does not exist, or is no evaluation.
     """
-    from palaestra.evaluation.plan import DOCUMENT, from_json
-    from palaestra.experiment import control
-    from palaestra.store.run import RunFolder
+    from palaestra.evaluation.running import desired_state
+    from palaestra.evaluation.running.evaluation_plan import DOCUMENT, from_json
+    from palaestra.store.run_folder import RunFolder
 
     with RunFolder.read(folder) as opened:
         made = from_json(opened.database.get(DOCUMENT), folder)
         ended = len(opened.database.summaries("eval/"))
-        obeyed = opened.database.get(control.OBEYED) or {}
+        obeyed = opened.database.get(desired_state.APPLIED) or {}
         totals = opened.database.get("totals") or {}
-    wish = control.read(folder)
-    worker = control.worker(folder)
+    desired = desired_state.read(folder)
+    worker = desired_state.worker(folder)
     done = ended >= made.episodes
     if worker is None:
         state = "done" if done else "stopped"
-    elif wish.cancelled:
+    elif desired.cancelled:
         state = "stopping"
-    elif wish.paused:
+    elif desired.paused:
         state = "paused" if obeyed.get("paused") else "pausing"
     else:
         state = "running"
@@ -95,22 +97,22 @@ def status(folder: Path) -> dict[str, Any]:
         "episodes": ended,
         "planned": made.episodes,
         "seconds": totals.get("seconds", 0.0),
-        "paused": wish.paused,
-        "concurrency": wish.concurrency,
-        "obeyed": obeyed.get("serial", 0) >= wish.serial,
+        "paused": desired.paused,
+        "concurrency": desired.concurrency,
+        "obeyed": obeyed.get("serial", 0) >= desired.serial,
     }
 
 
 def _await(folder: Path, serial: int, seconds: float) -> bool:
-    """Whether the worker has obeyed the wish in time, or has ended."""
-    from palaestra.experiment import control
-    from palaestra.store.run import RunFolder
+    """Return whether the worker has applied the desired state in time, or has ended."""
+    from palaestra.evaluation.running import desired_state
+    from palaestra.store.run_folder import RunFolder
 
     until = time.monotonic() + seconds
     with RunFolder.read(folder) as opened:
         while time.monotonic() < until:
-            obeyed = opened.database.get(control.OBEYED) or {}
-            if obeyed.get("serial", 0) >= serial or control.worker(folder) is None:
+            obeyed = opened.database.get(desired_state.APPLIED) or {}
+            if obeyed.get("serial", 0) >= serial or desired_state.worker(folder) is None:
                 return True
             time.sleep(LOOK_EVERY)
     return False
@@ -125,6 +127,6 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
         f"{found['seconds']:.0f} s of work"
     )
     if found["paused"] and found["worker"] is None:
-        print("It is to be paused when it is gone on with.")
+        print("It will be paused when it is resumed.")
     if found["concurrency"] is not None:
-        print(f"Episodes at once: {found['concurrency']}")
+        print(f"Concurrent episodes: {found['concurrency']}")

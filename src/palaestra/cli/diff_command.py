@@ -1,4 +1,4 @@
-"""`palaestra diff`: what changed between two runs on the same tasks, and how sure that is."""
+"""`palaestra diff`: compare two runs on the same tasks, with tests and intervals."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from palaestra.core.episode import Episode
-    from palaestra.evaluation.diff import Diff, Flip, Measured
-    from palaestra.evaluation.statistics import Interval
+    from palaestra.evaluation.reports.run_diff import Diff, Flip, Measured
+    from palaestra.evaluation.statistics.intervals import Interval
 
 EXAMPLE = "palaestra diff runs/eval-GoToLocal-1 runs/default-1:test/rl"
 USUAL = ("test/rl", "test/imitation", "test/base")  # of a training run, the latest stage first
@@ -31,13 +31,13 @@ PERCENT = ("progress", "invalid_rate", "repetition_rate", "loop_rate")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two that are compared."""
+    """One of the compared runs."""
 
     name: str  # as the user gave the run, and the phase
     folder: Path
     phase: str
     episodes: list[Episode]
-    evaluated: bool  # by `palaestra eval`, so that its settings are those of the cells compared
+    evaluated: bool  # by `palaestra eval`: its settings are those of the compared cells
     settings: dict[str, Any]  # flat
 
 
@@ -47,13 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("second", metavar="RUN_B", help="the same; differences are B minus A")
     parser.add_argument(
         "more", nargs="*", metavar="RUN_C",
-        help="more runs to compare with A, with p-values corrected for so many tests",
+        help="more runs to compare with A, with p-values corrected for multiple tests",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.evaluation.diff import diff
+    from palaestra.evaluation.reports.run_diff import diff
 
     a, *others = map(read_side, (options.first, options.second, *options.more))
     if any((a.folder, a.phase) == (b.folder, b.phase) for b in others):
@@ -65,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
     changed = settings_that_differ(a, b)
     if options.json:
         sides = {
-            place: {"run": str(side.folder), "phase": side.phase, "episodes": len(side.episodes)}
-            for place, side in (("a", a), ("b", b))
+            letter: {"run": str(side.folder), "phase": side.phase, "episodes": len(side.episodes)}
+            for letter, side in (("a", a), ("b", b))
         }
         print(json.dumps({**sides, "settings": changed, **asdict(found)}))
     else:
@@ -77,27 +77,28 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _several(a: Side, others: Sequence[Side], as_json: bool) -> int:
-    from palaestra.cli import several
+    from palaestra.cli import multi_run_diff
 
     sides = [(side.name, side.episodes) for side in others]
-    found = several.against((a.name, a.episodes), sides)
+    found = multi_run_diff.against((a.name, a.episodes), sides)
     if as_json:
         print(json.dumps(found))
     else:
         from rich.console import Console
 
-        several.show(found, Console(highlight=False))
+        multi_run_diff.show(found, Console(highlight=False))
     return 0
 
 
 def read_side(name: str) -> Side:
-    """The episodes that RUN or RUN:PHASE names; a phase may stand for those below it.
+    """Read the episodes of RUN or RUN:PHASE; a phase includes the phases below it.
 
     Raises:
-        InputError: there is no such run, or no phase is the obvious one.
+        InputError: no such run, or no phase is the obvious one.
         UnknownName: the run has no such phase.
     """
-    from palaestra.store.run import RunFolder
+    from palaestra.store.run_folder import RunFolder
+    from palaestra.training.renamed_keys import with_present_names
 
     folder, phase = _split(name)
     with RunFolder.read(folder) as opened:
@@ -106,33 +107,33 @@ def read_side(name: str) -> Side:
         cells = plan.get("cells", []) if isinstance(plan, dict) else []
         players = {cell["phase"]: f"{cell['agent']} with {cell['model']}" for cell in cells}
         phase, chosen = choose_phases(database.phases(), phase, players, name)
-        meant = [cell for cell in cells if cell["phase"] in chosen]
-        recipe = database.get("recipe")
+        selected = [cell for cell in cells if cell["phase"] in chosen]
+        recipe = with_present_names(database.get("recipe") or {})
         return Side(
             name=f"{name.removesuffix(f':{phase}')}:{phase}",
             folder=opened.path.resolve(),
             phase=phase,
             episodes=[episode for one in chosen for episode in database.episodes(one)],
-            evaluated=bool(meant),
-            settings=_of_cells(meant) if meant else _flat(recipe or {}),
+            evaluated=bool(selected),
+            settings=_of_cells(selected) if selected else _flat(recipe),
         )
 
 
 def choose_phases(
     phases: Sequence[str], wanted: str | None, players: Mapping[str, str], name: str
 ) -> tuple[str, list[str]]:
-    """What to call the episodes that are meant, and the phases that they are in.
+    """Return the name of the selected episodes, and their phases.
 
     Args:
-        phases: those of the run.
-        wanted: one of them, or what stands before a slash in several; None for those by which
-            the run is judged: its evaluation, else the last test of its training.
+        phases: of the run.
+        wanted: a phase, or a prefix of phases up to a slash; None for the phases by which the
+            run is judged: its evaluation, else the last test of its training.
         players: agent and model of each phase of an evaluation.
-        name: what errors call the run.
+        name: of the run, for errors.
 
     Raises:
-        InputError: no phase is obvious, or the phases are of several agents or models.
-        UnknownName: there is no such phase.
+        InputError: no phase is obvious, or the phases have several agents or models.
+        UnknownName: no such phase.
     """
     if wanted is None:
         evaluated = any(phase.startswith("eval/") for phase in phases)
@@ -140,9 +141,7 @@ def choose_phases(
         obvious = ["eval"] if evaluated else tested or phases
         if not tested and not evaluated and len(phases) != 1:
             known = f"it has {', '.join(phases)}" if phases else "no episode of it has finished"
-            raise InputError(
-                f"Which episodes of {name} are meant? Name a phase, as RUN:PHASE; {known}."
-            )
+            raise InputError(f"'{name}' is ambiguous: {known}; name a phase, as RUN:PHASE.")
         wanted = obvious[0]
     chosen = [phase for phase in phases if phase == wanted or phase.startswith(f"{wanted}/")]
     if not chosen:
@@ -150,21 +149,21 @@ def choose_phases(
     acting = sorted({players[phase] for phase in chosen if phase in players})
     if len(acting) > 1:
         raise InputError(
-            f"{name} holds several: {', '.join(acting[:6])}; choose one by its phases, such as "
-            f"RUN:{_before_world(chosen[0])}."
+            f"{name} holds several: {', '.join(acting[:6])}; choose one by its phase, such as "
+            f"RUN:{_before_environment(chosen[0])}."
         )
     return (chosen[0] if len(chosen) == 1 else wanted), chosen
 
 
-def _before_world(phase: str) -> str:
-    """The part of a phase of an evaluation that names split, agent and model."""
+def _before_environment(phase: str) -> str:
+    """Return the part of an evaluation's phase that names split, agent and model."""
     return "/".join(phase.split("/")[:4])
 
 
 def settings_that_differ(a: Side, b: Side) -> dict[str, tuple[Any, Any]]:
-    """The settings that are not the same, by name.
+    """Return the settings that differ, by name.
 
-    Of an evaluation and a training run only those that both have: the others say nothing.
+    For an evaluation and a training run, compare only the settings that both have.
     """
     names = [*a.settings, *(name for name in b.settings if name not in a.settings)]
     if a.evaluated is not b.evaluated:
@@ -177,8 +176,8 @@ def settings_that_differ(a: Side, b: Side) -> dict[str, tuple[Any, Any]]:
 
 
 def _split(name: str) -> tuple[Path, str | None]:
-    """RUN or RUN:PHASE as a folder and perhaps a phase; a folder's name may hold a colon."""
-    from palaestra.store.run import default_root, is_run
+    """Split RUN or RUN:PHASE into folder and phase; a folder's name may hold a colon."""
+    from palaestra.store.run_folder import default_root, is_run
 
     run, colon, phase = name.rpartition(":")
     readings: list[tuple[str, str | None]] = [(name, None)]
@@ -188,11 +187,11 @@ def _split(name: str) -> tuple[Path, str | None]:
         for path in (Path(folder), default_root() / folder):
             if is_run(path):
                 return path, part
-    return Path(readings[-1][0]), readings[-1][1]  # opening it says what is wrong
+    return Path(readings[-1][0]), readings[-1][1]  # opening it raises the error
 
 
 def _of_cells(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What cells of an evaluation were asked for; None and empty values are left out."""
+    """Return the settings of an evaluation's cells, without None and empty values."""
     found: dict[str, Any] = {}
     for name in OF_CELLS:
         values = [value for cell in cells if (value := cell.get(name)) not in (None, {})]
@@ -258,8 +257,8 @@ def _show_flips(title: str, of: Sequence[Flip], a: Side, b: Side, console: Conso
     tasks = ", ".join(flip.task for flip in of[:LONGEST])
     console.print(f"{title} ({len(of)}): {tasks}{more}", markup=False, soft_wrap=True)
     for side, key in zip((a, b), of[0].episodes, strict=True):
-        said = f"  palaestra show {side.folder} {key}"
-        console.print(said, markup=False, soft_wrap=True, style="dim")
+        command = f"  palaestra show {side.folder} {key}"
+        console.print(command, markup=False, soft_wrap=True, style="dim")
 
 
 def _verdict(found: Diff) -> str:

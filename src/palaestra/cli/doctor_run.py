@@ -1,4 +1,4 @@
-"""`palaestra doctor RUN`: whether a run is whole; if not, what is left of it becomes a new run."""
+"""`palaestra doctor RUN`: check a run, and salvage a damaged one into a new run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,38 @@ if TYPE_CHECKING:
     from palaestra.store.salvage import Salvaged
 
 
-def check(name: str, to: str | None, *, as_json: bool) -> int:
-    """Check the run of that path or name, mend what can be, and say so; returns the exit code.
+def migrate(name: str) -> int:
+    """Convert the run of that path or name to the current format; return the exit code.
 
     Raises:
-        InputError: there is nothing of a run, or `to` is taken.
+        InputError: no such run, or its format is neither the current nor the previous one.
+        RunLocked: a process works on it.
+    """
+    from palaestra.store.run_folder import RunFolder, run_path
+    from palaestra.store.schema import FORMAT
+
+    with RunFolder.open(run_path(name)) as opened:
+        before = opened.record.format
+        path = opened.path
+    done = (
+        f"is of format {FORMAT} already"
+        if before == str(FORMAT)
+        else (f"was of format {before}, and is of format {FORMAT} now")
+    )
+    print(f"{path} {done}.")
+    return 0
+
+
+def check(name: str, to: str | None, *, as_json: bool) -> int:
+    """Check the run of that path or name, repair or salvage it, and return the exit code.
+
+    Raises:
+        InputError: no such run, or `to` exists.
         RunLocked: a process works on it.
     """
     from palaestra.store.damage import NAME
     from palaestra.store.examine import examine
-    from palaestra.store.run import run_path
+    from palaestra.store.run_folder import run_path
     from palaestra.store.salvage import rebuild_about, salvage
 
     found = examine(run_path(name))
@@ -39,7 +61,7 @@ def check(name: str, to: str | None, *, as_json: bool) -> int:
 
 
 def _free(run: Path) -> Path:
-    """A folder beside the run that is not there yet."""
+    """Return a new folder name beside the run."""
     to, number = run.with_name(f"{run.name}-salvaged"), 2
     while to.exists():
         to, number = run.with_name(f"{run.name}-salvaged-{number}"), number + 1
@@ -47,13 +69,13 @@ def _free(run: Path) -> Path:
 
 
 def _document(found: Examination, rebuilt: bool, saved: Salvaged | None) -> dict[str, Any]:
-    told = asdict(saved) | {"run": str(saved.run)} if saved else None
+    salvaged = asdict(saved) | {"run": str(saved.run)} if saved else None
     return {
         "run": str(found.run),
         "sound": found.sound,
         "faults": [*([found.about] if found.about else []), *found.database, *found.others],
         "rebuilt": ["run.json"] if rebuilt else [],
-        "salvaged": told,
+        "salvaged": salvaged,
     }
 
 
@@ -73,26 +95,26 @@ def _render(found: Examination, rebuilt: bool, saved: Salvaged | None) -> None:
         if fault:
             say(f"  {fault}")
     if rebuilt:
-        say("run.json was written anew, from what the database says of itself.")
+        say("run.json was rebuilt from the database.")
     if saved is not None:
         _render_saved(saved, say)
     elif found.database:
-        say("There is no record to save anything from; start the run again.")
+        say("No record is left to salvage; start the run again.")
     elif found.others:
-        say("The record is sound. A corrupt checkpoint is passed over when the run is resumed.")
+        say("The record is sound. A corrupt checkpoint is skipped when the run is resumed.")
 
 
 def _render_saved(saved: Salvaged, say: Any) -> None:
-    say(f"\nWhat can be read was saved into {saved.run}; the damaged run stays as it is.")
+    say(f"\nReadable data was saved into {saved.run}; the damaged run is unchanged.")
     for phase, episodes in saved.episodes.items():
         say(f"  {phase}: {episodes} finished episodes")
     if saved.unfinished:
-        say(f"  {saved.unfinished} episodes that were under way")
+        say(f"  {saved.unfinished} unfinished episodes")
     if saved.dropped:
         say(f"  {saved.dropped} more could be read only in part, and were left out")
     if saved.left:
-        say(f"  left out, as they are damaged themselves: {', '.join(saved.left)}")
+        say(f"  left out because damaged: {', '.join(saved.left)}")
     if saved.recipe:
-        say(f"Look at it with `palaestra show {saved.run}`; what is resumed goes on from it.")
+        say(f"Look at it with `palaestra show {saved.run}`, or resume it.")
     else:
-        say(f"Its recipe is lost, so it can be looked at (`palaestra show {saved.run}`) only.")
+        say(f"Its recipe is lost: it cannot be resumed, only shown (`palaestra show {saved.run}`).")

@@ -1,23 +1,23 @@
-"""`palaestra train --dry-run`: the resolved recipe, and what it will need, before it starts.
+"""`palaestra train --dry-run`: the resolved recipe, and an estimate of its resources.
 
 Memory, in bytes, with P the model's parameters, T those that are trained, b the bytes of a
 number in the chosen precision:
 
     weights       P b
-    masters       4 T in bf16; none in fp32, where the weights themselves are trained
+    masters       master weights: 4 T in bf16; none in fp32
     gradients     4 T
     moments       8 T (AdamW keeps two)
     cache         2 b x layers x key/value heads x head size x (concurrency + 2) x tokens
-    pass          what one pass of the learner keeps: see `learning.memory`, which also plans
-                  how large its passes are
+    pass          memory of one pass of the learner: see `learning.compute.memory_budget`,
+                  which also plans the size of passes
     process       a constant for Python and torch, and one per environment worker
 
 Disk: checkpoints of weights and moments (12 T; after imitation, and the latest two of RL), the
 trained model (P b), and TOKEN_BYTES for each token of an episode.
 
-Time is tokens over speeds measured on the reference machine (two cores with native bf16). An
-episode counts FIRST_TOKENS, and TURN_TOKENS and a reply for each of its turns, of which it takes
-the share TURNS_USED of those allowed.
+Time is tokens divided by speeds measured on the reference machine (two cores with native bf16).
+The tokens of an episode are FIRST_TOKENS, and TURN_TOKENS and a reply for each turn. An episode
+uses the share TURNS_USED of its allowed turns.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from palaestra.experiment.recipe import Recipe
-from palaestra.experiment.sections import Tiny
+from palaestra.training.recipe import Recipe
+from palaestra.training.recipe_sections import Tiny
 
 if TYPE_CHECKING:
-    from palaestra.models.network import NetworkConfig
+    from palaestra.models.local.architecture import NetworkConfig
 
-# Tokens of rollouts per second, of SmolLM2-135M. Prefixes that sessions share are read and
-# learned once, and rollouts without an advantage are not learned at all: of distinct tokens,
-# the engine runs 1,400 to 2,000 a second and the learner 600 to 1,000.
+# Tokens of rollouts per second, of SmolLM2-135M. Shared prefixes are processed once, and rollouts
+# without an advantage are not learned from: of distinct tokens, the engine processes 1,400 to 2,000
+# a second and the learner 600 to 1,000.
 ROLLOUT_SPEED = LEARNER_SPEED = 2500.0
-SPEED_PARAMETERS = 135e6  # of the model with which they were measured
-TINY_FACTOR = 10.0  # how much faster the tiny transformer is
+SPEED_PARAMETERS = 135e6  # of the measured model
+TINY_FACTOR = 10.0  # speed of the tiny transformer, relative to it
 FIRST_TOKENS, TURN_TOKENS = 75, 28  # instructions and first observation; each later observation
 REPLY_TOKENS = 4  # a direct agent's reply is an action word; others use half of max_tokens
 TURNS_USED = 0.7
 PROCESS_BYTES, WORKER_BYTES = 450e6, 150e6
-TINY_VOCABULARY = 1024  # at most
-TOKEN_BYTES = 27  # of a run's database for each token read or sampled, by the recipe `quick`
+TINY_VOCABULARY = 1024  # maximum
+TOKEN_BYTES = 27  # of a run's database per token read or sampled, in the recipe `quick`
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes by use."""
+    """Memory in bytes, by use."""
 
     weights: float
     masters: float
@@ -72,56 +72,58 @@ class Size:
     parameters: int
     trained: int
     learning_pass: int  # bytes
-    note: str  # where the sizes come from, if not from the model itself
+    note: str  # source of the sizes, if not the model itself
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run will need."""
+    """The estimated resources of a run."""
 
     size: Size
     memory: Memory
     seconds: dict[str, float]  # by stage
-    disk: dict[str, float]  # bytes by what is written
+    disk: dict[str, float]  # bytes by kind of file
 
     @property
     def minutes(self) -> str:
-        """In words, e.g. "about 2 min"."""
+        """The total time as text, e.g. "about 2 min"."""
         return f"about {max(1, round(sum(self.seconds.values()) / 60))} min"
 
 
 def estimate(recipe: Recipe) -> Estimate:
-    """See the top of this module.
+    """Estimate the resources of a recipe; see the top of this module.
 
     Raises:
-        InputError: an environment that is not there, or a size that cannot work.
+        InputError: an environment does not exist, or a size is invalid.
     """
-    from palaestra.experiment.setting import typical_turns
+    from palaestra.training.run_context import typical_turns
 
     turns = recipe.environment.turns or typical_turns(recipe.environment.id)
-    far = typical_turns(recipe.environment.transfer) if recipe.environment.transfer else 0
+    transfer_turns = (
+        typical_turns(recipe.environment.transfer) if recipe.environment.transfer else 0
+    )
     size = measure(recipe)
     return Estimate(
         size,
         memory(recipe, size, turns),
-        seconds(recipe, size, turns, far),
-        disk(recipe, size, turns, far),
+        seconds(recipe, size, turns, transfer_turns),
+        disk(recipe, size, turns, transfer_turns),
     )
 
 
 def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
-    """Print what the recipe needs, then itself as TOML (or all as JSON); returns the exit code.
+    """Print the estimate and the recipe as TOML, or both as JSON; return the exit code.
 
     Args:
-        recipe: what would be run.
-        folder: where the run would lie.
+        recipe: of the run.
+        folder: of the run.
         as_json: print one JSON object.
 
     Raises:
-        InputError: a name or a size of the recipe that cannot work.
+        InputError: a name or a size in the recipe is invalid.
     """
-    from palaestra.experiment.check import check_recipe
-    from palaestra.experiment.crowd import note
+    from palaestra.runtime.concurrency import note
+    from palaestra.training.recipe_check import check_recipe
 
     check_recipe(recipe)
     found = estimate(recipe)
@@ -137,19 +139,19 @@ def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
         }
         print(json.dumps(document))
         return 0
-    spent = ", ".join(f"{name} {value / 60:.1f}" for name, value in found.seconds.items())
-    print(f"# time: {found.minutes} ({spent})")
+    times = ", ".join(f"{name} {value / 60:.1f}" for name, value in found.seconds.items())
+    print(f"# time: {found.minutes} ({times})")
     parts = ", ".join(f"{name} {value / 1e9:.2f}" for name, value in asdict(found.memory).items())
     print(f"# memory: about {found.memory.total / 1e9:.1f} GB ({parts})")
     written = ", ".join(f"{name} {value / 1e9:.2f}" for name, value in found.disk.items())
     print(f"# writes: about {sum(found.disk.values()) / 1e9:.2f} GB to {folder} ({written})")
-    print("# A rough guide, from speeds measured on two cores with native bf16.")
+    print("# A rough estimate, from speeds measured on two cores with native bf16.")
     size = found.size
     print(f"# {size.parameters / 1e6:.1f} million parameters, {size.trained / 1e6:.1f} trained")
-    crowded = note(
+    concurrency_note = note(
         recipe.environment.id, recipe.concurrency, "--set concurrency=", recipe.agent.chosen
     )
-    for line in (size.note, crowded):
+    for line in (size.note, concurrency_note):
         if line:
             print(f"# {line}")
     print()
@@ -162,28 +164,28 @@ def _with_total(parts: dict[str, float]) -> dict[str, float]:
 
 
 def toml(recipe: Recipe) -> str:
-    """The recipe with every key; keys without a value stand as comments."""
+    """Return the recipe with every key as TOML; unset keys are comments."""
     return "\n".join(_table(recipe.model_dump(mode="json"), "")).strip() + "\n"
 
 
 def measure(recipe: Recipe) -> Size:
-    """The policy's sizes, without loading weights.
+    """Return the policy's sizes, without loading weights.
 
     Raises:
-        InputError: the model has another architecture, or fewer layers than are to be trained.
+        InputError: the architecture is not supported, or the model has too few layers.
     """
     import torch
 
-    from palaestra.learning.memory import MemoryBudget
-    from palaestra.learning.selection import adapters, everything, top_layers
-    from palaestra.models.network import DecoderNetwork
+    from palaestra.learning.compute.memory_budget import MemoryBudget
+    from palaestra.learning.compute.weight_selection import adapters, everything, top_layers
+    from palaestra.models.local.network import DecoderNetwork
 
     config, note = _config(recipe)
     part, dtype = recipe.training, torch.bfloat16 if _narrow(recipe) else torch.float32
     with torch.device("meta"):
         network = DecoderNetwork(config).to(dtype)
         if part.weights == "lora":
-            from palaestra.models.lora import add_lora
+            from palaestra.models.local.lora import add_lora
 
             add_lora(network, part.lora_rank or 1, seed=0)
             chosen = adapters(network)
@@ -194,12 +196,12 @@ def measure(recipe: Recipe) -> Size:
     budget = MemoryBudget(network, chosen.parameters, chosen.frozen_layers, part.memory_bytes)
     parameters = sum(p.numel() for p in network.parameters())
     trained = sum(p.numel() for p in chosen.parameters.values())
-    apart = budget.needs.of(budget.tokens) - budget.needs.optimiser
-    return Size(config, parameters, trained, apart, note)
+    learning_pass = budget.needs.of(budget.tokens) - budget.needs.optimiser
+    return Size(config, parameters, trained, learning_pass, note)
 
 
 def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
-    """See the top of this module."""
+    """Estimate memory; see the top of this module."""
     config, narrow = size.config, _narrow(recipe)
     width = 2 if narrow else 4
     tokens = min(recipe.model.context, max(256, round(_episode(recipe, turns))))
@@ -216,30 +218,30 @@ def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
 
 
 def seconds(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[str, float]:
-    """Seconds by stage; see the top of this module."""
+    """Estimate seconds by stage; see the top of this module."""
     acting, learning = _speeds(recipe, size)
-    tested, studied, practised = _tokens(recipe, size, turns, transfer_turns)
+    test_tokens, imitation_tokens, rl_tokens = _tokens(recipe, size, turns, transfer_turns)
     return {
-        "tests": tested / acting,
-        "imitation": studied * recipe.imitation.epochs / learning,
-        "rl rollouts": practised / acting,
-        "rl learning": practised / learning,
+        "tests": test_tokens / acting,
+        "imitation": imitation_tokens * recipe.imitation.epochs / learning,
+        "rl rollouts": rl_tokens / acting,
+        "rl learning": rl_tokens / learning,
     }
 
 
 def disk(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[str, float]:
-    """Bytes by what is written; see the top of this module."""
-    kept = bool(recipe.imitation.demonstrations) + min(2, recipe.rl.steps)
-    lived = sum(_tokens(recipe, size, turns, transfer_turns))
+    """Estimate bytes by kind of file; see the top of this module."""
+    checkpoints = bool(recipe.imitation.demonstrations) + min(2, recipe.rl.steps)
+    tokens = sum(_tokens(recipe, size, turns, transfer_turns))
     return {
-        "episodes": TOKEN_BYTES * lived,
-        "checkpoints": 12 * size.trained * kept,
+        "episodes": TOKEN_BYTES * tokens,
+        "checkpoints": 12 * size.trained * checkpoints,
         "trained model": size.parameters * (2 if _narrow(recipe) else 4),
     }
 
 
 def _speeds(recipe: Recipe, size: Size) -> tuple[float, float]:
-    """Tokens per second, acting and learning."""
+    """Return tokens per second of acting and learning."""
     faster = TINY_FACTOR if recipe.model.name == "tiny" else SPEED_PARAMETERS / size.parameters
     return ROLLOUT_SPEED * faster, LEARNER_SPEED * faster
 
@@ -247,31 +249,32 @@ def _speeds(recipe: Recipe, size: Size) -> tuple[float, float]:
 def _tokens(
     recipe: Recipe, size: Size, turns: int, transfer_turns: int
 ) -> tuple[float, float, float]:
-    """Tokens of the episodes of tests, demonstrations and reinforcement."""
+    """Return the tokens of tests, demonstrations and RL rollouts."""
     acting, learning = _speeds(recipe, size)
     tokens = _episode(recipe, turns)
     policies = 1 + bool(recipe.imitation.demonstrations) + bool(recipe.rl.steps)
-    tested = recipe.evaluation.tasks * tokens
+    test_tokens = recipe.evaluation.tasks * tokens
     if transfer_turns:
-        tested += recipe.evaluation.transfer_tasks * _episode(recipe, transfer_turns)
-    practised = recipe.rl.steps * recipe.rl.tasks * recipe.rl.group * tokens
+        test_tokens += recipe.evaluation.transfer_tasks * _episode(recipe, transfer_turns)
+    rl_tokens = recipe.rl.steps * recipe.rl.tasks * recipe.rl.group * tokens
     if recipe.rl.tokens is not None:
-        practised = min(practised, recipe.rl.tokens)
+        rl_tokens = min(rl_tokens, recipe.rl.tokens)
     if recipe.rl.minutes is not None:
-        practised = min(practised, 60 * recipe.rl.minutes / (1 / acting + 1 / learning))
-    return policies * tested, recipe.imitation.demonstrations * tokens, practised
+        rl_tokens = min(rl_tokens, 60 * recipe.rl.minutes / (1 / acting + 1 / learning))
+    return policies * test_tokens, recipe.imitation.demonstrations * tokens, rl_tokens
 
 
 def _episode(recipe: Recipe, turns: int) -> float:
-    """Tokens of an episode, read and sampled."""
+    """Return the tokens of an episode, read and sampled."""
     allowed = recipe.agent.max_tokens
     reply = min(REPLY_TOKENS if recipe.agent.name == "direct" else allowed / 2, allowed)
     return FIRST_TOKENS + TURNS_USED * turns * (TURN_TOKENS + reply)
 
 
 def _config(recipe: Recipe) -> tuple[NetworkConfig, str]:
-    from palaestra.models.network import NetworkConfig
-    from palaestra.models.weights import ready
+    from palaestra.models.local.architecture import NetworkConfig
+    from palaestra.models.local.model_types import read_config
+    from palaestra.models.local.weights import ready
 
     if recipe.model.name == "tiny":
         tiny = recipe.model.tiny or Tiny()
@@ -287,14 +290,14 @@ def _config(recipe: Recipe) -> tuple[NetworkConfig, str]:
         return config, ""
     folder = ready(recipe.model.name)
     if folder is not None:
-        return NetworkConfig.read(folder), ""
+        return read_config(folder), ""
     smollm2 = NetworkConfig(49152, 576, 1536, 30, 9, 3, 8192)
-    note = f"'{recipe.model.name}' is not cached yet; the sizes are those of SmolLM2-135M."
+    note = f"'{recipe.model.name}' is not cached yet; the estimate uses the sizes of SmolLM2-135M."
     return smollm2, note
 
 
 def _narrow(recipe: Recipe) -> bool:
-    """Whether the policy computes in bf16."""
+    """Return whether the policy computes in bf16."""
     import torch
 
     from palaestra.models.registry import device, precision
@@ -304,7 +307,7 @@ def _narrow(recipe: Recipe) -> bool:
 
 
 def _table(data: dict[str, Any], name: str) -> list[str]:
-    """One table: its own keys first, then the tables within."""
+    """Return the lines of a table: its own keys first, then nested tables."""
     lines = [f"\n[{name}]"] if name else []
     for key, value in data.items():
         if not isinstance(value, dict):
@@ -316,5 +319,5 @@ def _table(data: dict[str, Any], name: str) -> list[str]:
 
 
 def _value(value: bool | int | float | str) -> str:
-    """A TOML value: JSON's strings, finite numbers and booleans are TOML's too."""
+    """Format a TOML value: JSON's strings, finite numbers and booleans are valid TOML."""
     return str(value) if value in (math.inf, -math.inf) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`palaestra eval`: how agents and models do on environments' held-out tasks."""
+"""`palaestra eval`: evaluate agents and models on held-out tasks of environments."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from palaestra.cli.interrupt import Stopped, resumable, run_until_interrupted
+from palaestra.cli.interrupt import (
+    Stopped,
+    resumable,
+    resuming,
+    run_until_interrupted,
+    unbegun,
+)
 from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
-    from palaestra.api.asking import Effort, Subject
     from palaestra.api.evaluating import Evaluation
-    from palaestra.experiment.matrix import Asked
+    from palaestra.api.evaluation_request import Effort, Subject
+    from palaestra.evaluation.running.matrix import MatrixRequest
 
 EXAMPLE = "palaestra eval --env babyai/GoToLocalS5N2 --agent direct --model random -n 16"
 
@@ -25,11 +31,13 @@ OF_NEW_RUNS = (
     "agent_hide_rewards",
     "model", "role", "seed", "temperature", "shard", "price", "folder", "durability",
 )  # fmt: skip
-"""Options that say what is evaluated, which a run that is gone on with has settled."""
+"""Options that define what is evaluated, which a resumed run has fixed."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    new = parser.add_argument_group("what is evaluated: every agent with every model everywhere")
+    new = parser.add_argument_group(
+        "what is evaluated: every agent with every model in every environment"
+    )
     new.add_argument("--env", action="append", metavar="ID", help="see `palaestra list` (r)")
     new.add_argument("--suite", metavar="FILE", help="a TOML file of environments and tasks")
     new.add_argument("--agent", action="append", metavar="NAME", help="default: direct (r)")
@@ -39,23 +47,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     new.add_argument(
         "--agent-sandbox", metavar="KIND",
-        help="run the programs in a sandbox that reaches the gateway only: bubblewrap, or auto",
+        help="run the programs in a sandbox that can reach only the gateway: bubblewrap, or auto",
     )  # fmt: skip
     new.add_argument(
-        "--agent-mount", action="append", metavar="PATH", help="which they may read there (r)"
+        "--agent-mount",
+        action="append",
+        metavar="PATH",
+        help="a path that the programs can read in the sandbox (r)",
     )
     new.add_argument(
         "--agent-limit", action="append", metavar="NAME=VALUE",
-        help="what they may use there, such as memory=1000000000 (r)",
+        help="a resource limit in the sandbox, such as memory=1000000000 (r)",
     )  # fmt: skip
     new.add_argument(
         "--agent-hide-rewards", action="store_const", const=True,
-        help="programs are not told what their actions earned",
+        help="programs do not receive the rewards of their actions",
     )  # fmt: skip
     new.add_argument(
         "--model", action="append", metavar="NAME",
-        help="a name of `palaestra list models`, a run's folder, a checkpoint, "
-        "openai:MODEL@URL, anthropic:MODEL@URL (r)",
+        help="a name of `palaestra list models`, a run's folder, a checkpoint, a GGUF file, "
+        "OWNER/NAME of the hub, openai:MODEL, anthropic:MODEL, openai:MODEL@URL (r)",
     )  # fmt: skip
     new.add_argument(
         "--role", action="append", metavar="NAME=MODEL",
@@ -64,115 +75,128 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument("-n", type=int, metavar="N", help="tasks (default: 64)")
     new.add_argument("--split", help="train, validation or test (the default)")
     new.add_argument(
-        "--seed", type=int, action="append", metavar="N", help="of the sampling (default: 1) (r)"
+        "--seed",
+        type=int,
+        action="append",
+        metavar="N",
+        help="seed of the sampling (default: 1) (r)",
     )
     new.add_argument("--repeats", type=int, metavar="R", help="episodes per task (default: 1)")
     new.add_argument(
-        "--turns", type=int, metavar="T", help="actions per episode (default: the world's own)"
+        "--turns",
+        type=int,
+        metavar="T",
+        help="actions per episode (default: the environment's own)",
     )
     new.add_argument("--temperature", type=float, metavar="X", help="default: 1; 0: greedy")
     new.add_argument(
         "--max-tokens", type=int, metavar="M",
-        help="per reply (default: 8 for direct, else 128)",
+        help="tokens per reply (default: 8 for direct, else 128; a remote model's own)",
     )  # fmt: skip
     new.add_argument(
         "--deadline", type=float, metavar="S",
-        help="seconds after which an episode ends as truncated(seconds), which is no success",
+        help="seconds after which an episode is truncated(seconds), which is no success",
     )  # fmt: skip
     new.add_argument(
         "--tried", type=int, metavar="T",
-        help="actions that a search may try in an episode, besides those that it takes",
+        help="actions that a search may try in an episode, besides the actions that it takes",
     )  # fmt: skip
     new.add_argument(
         "--shard", metavar="K/N",
         help="only the K-th of N parts of the tasks; `palaestra leaderboard` joins the runs",
     )  # fmt: skip
     new.add_argument(
-        "--price", action="append", metavar="MODEL=IN/OUT", help="of a million tokens (r)"
+        "--price", action="append", metavar="MODEL=IN/OUT", help="price of a million tokens (r)"
     )
     how = parser.add_argument_group("how ((r): may be repeated)")
     how.add_argument(
         "--resume", metavar="RUN",
-        help="go on with a run that stopped; also lives again what infrastructure broke, and "
-        "nothing else",
+        help="resume a run that stopped; also run episodes again that infrastructure broke",
     )  # fmt: skip
     how.add_argument(
         "--concurrency", action="append", metavar="[MODEL=]N",
-        help="episodes lived at once, of one model or of each (default: 64; 8 a core where each "
-        "world is a Java virtual machine, 4 a core where the agent is a command) (r)",
+        help="concurrent episodes, of one model or of each (default: 64; 8 a core if each "
+        "environment is a Java virtual machine, 4 a core if the agent is a command) (r)",
     )  # fmt: skip
     how.add_argument(
         "--workers", type=int, default=1, metavar="N",
-        help="processes that host the worlds; 0: this one (default: 1)",
+        help="processes for the environments; 0: this one (default: 1)",
     )  # fmt: skip
-    how.add_argument("--budget-tokens", type=int, metavar="N", help="read and sampled, in all")
-    how.add_argument("--budget-money", type=float, metavar="X", help="in all; needs --price")
-    how.add_argument("--budget-seconds", type=float, metavar="S", help="of work, in all")
+    how.add_argument("--budget-tokens", type=int, metavar="N", help="maximum read and sampled")
+    how.add_argument("--budget-money", type=float, metavar="X", help="maximum cost; needs --price")
+    how.add_argument("--budget-seconds", type=float, metavar="S", help="maximum seconds of work")
     how.add_argument(
-        "--run", metavar="FOLDER", dest="folder", help="where to keep the episodes (runs/eval-…)"
+        "--run", metavar="FOLDER", dest="folder", help="where to store the episodes (runs/eval-…)"
     )
     how.add_argument(
         "--durability", choices=("normal", "full"),
-        help="what is recorded outlives the process (normal, the default), or a power cut too",
+        help="whether the record survives a crash (normal, the default) or a power cut too",
     )  # fmt: skip
     how.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
-    return _resume(options) if options.resume is not None else begin(asked_by(options), options)
+    with unbegun():
+        if options.resume is not None:
+            return _resume(options)
+        return begin(asked_by(options), options)
 
 
-def begin(asked: Asked, options: argparse.Namespace) -> int:
-    """Evaluate what is asked in a new run; returns the exit code."""
-    from palaestra.api.evaluating import Evaluation
-    from palaestra.experiment.progress import Reporter
+def begin(asked: MatrixRequest, options: argparse.Namespace) -> int:
+    """Evaluate a request in a new run; return the exit code."""
+    from palaestra.api.evaluating import Evaluation, new_folder
+    from palaestra.runtime.progress import Reporter
     from palaestra.store.schema import Durability
 
-    with Evaluation.begin(
-        asked,
-        _effort(options),
-        options.folder,
-        reporter=Reporter(),
-        durability=Durability(options.durability or "normal"),
-        name=_flag,
-    ) as evaluation:
+    folder = Path(options.folder) if options.folder else new_folder(asked)
+    with (
+        resumable(resuming("eval", folder), folder),
+        Evaluation.begin(
+            asked,
+            _effort(options),
+            folder,
+            reporter=Reporter(),
+            durability=Durability(options.durability or "normal"),
+            name=_flag,
+        ) as evaluation,
+    ):
         return _work(evaluation, options.json)
 
 
 def _resume(options: argparse.Namespace) -> int:
     from palaestra.api.evaluating import Evaluation
-    from palaestra.experiment.progress import Reporter
+    from palaestra.runtime.progress import Reporter
 
     for name in OF_NEW_RUNS:
         if getattr(options, name) is not None:
             raise InputError(
-                f"--resume goes on with what the run evaluates; drop {_flag(name)}, or start a "
-                "new run without --resume."
+                f"{_flag(name)} is fixed in a resumed run; drop it, or start a new run without "
+                "--resume."
             )
-    with Evaluation.resume(
-        Path(options.resume), _effort(options), reporter=Reporter(), name=_flag
-    ) as evaluation:
+    folder = Path(options.resume)
+    with (
+        resumable(resuming("eval", folder), folder),
+        Evaluation.resume(folder, _effort(options), reporter=Reporter(), name=_flag) as evaluation,
+    ):
         return _work(evaluation, options.json)
 
 
 def _work(evaluation: Evaluation, as_json: bool) -> int:
-    """Evaluate and print the result; returns the exit code."""
+    """Evaluate and print the result; return the exit code."""
     from palaestra.api.result_text import render
 
-    again = f"palaestra eval --resume {evaluation.folder}"
-    with resumable(again):
-        try:
-            result = run_until_interrupted(evaluation.live())
-        except Stopped:
-            print(
-                f"\nStopped; finished episodes are kept in {evaluation.folder}. "
-                f"Go on with: {again}",
-                file=sys.stderr,
-            )
-            return 130
+    resume = resuming("eval", evaluation.folder)
+    try:
+        result = run_until_interrupted(evaluation.execute())
+    except Stopped:
+        print(
+            f"\nStopped; finished episodes are kept in {evaluation.folder}. Resume with: {resume}",
+            file=sys.stderr,
+        )
+        return 130
     done, reporter = evaluation.done, evaluation.reporter
     if done.stopped is not None:
-        reporter.say(f"stopped because {done.stopped}; go on with: {again}")
+        reporter.say(f"stopped because {done.stopped}; resume with: {resume}")
     if as_json:
         print(json.dumps(result))
     else:
@@ -180,35 +204,35 @@ def _work(evaluation: Evaluation, as_json: bool) -> int:
     cells = result.get("cells", [result])
     if broken := sum(cell["faults"]["infrastructure"] for cell in cells):
         reporter.say(
-            f"missing: {broken} of {result['planned']} episodes, which infrastructure broke; live "
-            f"them again with: {again}"
+            f"missing: {broken} of {result['planned']} episodes, which infrastructure broke; run "
+            f"them again with: {resume}"
         )
     if done.cancelled:
         return 130
     return 0 if 2 * result["scored"] > result["episodes"] else 1
 
 
-# ── what was asked ───────────────────────────────────────────────────────────
+# ── the request ───────────────────────────────────────────────────────────
 
 
-def asked_by(options: argparse.Namespace) -> Asked:
-    """What the options ask for; raises InputError for what cannot be meant."""
-    from palaestra.api.asking import asked
-    from palaestra.evaluation.plan import parse_shard
-    from palaestra.rollout.gateway.agent import name_of
+def asked_by(options: argparse.Namespace) -> MatrixRequest:
+    """Return the request of the options; raise InputError for invalid ones."""
+    from palaestra.api.evaluation_request import asked
+    from palaestra.evaluation.running.evaluation_plan import parse_shard
+    from palaestra.gateway.program_agents import name_of
 
-    walls = (options.agent_sandbox, options.agent_mount or (), options.agent_limit or ())
+    sandbox = (options.agent_sandbox, options.agent_mount or (), options.agent_limit or ())
     rewards = not options.agent_hide_rewards
-    commands = [name_of(c, *walls, rewards=rewards) for c in options.agent_command or ()]
-    if (any(walls) or not rewards) and not commands:
+    commands = [name_of(c, *sandbox, rewards=rewards) for c in options.agent_command or ()]
+    if (any(sandbox) or not rewards) and not commands:
         raise InputError(
-            "--agent-sandbox, -mount, -limit and -hide-rewards are for programs: --agent-command."
+            "--agent-sandbox, -mount, -limit and -hide-rewards need a program; set --agent-command."
         )
     given = {name: getattr(options, name) for name in SUBJECT}
     agents = [*(options.agent or ()), *commands]
     given |= {"agent": agents or None, "roles": _roles(options.role or [])}
-    said = cast("Subject", {name: value for name, value in given.items() if value is not None})
-    found = asked(options.env, said, _flag)
+    subject = cast("Subject", {name: value for name, value in given.items() if value is not None})
+    found = asked(options.env, subject, _flag)
     shard = None if options.shard is None else parse_shard(options.shard)
     return replace(found, shard=shard, prices=options.price or ())
 
@@ -217,7 +241,7 @@ SUBJECT = (
     "suite", "model", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried", "seed",
     "temperature",
 )  # fmt: skip
-"""Options that `palaestra.api.asking.Subject` has under the same names, and in the same form."""
+"""Options that `evaluation_request.Subject` has under the same names, and in the same form."""
 
 
 def _flag(option: str) -> str:
@@ -228,7 +252,7 @@ def _flag(option: str) -> str:
 
 
 def _roles(given: list[str]) -> dict[str, str]:
-    """Role to model, of those that have one of their own."""
+    """Return the model of each role in ROLE=MODEL texts."""
     found = {}
     for text in given:
         role, equals, name = text.partition("=")
@@ -239,15 +263,17 @@ def _roles(given: list[str]) -> dict[str, str]:
 
 
 def _effort(options: argparse.Namespace) -> Effort:
-    """How the options want it worked on."""
-    from palaestra.api.asking import Effort
-    from palaestra.experiment.limits import Allowance
+    """Return the resources that the options set."""
+    from palaestra.api.evaluation_request import Effort
+    from palaestra.evaluation.running.spending_budget import SpendingBudget
 
-    at_once: dict[str, int] = {}
+    concurrency: dict[str, int] = {}
     for text in options.concurrency or ():
         model, _, count = text.rpartition("=")
         if not (count.isdecimal() and int(count) > 0):
-            raise InputError(f"--concurrency {text} cannot be; write N or MODEL=N, N at least 1.")
-        at_once[model] = int(count)
-    spent = Allowance(options.budget_tokens, options.budget_money, options.budget_seconds)
-    return Effort(at_once, options.workers, spent)
+            raise InputError(
+                f"--concurrency {text} is invalid; write N or MODEL=N, with N of 1 or more."
+            )
+        concurrency[model] = int(count)
+    allowance = SpendingBudget(options.budget_tokens, options.budget_money, options.budget_seconds)
+    return Effort(concurrency, options.workers, allowance)

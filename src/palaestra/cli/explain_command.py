@@ -1,10 +1,10 @@
-"""`palaestra explain`: the turn that lost an episode; what a success depends on; suspicions.
+"""`palaestra explain`: the turn that lost an episode, robustness of successes, reward hacking.
 
     explain RUN EPISODE          one failed episode, turn by turn
     explain RUN                  all failed episodes of the run, one line each
-    explain RUN --shortcuts      what looks like reward hacking
-    explain --robustness ENV     success in worlds with one thing changed
-    explain --planted ENV        how often each method finds a fault that was planted
+    explain RUN --shortcuts      signs of reward hacking
+    explain --robustness ENV     success in environments with one factor changed
+    explain --planted ENV        how often each method finds a planted fault
 
 The first three read a run; the last two need none.
 """
@@ -25,42 +25,46 @@ from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
     from palaestra.core.episode import Episode
-    from palaestra.evaluation.attribution.attribution import Attribution
+    from palaestra.evaluation.attribution.base import Attribution
     from palaestra.evaluation.attribution.explaining import Explanation
-    from palaestra.evaluation.attribution.planted import Method
-    from palaestra.store.run import RunFolder
+    from palaestra.evaluation.attribution.planted_faults import Method
+    from palaestra.store.run_folder import RunFolder
 
 EXAMPLE = "palaestra explain runs/eval-1 eval/test/3.0"
 BY = ("oracle", "chance", "words", "policy", "judge")
-CONTEXT, AT_ONCE = 2048, 32
+CONTEXT, CONCURRENCY = 2048, 32
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", metavar="RUN", help="a run's folder or name")
     parser.add_argument("episode", nargs="?", metavar="EPISODE", help="e.g. eval/test/3.0")
     parser.add_argument("--shortcuts", action="store_true", help="look for reward hacking")
-    parser.add_argument("--robustness", metavar="ENV", help="one-factor perturbations of a world")
+    parser.add_argument(
+        "--robustness", metavar="ENV", help="one-factor perturbations of an environment"
+    )
     parser.add_argument("--planted", metavar="ENV", help="measure the methods on planted faults")
     parser.add_argument(
         "--by", action="append", default=[], metavar="METHOD",
         help=f"{', '.join(BY)} (repeatable; default: all that need no model)",
     )  # fmt: skip
-    parser.add_argument("--judge", metavar="MODEL", help="with --by judge: it labels the steps")
-    parser.add_argument("--agent", metavar="NAME", help="of --by policy and --robustness")
-    parser.add_argument("--model", metavar="NAME", help="of --by policy and --robustness")
+    parser.add_argument(
+        "--judge", metavar="MODEL", help="with --by judge: the model that labels the steps"
+    )
+    parser.add_argument("--agent", metavar="NAME", help="for --by policy and --robustness")
+    parser.add_argument("--model", metavar="NAME", help="for --by policy and --robustness")
     parser.add_argument(
         "--factor", action="append", default=[], metavar="KNOB=VALUE",
         help="with --robustness: such as errors=0.3 (repeatable; default: five factors)",
     )  # fmt: skip
     parser.add_argument("--phase", action="append", default=[], metavar="PHASE", dest="phases")
     parser.add_argument("-n", type=int, default=16, metavar="N", help="tasks, or episodes")
-    parser.add_argument("--samples", type=int, default=8, metavar="K", help="tries per state")
-    parser.add_argument("--turns", type=int, metavar="T", help="most actions of an episode")
+    parser.add_argument("--samples", type=int, default=8, metavar="K", help="rollouts per state")
+    parser.add_argument("--turns", type=int, metavar="T", help="maximum actions of an episode")
     parser.add_argument(
         "--slack", type=int, metavar="S",
-        help="with --planted: actions beyond the oracle's way (default: the world's own limit)",
+        help="with --planted: actions beyond the oracle's plan (default: the environment's limit)",
     )  # fmt: skip
-    parser.add_argument("--save", action="store_true", help="keep it with the run")
+    parser.add_argument("--save", action="store_true", help="store the result in the run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -99,11 +103,11 @@ def _check(options: argparse.Namespace) -> None:
     if alone and options.run:
         raise InputError("--robustness and --planted need no run; leave it out.")
     if not alone and options.run is None:
-        raise InputError("What is to be explained? Name a run, or a world with --robustness.")
+        raise InputError("Nothing to explain; name a run, or an environment with --robustness.")
     if "judge" in options.by and not options.judge:
         raise InputError("--by judge needs the model that labels the steps; name it with --judge.")
     if ("policy" in options.by or options.robustness) and not options.model:
-        raise InputError("Which model goes on? Name it with --model.")
+        raise InputError("The model that continues episodes is missing; name it with --model.")
 
 
 # ── episodes of a run ────────────────────────────────────────────────────────
@@ -111,9 +115,9 @@ def _check(options: argparse.Namespace) -> None:
 
 def _episode(options: argparse.Namespace) -> dict[str, Any]:
     from palaestra.environments.registry import make
-    from palaestra.evaluation.attribution import attribution
+    from palaestra.evaluation.attribution import base
     from palaestra.evaluation.attribution.explaining import METHODS, explain
-    from palaestra.store.run import RunFolder
+    from palaestra.store.run_folder import RunFolder
 
     with _opened(options) as opened:
         episode = find_episode(opened.database, options.episode)
@@ -124,18 +128,18 @@ def _episode(options: argparse.Namespace) -> dict[str, Any]:
         found = (*explained.attributions, *more)
         if options.save:
             assert isinstance(opened, RunFolder)
-            attribution.keep(opened.database, episode.key, found)
+            base.store_attributions(opened.database, episode.key, found)
     return _document(explained, found)
 
 
 async def _asked(
     options: argparse.Namespace, opened: RunFolder, episode: Episode, turns: int
 ) -> list[Attribution]:
-    """What models say: one that goes on from each state, one that labels each step."""
+    """Return the attributions by models: one continues from each state, one labels each step."""
     from palaestra.evaluation.attribution.counterfactual import largest_drop
-    from palaestra.evaluation.attribution.values import policy_values
+    from palaestra.evaluation.attribution.state_values import policy_values
     from palaestra.evaluation.judges.case import case_of
-    from palaestra.evaluation.judges.steps import first_wrong, step_labels
+    from palaestra.evaluation.judges.step_labels import first_wrong, step_labels
 
     found = []
     if "policy" in options.by:
@@ -158,7 +162,7 @@ async def _asked(
 
 def _failures(options: argparse.Namespace) -> dict[str, Any]:
     from palaestra.environments.registry import make
-    from palaestra.evaluation.attribution import attribution
+    from palaestra.evaluation.attribution import base
     from palaestra.evaluation.attribution.explaining import METHODS, explain
 
     methods = [m for m in options.by or ("oracle", "words") if m in METHODS]
@@ -173,7 +177,7 @@ def _failures(options: argparse.Namespace) -> dict[str, Any]:
             turns = _turns(options, opened, episode)
             explained = explain(episode, make, turns=turns, methods=methods)
             if options.save:
-                attribution.keep(opened.database, episode.key, explained.attributions)
+                base.store_attributions(opened.database, episode.key, explained.attributions)
             rows.append(_document(explained, explained.attributions))
     return {"run": str(opened.path), "failed": len(failed), "episodes": rows}
 
@@ -181,7 +185,7 @@ def _failures(options: argparse.Namespace) -> dict[str, Any]:
 def _shortcuts(options: argparse.Namespace) -> dict[str, Any]:
     from palaestra.core.environment import Capability
     from palaestra.environments.registry import make
-    from palaestra.evaluation.attribution.planted import references
+    from palaestra.evaluation.attribution.planted_faults import references
     from palaestra.evaluation.attribution.shortcuts import divergence, inspect
 
     with _opened(options) as opened:
@@ -194,11 +198,11 @@ def _shortcuts(options: argparse.Namespace) -> dict[str, Any]:
     )
     for environment in dict.fromkeys(e.task.environment for e in episodes):
         of = [e for e in episodes if e.task.environment == environment]
-        world = make(environment)
-        knows = Capability.ORACLE in world.capabilities
-        world.close()
+        made = make(environment)
+        has_oracle = Capability.ORACLE in made.spec.capabilities
+        made.close()
         tasks = list({e.task.id: e.task for e in of}.values())[: options.n]
-        findings += inspect(of, references(make, tasks) if knows and tasks else None)
+        findings += inspect(of, references(make, tasks) if has_oracle and tasks else None)
     return {
         "run": str(opened.path),
         "episodes": len(episodes),
@@ -215,7 +219,7 @@ def _shortcuts(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _opened(options: argparse.Namespace) -> RunFolder:
-    from palaestra.store.run import RunFolder, run_path
+    from palaestra.store.run_folder import RunFolder, run_path
 
     path = run_path(options.run)
     return RunFolder.open(path) if options.save else RunFolder.read(path)
@@ -227,12 +231,14 @@ def _episodes(options: argparse.Namespace, opened: RunFolder) -> list[Episode]:
 
 
 def _turns(options: argparse.Namespace, opened: RunFolder, episode: Episode) -> int:
-    """The most actions that the episode was allowed."""
-    from palaestra.experiment.setting import typical_turns
+    """Return the turn limit of the episode."""
+    from palaestra.training.run_context import typical_turns
 
     recipe = opened.database.get("recipe") or {}
-    world = recipe.get("environment")
-    recorded = recipe.get("turn_limit") or (world.get("turns") if isinstance(world, dict) else None)
+    chosen = recipe.get("environment")
+    recorded = recipe.get("turn_limit") or (
+        chosen.get("turns") if isinstance(chosen, dict) else None
+    )
     found = options.turns or recorded or typical_turns(episode.task.environment)
     return max(int(found), len(episode.steps))
 
@@ -240,11 +246,11 @@ def _turns(options: argparse.Namespace, opened: RunFolder, episode: Episode) -> 
 def _document(explained: Explanation, found: tuple[Attribution, ...]) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from palaestra.evaluation.attribution.attribution import verdict
-    from palaestra.evaluation.stages import stages
-    from palaestra.evaluation.transcript import turns
+    from palaestra.evaluation.attribution.base import verdict
+    from palaestra.evaluation.attribution.stage_diagnosis import stages
+    from palaestra.evaluation.reports.transcript import turns
 
-    episode, believed = explained.episode, verdict(found)
+    episode, best = explained.episode, verdict(found)
     return {
         "episode": str(episode.key),
         "task": episode.task.id,
@@ -254,7 +260,7 @@ def _document(explained: Explanation, found: tuple[Attribution, ...]) -> dict[st
             {"saw": turn.observation, "did": turn.action, "valid": turn.valid}
             for turn in turns(episode)[:-1]
         ],
-        "verdict": believed.as_json() if believed else None,
+        "verdict": best.as_json() if best else None,
         "attributions": [one.as_json() for one in found],
         "labels": list(explained.labels),
         "ignored": list(explained.ignored),
@@ -263,7 +269,7 @@ def _document(explained: Explanation, found: tuple[Attribution, ...]) -> dict[st
     }
 
 
-# ── worlds without a run ─────────────────────────────────────────────────────
+# ── environments without a run ─────────────────────────────────────────────────────
 
 
 def _robustness(options: argparse.Namespace) -> dict[str, Any]:
@@ -272,7 +278,7 @@ def _robustness(options: argparse.Namespace) -> dict[str, Any]:
     from palaestra.core.task import Split
     from palaestra.environments.registry import tasks
     from palaestra.evaluation.attribution.robustness import FACTORS, changed, robustness
-    from palaestra.experiment.setting import typical_turns
+    from palaestra.training.run_context import typical_turns
 
     environment = options.robustness
     factors = {query: query for query in options.factor} or FACTORS
@@ -283,8 +289,8 @@ def _robustness(options: argparse.Namespace) -> dict[str, Any]:
 
     async def work() -> list[Any]:
         async with _Rolling(options, environment, turns) as rollout:
-            drawn = tasks(environment).take(Split.TEST, options.n)
-            return await robustness(rollout, environment, drawn, factors)
+            chosen = tasks(environment).take(Split.TEST, options.n)
+            return await robustness(rollout, environment, chosen, factors)
 
     found = _interruptible(work())
     return {
@@ -300,7 +306,7 @@ def _planted(options: argparse.Namespace) -> dict[str, Any]:
     from dataclasses import asdict
 
     from palaestra.environments.registry import make
-    from palaestra.evaluation.attribution.planted import fresh_tasks, planted, precision
+    from palaestra.evaluation.attribution.planted_faults import fresh_tasks, planted, precision
 
     tasks = fresh_tasks(options.planted, options.n, make)
     cases = planted(make, tasks, slack=options.slack)
@@ -320,23 +326,23 @@ def _methods(samples: int) -> dict[str, Method]:
         last_turn,
         root_cause,
     )
-    from palaestra.evaluation.attribution.values import chance_values, oracle_values
+    from palaestra.evaluation.attribution.state_values import oracle_values, random_values
 
     return {
         "oracle": lambda case, replay: losing_turn(
             case.episode, oracle_values(replay, case.turns), replay.actions
         ),
         "chance": lambda case, replay: largest_drop(
-            case.episode, chance_values(replay, case.turns, samples), "chance"
+            case.episode, random_values(replay, case.turns, samples), "chance"
         ),
-        "words": lambda case, replay: root_cause(case.episode, replay.world.instructions),
+        "words": lambda case, replay: root_cause(case.episode, replay.env.instructions),
         "first refusal": lambda case, replay: first_refusal(case.episode),
         "last turn": lambda case, replay: last_turn(case.episode),
     }
 
 
 class _Rolling:
-    """A rollout by the chosen agent and model, as a context; closes what it holds."""
+    """A context manager for rollouts by the chosen agent and model."""
 
     def __init__(self, options: argparse.Namespace, environment: str, turns: int) -> None:
         self._options, self._environment, self._turns = options, environment, turns
@@ -345,28 +351,31 @@ class _Rolling:
         from palaestra.agents.registry import make_agent
         from palaestra.core.budget import Budget
         from palaestra.core.model import Sampling
-        from palaestra.experiment.crowd import usual
-        from palaestra.experiment.progress import Reporter
-        from palaestra.models.registry import load_model
+        from palaestra.evaluation.running.matrix import reply_tokens
+        from palaestra.models.registry import is_remote, load_model
         from palaestra.rollout.runner import Rollout
-        from palaestra.rollout.workers import WorkerPool
+        from palaestra.rollout.worker_pool import WorkerPool
+        from palaestra.runtime.concurrency import usual
+        from palaestra.runtime.progress import Reporter
 
         options = self._options
         agent = make_agent(options.agent or "direct")
-        at_once = min(AT_ONCE, usual(self._environment, options.agent or ""))
+        concurrency = min(CONCURRENCY, usual(self._environment, options.agent or ""))
         self._model = load_model(
-            options.model, agent, slots=at_once + 2, context=CONTEXT, progress=Reporter().say
+            options.model, agent, slots=concurrency + 2, context=CONTEXT, progress=Reporter().say
         )
         self._pool = WorkerPool(1)
         await self._pool.__aenter__()
         return Rollout(
             agent=agent,
-            worlds=self._pool.world,
+            make_environment=self._pool.make,
             models={"agent": self._model},
             budget=Budget(turns=self._turns),
-            sampling=Sampling(1.0, 8 if agent.name == "direct" else 128),
+            sampling=Sampling(
+                1.0, None if is_remote(options.model) else reply_tokens(options.agent or "direct")
+            ),
             seed=1,
-            concurrency=at_once,
+            concurrency=concurrency,
         )
 
     async def __aexit__(self, *raised: Any) -> None:

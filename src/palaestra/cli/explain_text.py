@@ -1,4 +1,4 @@
-"""How `palaestra explain` prints what it found."""
+"""The printed results of `palaestra explain`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST = 60  # characters of an action in a table
 
 
 def episode(result: Found) -> None:
-    """One failed episode: the verdict, who differs, then the turns with their values."""
+    """Print one failed episode: the verdict, other verdicts, then the turns with their values."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -22,16 +22,16 @@ def episode(result: Found) -> None:
     for why in result["unable"]:
         console.print(f"(not applied: {why})", markup=False, soft_wrap=True)
     if result["ignored"]:
-        console.print(f"never used of the task: {', '.join(result['ignored'])}", markup=False)
+        console.print(f"parts of the task never used: {', '.join(result['ignored'])}", markup=False)
     known = {name: share for name, share in result["stages"].items() if share is not None}
     if known:
-        said = ", ".join(f"{name} {share:.2f}" for name, share in known.items())
-        console.print(f"by stages, the share of turns in order: {said}", markup=False)
+        shares = ", ".join(f"{name} {share:.2f}" for name, share in known.items())
+        console.print(f"by stages, the share of turns in order: {shares}", markup=False)
     console.print(_turns(result))
 
 
 def failures(result: Found) -> None:
-    """One line per failed episode."""
+    """Print one line per failed episode."""
     rows = []
     for one in result["episodes"]:
         best = one["verdict"]
@@ -48,7 +48,7 @@ def failures(result: Found) -> None:
 
 
 def shortcuts(result: Found) -> None:
-    """Suspicions, and how many episodes they concern."""
+    """Print findings, and how many episodes they concern."""
     rows = [
         [f["detector"], f["episode"] or "the run", _turn(f["turn"]), _cut(f["what"], 90)]
         for f in result["findings"]
@@ -60,7 +60,7 @@ def shortcuts(result: Found) -> None:
 
 
 def robustness(result: Found) -> None:
-    """One row per factor."""
+    """Print one row per factor."""
     rows = [
         [
             factor["name"],
@@ -77,7 +77,7 @@ def robustness(result: Found) -> None:
 
 
 def planted(result: Found) -> None:
-    """One row per method."""
+    """Print one row per method."""
     rows = [
         [name, _bounds(of["right"]), _bounds(of["near"]), str(of["silent"])]
         for name, of in result["methods"].items()
@@ -91,7 +91,7 @@ def planted(result: Found) -> None:
 
 
 def _verdict(result: Found) -> str:
-    """One sentence: where it was lost, why, and who says so."""
+    """Return one sentence: the losing turn, the reason and the method."""
     found = result["verdict"]
     if found is None:
         return "verdict: no method can say which turn lost it"
@@ -104,20 +104,20 @@ def _verdict(result: Found) -> str:
 
 
 def _others(result: Found) -> str:
-    """What the other methods say, and that the verdict is believed rather than they."""
-    believed = result["verdict"]
-    others = [found for found in result["attributions"] if found != believed]
-    if believed is None or not others:
+    """Return the verdicts of the other methods."""
+    best = result["verdict"]
+    others = [found for found in result["attributions"] if found != best]
+    if best is None or not others:
         return ""
-    said = []
+    verdicts = []
     for found in others:
-        if _place(found) == _place(believed):
-            said.append(f"{found['method']} agrees")
+        if _place(found) == _place(best):
+            verdicts.append(f"{found['method']} agrees")
         elif found["turn"] is not None:
-            said.append(f"{found['method']} guesses turn {found['turn'] + 1}")
+            verdicts.append(f"{found['method']} guesses turn {found['turn'] + 1}")
         else:
-            said.append(f"{found['method']}: {_place(found)}")
-    return f"besides: {', '.join(said)}"
+            verdicts.append(f"{found['method']}: {_place(found)}")
+    return f"besides: {', '.join(verdicts)}"
 
 
 def _place(found: Found) -> str:

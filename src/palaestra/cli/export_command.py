@@ -1,4 +1,4 @@
-"""`palaestra export`: recorded episodes as a file for other programs."""
+"""`palaestra export`: write recorded episodes to a file for other programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from palaestra.core.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
     from palaestra.core.episode import Episode
-    from palaestra.experiment.trace import Recorded
+    from palaestra.training.trace import Recorded
 
 EXAMPLE = "palaestra export runs/quick-20260101-120000 --phase rl/3 --to trace.parquet"
 ENDINGS = {
@@ -23,20 +23,20 @@ ENDINGS = {
     "chat": (".jsonl",),
     "json": (".jsonl",),
 }
-"""How the name of a file in each format ends; of a folder: with nothing."""
+"""File name endings of each format; folders have none."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder or name, or its run.sqlite")
     parser.add_argument(
         "--phase", action="append", default=[], metavar="PHASE", dest="phases",
-        help="e.g. rl/3, or rl for all that begin with rl/; may be repeated (default: all phases)",
+        help="e.g. rl/3, or rl for all that start with rl/; may be repeated (default: all phases)",
     )  # fmt: skip
     parser.add_argument(
         "--format", default="parquet", metavar="NAME",
         help="parquet (the default), inspect, otel, atif, chat or json",
     )  # fmt: skip
-    parser.add_argument("--solved", action="store_true", help="only episodes that were solved")
+    parser.add_argument("--solved", action="store_true", help="only solved episodes")
     parser.add_argument(
         "--conventions", metavar="VERSION",
         help="of OpenTelemetry's GenAI conventions, for otel: 1.36 or 1.41 (the default)",
@@ -47,8 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     file = Path(options.to)
     _check(file, options.format, options.conventions)
-    from palaestra.experiment.trace import open_recorded
     from palaestra.store.disk import readable_size
+    from palaestra.training.trace import open_recorded
 
     recorded, folder = open_recorded(options.run)
     try:
@@ -65,14 +65,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def choose(known: list[str], wanted: list[str]) -> list[str]:
-    """The phases that are wanted, in the order of the record; all of them without a wish.
+    """Return the wanted phases in the order of the record; by default all.
 
     Raises:
-        UnknownName: nothing is called so, and nothing begins so.
-        InputError: there is no phase at all.
+        UnknownName: no phase has that name or prefix.
+        InputError: the run has no phases.
     """
     if not known:
-        raise InputError("The run has no finished episodes yet, so there is nothing to export.")
+        raise InputError("The run has no finished episodes yet; wait for one, or name another run.")
     found = set(known if not wanted else ())
     for name in wanted:
         matching = [p for p in known if p == name or p.startswith(f"{name}/")]
@@ -87,9 +87,11 @@ def _check(file: Path, format: str, conventions: str | None) -> None:
         raise UnknownName("format", format, ENDINGS)
     if file.suffix not in ENDINGS[format]:
         ends = " or ".join(ending or "nothing (a folder)" for ending in ENDINGS[format])
-        raise InputError(f"--to {file}: the name of a file in {format} must end in {ends}.")
+        raise InputError(f"--to {file} does not fit {format}; its name must end in {ends}.")
     if conventions is not None and format != "otel":
-        raise InputError(f"--conventions is for --format otel; {format} follows none.")
+        raise InputError(
+            f"--conventions has no effect with --format {format}; use --format otel, or drop it."
+        )
 
 
 def _write(
@@ -97,8 +99,8 @@ def _write(
 ) -> int:
     file = Path(options.to)
     if options.format == "parquet":
-        from palaestra.experiment.trace import documents
         from palaestra.store.parquet import write_parquet
+        from palaestra.training.trace import documents
 
         return write_parquet(file, episodes, documents(recorded))
     if options.format == "inspect":
@@ -111,7 +113,7 @@ def _write(
         return write_otel(file, episodes, start, options.conventions or NEWEST)
     from palaestra.store.exchange.atif import write_atif
     from palaestra.store.exchange.chat_jsonl import write_chat
-    from palaestra.store.exchange.schema import write_json
+    from palaestra.store.exchange.episode_schema import write_json
 
     return {"atif": write_atif, "chat": write_chat, "json": write_json}[options.format](
         file, episodes
@@ -119,10 +121,10 @@ def _write(
 
 
 def _start(folder: Path | None, name: str) -> datetime:
-    """When the run began; where only its database is left, when that was last written."""
+    """Return the start of the run; for a lone database, when it was last written."""
     if folder is None:
         return datetime.fromtimestamp(Path(name).expanduser().stat().st_mtime, UTC)
-    from palaestra.store.run import RunFolder
+    from palaestra.store.run_folder import RunFolder
 
     with RunFolder.read(folder) as opened:
         return opened.record.created

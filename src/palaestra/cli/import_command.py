@@ -1,4 +1,4 @@
-"""`palaestra import`: episodes that other programs recorded, as a run."""
+"""`palaestra import`: make a run of episodes that other programs recorded."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a log of Inspect, ATIF (or a folder of it), OTLP, Parquet, JSON",
     )
-    parser.add_argument("--run", required=True, metavar="FOLDER", help="the run to make")
+    parser.add_argument("--run", required=True, metavar="FOLDER", help="the new run")
     parser.add_argument(
         "--format", metavar="NAME",
-        help="inspect, atif, otel, parquet or json (default: what the file looks like)",
+        help="inspect, atif, otel, parquet or json (default: detected)",
     )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     from palaestra.store.exchange.detect import detect, read_episodes
-    from palaestra.store.run import RunFolder
+    from palaestra.store.run_folder import RunFolder
 
     source, folder = Path(options.file).expanduser(), Path(options.run)
     format = options.format or detect(source)
@@ -44,12 +44,12 @@ def run(options: argparse.Namespace) -> int:
                 if episode.key in seen:
                     raise InputError(
                         f"{source} holds two episodes with the key {episode.key}; import "
-                        "what it was put together from, one by one."
+                        "its parts one by one."
                     )
                 seen.add(episode.key)
                 made.database.finish(episode)
             if not seen:
-                raise InputError(f"{source} holds no episodes, so there is nothing to import.")
+                raise InputError(f"{source} holds no episodes; choose another file.")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _recipe(source: Path, format: str) -> dict[str, Any]:
-    """The recipe of the run that is made: the original one, where the file has it."""
+    """Return the recipe of the new run: the original one, if the file has it."""
     origin = {"imported": {"file": source.name, "format": format}}
     if format != "parquet":
         return origin

@@ -1,68 +1,120 @@
-"""How work ends before its time: by Ctrl-C, or by what can be mended before the work goes on.
+"""Interrupted work: Ctrl-C, and errors whose cause can be fixed before resuming.
 
-The first Ctrl-C stops cleanly, the second one at once. A closed terminal stops nothing.
+The first Ctrl-C stops cleanly, the second one immediately. A closed terminal stops nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import shutil
 import signal
+import sys
+import time
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 from palaestra.core.errors import InfrastructureFault, TooManyFaults, WorkersUnavailable
 
 T = TypeVar("T")
 
+ECHO = 1.0  # seconds; wrappers such as `timeout` and `make` repeat a signal to the whole group
+STOPPING = "\nStopping; a second Ctrl-C stops at once.\n"
+
 
 class Stopped(Exception):
-    """The work was interrupted and has put its things in order."""
+    """The work was interrupted and has cleaned up."""
 
 
 def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` in a new event loop.
 
     Raises:
-        Stopped: Ctrl-C (or a polite kill) arrived, and `work` was cancelled.
+        Stopped: Ctrl-C (or SIGTERM) arrived, and `work` was cancelled.
+        KeyboardInterrupt: a second one arrived before `work` had cleaned up.
     """
-    stopped = False
+    signals: list[float] = []  # when they arrived
 
     async def guarded() -> T:
-        nonlocal stopped
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
 
-        def stop(number: int) -> None:
-            nonlocal stopped
-            stopped = True
-            task.cancel()
-            loop.remove_signal_handler(number)  # the next one ends the process
+        def stop(number: int, frame: FrameType | None) -> None:
+            signals.append(time.monotonic())
+            if len(signals) == 1:
+                loop.call_soon_threadsafe(task.cancel)
+                with suppress(OSError):  # `print` may not be entered twice
+                    os.write(2, STOPPING.encode())
+            elif signals[-1] - signals[0] > ECHO:
+                raise KeyboardInterrupt
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop, number)
+        # Not `add_signal_handler`: an event loop that computes would call it too late.
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-            # Heard, not ignored: programs that are started would inherit that.
-            loop.add_signal_handler(signal.SIGHUP, _go_on)
-        return await task
+            # Handled, not ignored: child processes would inherit SIG_IGN.
+            loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
+        try:
+            return await task
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     try:
         return asyncio.run(guarded())
     except asyncio.CancelledError:
-        if stopped:
+        if signals:
             raise Stopped from None
         raise
 
 
 @contextmanager
-def resumable(command: str) -> Iterator[None]:
-    """Add to an error whose cause can be mended how to go on afterwards."""
+def unbegun() -> Iterator[None]:
+    """Note on an interruption that nothing was begun, unless it says otherwise."""
     try:
         yield
-    except (InfrastructureFault, TooManyFaults, WorkersUnavailable) as error:
-        error.add_note(f"Go on with: {command}")
+    except KeyboardInterrupt as error:
+        if not hasattr(error, "__notes__"):
+            error.add_note("Nothing was begun; give the same command again.")
         raise
 
 
-def _go_on() -> None:
-    """Its terminal is gone, the work is not."""
+@contextmanager
+def resumable(command: str, folder: Path) -> Iterator[None]:
+    """Add the resuming command to interruptions and to errors whose cause can be fixed.
+
+    Nothing is added before `folder` holds a run.
+    """
+    try:
+        yield
+    except (
+        InfrastructureFault,
+        TooManyFaults,
+        WorkersUnavailable,
+        KeyboardInterrupt,
+    ) as error:
+        if (folder / "run.json").is_file():  # written last
+            error.add_note(f"Finished work is kept. Resume with: {command}")
+        raise
+
+
+def resuming(command: str, folder: Path) -> str:
+    """Return what to type to resume the run in `folder`."""
+    return f"{called()} {command} --resume {shlex.quote(str(folder))}"
+
+
+def called() -> str:
+    """Return the command that calls palaestra, even if its environment is not active."""
+    if shutil.which("palaestra"):
+        return "palaestra"
+    script = Path(sys.argv[0])
+    if script.name == "palaestra":
+        return shlex.quote(str(script))
+    return f"{shlex.quote(sys.executable)} -m palaestra"
+
+
+def _ignore_hangup() -> None:
+    """Keep working without a terminal."""

@@ -1,4 +1,4 @@
-"""`palaestra leaderboard`: agents and models of any number of eval runs, side by side."""
+"""`palaestra leaderboard`: compare agents and models of any number of eval runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
-    from palaestra.evaluation.leaderboard import Leaderboard
+    from palaestra.evaluation.reports.leaderboard import Leaderboard
 
 EXAMPLE = "palaestra leaderboard runs/eval-small-* --to leaderboard.md --to leaderboard.html"
 FORMS = (".md", ".html", ".csv", ".json")
@@ -23,27 +23,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--to", action="append", default=[], metavar="FILE",
-        help="also write it, in the form that the name says: .md, .html, .csv, .json (repeatable)",
+        help="also write it to a .md, .html, .csv or .json file (repeatable)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folders or names of eval runs")
-    parser.add_argument(
-        "--suite", metavar="FILE", help="what counts (default: what the runs agree on)"
-    )
+    parser.add_argument("--suite", metavar="FILE", help="the suite (default: that of the runs)")
 
 
 def run(options: argparse.Namespace) -> int:
     for file in options.to:
         if Path(file).suffix not in FORMS:
-            raise InputError(f"--to {file}: the file's name must end in {', '.join(FORMS)}.")
-    from palaestra.evaluation import leaderboard_text as text
-    from palaestra.evaluation.leaderboard import COSTS
+            endings = ", ".join(FORMS)
+            raise InputError(f"--to {file} has an unknown ending; its name must end in {endings}.")
+    from palaestra.evaluation.reports import leaderboard_text as text
+    from palaestra.evaluation.reports.leaderboard import COSTS
 
     if options.cost not in COSTS:
-        raise InputError(f"There is no cost '{options.cost}'; known: {', '.join(COSTS)}.")
+        raise InputError(f"There is no cost '{options.cost}'; choose one of {', '.join(COSTS)}.")
     board = board_of(options)
     for file in options.to:
         forms = {
@@ -64,11 +63,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def board_of(options: argparse.Namespace) -> Leaderboard:
-    """The leaderboard of the runs on the command line."""
-    from palaestra.evaluation.leaderboard import build
-    from palaestra.evaluation.samples import read
-    from palaestra.evaluation.suite import load
-    from palaestra.store.run import run_path
+    """Build the leaderboard of the runs on the command line."""
+    from palaestra.evaluation.reports.cell_samples import read
+    from palaestra.evaluation.reports.leaderboard import build
+    from palaestra.evaluation.running.suite import load
+    from palaestra.store.run_folder import run_path
 
     suite = None if options.suite is None else load(options.suite)
     paths = list(dict.fromkeys(run_path(name).absolute() for name in options.runs))

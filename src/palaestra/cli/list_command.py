@@ -1,4 +1,4 @@
-"""`palaestra list`: what there is, by kind."""
+"""`palaestra list`: list environments, models, agents and other parts by kind."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any
 from palaestra.core.errors import InputError, UnknownName
 
 EXAMPLE = "palaestra list environments"
+WIDE = 160  # characters of a screen with room for all columns
+NARROW = {"licence", "source", "tasks", "players", "can"}
+"""Columns of environment families that a narrower screen leaves out; --json has them."""
 Row = dict[str, Any]
 
 
@@ -29,7 +32,9 @@ def run(options: argparse.Namespace) -> int:
     if options.kind not in (kinds := [*KINDS, *LEARNING]):
         raise UnknownName("kind of thing to list", options.kind, kinds)
     if options.of and options.kind != "environments":
-        raise InputError(f"'{options.of}' chooses nothing: only environments have families.")
+        raise InputError(
+            f"'{options.of}' has no effect: only environments have families; leave it out."
+        )
     if options.all and options.kind not in LEARNING:
         raise InputError(
             f"--all has no effect: all {options.kind} are listed anyway; leave it out."
@@ -48,18 +53,18 @@ def run(options: argparse.Namespace) -> int:
     else:
         _render(rows)
         if options.kind in LEARNING and not options.all and LEARNING[options.kind](True) != rows:
-            print(f"palaestra list {options.kind} --all shows also what no recipe can use yet.")
+            print(f"palaestra list {options.kind} --all also shows what no recipe can use yet.")
     return 0
 
 
 def _environments(family: str | None = None) -> list[Row]:
-    from palaestra.environments.listing import entries
+    from palaestra.environments.environment_listing import entries
 
     return [{"name": entry.id, **asdict(entry)} for entry in entries(family)]
 
 
 def _families() -> list[Row]:
-    """One row per family: what fits on a screen."""
+    """Return one row per family."""
     rows: dict[str, Row] = {}
     for entry in _environments():
         row = rows.setdefault(
@@ -84,7 +89,7 @@ def _families() -> list[Row]:
 
 
 def _counts(tasks: dict[str, int | None]) -> str:
-    """Of train, validation and test; "∞" where there are as many as one asks for."""
+    """Return the counts of train, validation and test; "∞" for unlimited tasks."""
     return "/".join("∞" if count is None else str(count) for count in tasks.values())
 
 
@@ -95,16 +100,16 @@ def _models() -> list[Row]:
 
 
 def _agents() -> list[Row]:
-    from palaestra.agents.listing import entries
+    from palaestra.agents.agent_listing import entries
 
     return [agent._asdict() for agent in entries()]
 
 
 def _algorithms(every: bool) -> list[Row]:
-    """Those that a recipe can name; or all, with what the others lack."""
-    from palaestra.experiment.reach import lack
-    from palaestra.learning.algorithms import ALGORITHMS, Method
-    from palaestra.learning.component import Kind, components
+    """Return the algorithms that a recipe can name; or all, with what the others lack."""
+    from palaestra.learning.methods.algorithms import ALGORITHMS, Method
+    from palaestra.learning.methods.component import Kind, components
+    from palaestra.training.usable_parts import lack
 
     rows = []
     for name, algorithm in ALGORITHMS.items():
@@ -140,8 +145,8 @@ def _parts(credit: str, loss: str, kept: str) -> str:
 
 
 def _components(every: bool, *kinds: str) -> list[Row]:
-    from palaestra.experiment.reach import lack
-    from palaestra.learning.component import Kind, components
+    from palaestra.learning.methods.component import Kind, components
+    from palaestra.training.usable_parts import lack
 
     rows = [
         {
@@ -161,7 +166,7 @@ def _components(every: bool, *kinds: str) -> list[Row]:
 
 
 def _reached(rows: list[Row], every: bool) -> list[Row]:
-    """All rows; or those that lack nothing, without the word of it."""
+    """Return all rows; or those that lack nothing, without the column 'lacks'."""
     if every:
         return rows
     return [{k: v for k, v in row.items() if k != "lacks"} for row in rows if not row["lacks"]]
@@ -174,7 +179,7 @@ def _json(value: Any) -> Any:
 def _recipes() -> list[Row]:
     from palaestra.cli.dry_run import estimate
     from palaestra.core.errors import InputError
-    from palaestra.experiment.recipe import load, recipe_names
+    from palaestra.training.recipe import load, recipe_names
 
     rows = []
     for name in recipe_names():
@@ -189,14 +194,14 @@ def _recipes() -> list[Row]:
 
 def _runs() -> list[Row]:
     from palaestra.core.errors import PalaestraError
-    from palaestra.store.run import RunFolder, default_root, list_runs
+    from palaestra.store.run_folder import RunFolder, default_root, list_runs
 
     rows: list[Row] = []
     for record in list_runs(default_root()):
         try:
             with RunFolder.read(record.path) as opened:
                 summary = (opened.database.get("recipe") or {}).get("summary", "")
-        except PalaestraError as error:  # of another format, or damaged: still a run
+        except PalaestraError as error:  # another format, or damaged: still list it
             summary = str(error)
         rows.append(
             {
@@ -215,7 +220,7 @@ LEARNING: dict[str, Callable[[bool], list[Row]]] = {
     "losses": lambda every: _components(every, "loss", "correction", "preference"),
     "curricula": lambda every: _components(every, "curriculum", "filter", "examples"),
 }
-"""Kinds of which some have needs that a training run cannot meet."""
+"""Kinds with parts that a training run cannot use."""
 
 KINDS: dict[str, Callable[[], list[Row]]] = {
     "environments": _environments,
@@ -233,13 +238,15 @@ def _render(rows: list[Row]) -> None:
     from rich.text import Text
 
     console = Console()
-    # what the name already says is left to --json: an id's family, a run's path
-    said = {"options"} | ({"source"} if "created" in rows[0] else set())
+    # --json has what the name implies: an id's family, a run's path
+    hidden = {"options"} | ({"source"} if "created" in rows[0] else set())
     if "status" in rows[0]:  # parts of the learning library: their tables are in the docs
-        said |= {"source"} | ({"needs"} if "lacks" in rows[0] else set())
+        hidden |= {"source"} | ({"needs"} if "lacks" in rows[0] else set())
     if "id" in rows[0]:  # of one family
-        said |= {"id", "family", "extra", "source", "licence", "summary", "installed", "missing"}
-    columns = [column for column in rows[0] if column not in said]
+        hidden |= {"id", "family", "extra", "source", "licence", "summary", "installed", "missing"}
+    if "ids" in rows[0] and console.width < WIDE:
+        hidden |= NARROW
+    columns = [column for column in rows[0] if column not in hidden]
     table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold")
     table.columns[0].no_wrap = True
     table.columns[0].overflow = "fold"

@@ -1,6 +1,6 @@
 """The command line: `palaestra COMMAND`.
 
-Exit codes: 0 done, 1 ran but failed, 2 bad input (or a machine on which nothing can run),
+Exit codes: 0 done, 1 ran but failed, 2 bad input (or a machine that cannot run it),
 130 interrupted.
 """
 
@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from palaestra import __version__
 from palaestra.cli.streams import lasting_streams
 from palaestra.core.errors import PalaestraError
-from palaestra.core.visible import visible
-from palaestra.experiment.machine import plan_threads
+from palaestra.runtime.machine import plan_threads
+from palaestra.runtime.visible_text import visible
 
 FIRST = """\
 palaestra: build, run, train and evaluate LLM agents in interactive environments.
 
-  palaestra doctor          check this machine, and what to do if something lacks
+  palaestra doctor          check this machine, and what to do if something is missing
   palaestra train quick     train an agent, test it, and write a report
   palaestra view            look at what it did, in a browser
 
@@ -29,35 +29,35 @@ All commands: palaestra --help"""
 COMMANDS = {
     "train": "train a policy from a recipe; a report at the end",
     "eval": "evaluate agents and models on environments or a suite",
-    "leaderboard": "put agents and models of eval runs side by side",
-    "advise": "say which agent and model to take under constraints",
-    "ctl": "pause, retune or cancel a running evaluation",
-    "agents": "compare agents at an equal budget; serve, or learn from, what they left",
-    "serve": "open sessions to programs that come from elsewhere",
+    "leaderboard": "compare agents and models of eval runs",
+    "advise": "recommend an agent and model under constraints",
+    "ctl": "pause, adjust or cancel a running evaluation",
+    "agents": "compare agents at an equal budget; serve or learn from what they recorded",
+    "serve": "serve sessions to external programs",
     "play": "act in an environment yourself",
     "list": "list environments, models, agents, algorithms, recipes or runs",
     "show": "show a run, or an episode turn by turn",
     "view": "look at runs and episodes in a browser",
-    "index": "index the words of runs, so that the first search for some need not wait",
-    "replay": "do recorded actions again, and name what the world does otherwise",
-    "diff": "what changed between two runs on the same tasks, and how sure that is",
-    "aggregate": "runs of several seeds as one figure with an interval",
-    "ratings": "how strong players are, from recorded games between them",
-    "exploitability": "what the best opponent would win from the players of recorded games",
+    "index": "build the search index of runs ahead of the first search",
+    "replay": "repeat recorded actions, and report where the environment differs",
+    "diff": "compare two runs on the same tasks, with tests and intervals",
+    "aggregate": "aggregate runs of several seeds, with intervals",
+    "ratings": "rate players from recorded games between them",
+    "exploitability": "measure what a best opponent would win from players of recorded games",
     "judge": "measure a judge against the truth, and let it label episodes",
-    "explain": "find the turn that lost an episode, and what a success depends on",
+    "explain": "find the turn that lost an episode, and test the robustness of successes",
     "compare": "compare credit rules on recorded episodes, without training",
     "export": "write recorded episodes to a file for other programs",
     "import": "make a run of episodes that other programs recorded",
-    "new": "write a package with an environment or agent of your own, its tests and entry point",
-    "check-env": "hold an environment to its contract, clause by clause",
-    "sandbox": "run one command in a sandbox and say how it ended",
-    "doctor": "check this machine, or a run, and say what to do",
+    "new": "write a package for your own environment or agent, with tests and entry point",
+    "check-env": "test an environment against its contract, clause by clause",
+    "sandbox": "run one command in a sandbox and report how it ended",
+    "doctor": "check this machine or a run, and how to fix problems",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command; return the exit code."""
     with lasting_streams():
         return _main(arguments)
 
@@ -66,6 +66,20 @@ def _main(arguments: Sequence[str] | None) -> int:
     if not (sys.argv[1:] if arguments is None else arguments):
         print(FIRST)
         return 0
+    try:
+        return _run(sys.argv[1:] if arguments is None else arguments)
+    except PalaestraError as error:
+        message = " ".join([str(error), *getattr(error, "__notes__", ())])
+        print(f"palaestra: {visible(message)}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt as error:
+        message = ". ".join(["interrupted", *getattr(error, "__notes__", ())])
+        print(f"palaestra: {visible(message)}", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Run one command; raise its errors."""
     plan_threads()
     parser = argparse.ArgumentParser(
         prog="palaestra",
@@ -85,12 +99,4 @@ def _main(arguments: Sequence[str] | None) -> int:
         module.configure(sub)
         sub.set_defaults(execute=module.run)
     options = parser.parse_args(arguments)
-    try:
-        return int(options.execute(options))
-    except PalaestraError as error:
-        said = " ".join([str(error), *getattr(error, "__notes__", ())])
-        print(f"palaestra: {visible(said)}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("palaestra: interrupted", file=sys.stderr)
-        return 130
+    return int(options.execute(options))

@@ -1,8 +1,8 @@
-"""`palaestra show RUN --metrics` and `--drift`: every measure of the episodes, phase by phase.
+"""`palaestra show RUN --metrics` and `--drift`: metrics of the episodes, phase by phase.
 
-Means are over tasks, repeats averaged first, with intervals over tasks; pass@k and pass^k stand
-there where tasks were repeated, and calibration where agents said how sure they were. What no
-episode says is left out, not zero.
+Means are over tasks, repeats averaged first, with intervals over tasks. There are pass@k and pass^k
+if tasks were repeated, and calibration if agents reported their confidence. Metrics without data
+are left out, not zero.
 """
 
 from __future__ import annotations
@@ -20,47 +20,52 @@ if TYPE_CHECKING:
     from palaestra.core.episode import Episode
 
 Row = dict[str, Any]
-PARTS = 5  # of an episode, in which drift is shown
+PARTS = 5  # of an episode, for drift
 
 
 def measured(episodes: Sequence[Episode], by: str | None = None, context: int | None = None) -> Row:
-    """Measures of the episodes of one phase, and success by what `by` tells apart.
+    """Return the metrics of a phase's episodes, and success grouped by `by`.
 
-    With `context`, also how full a context of so many tokens was at the longest prompt.
+    With `context`, also the share of a context of that many tokens that the longest prompt fills.
 
     Raises:
         UnknownName: no episode has a label or parameter `by`.
     """
-    from palaestra.evaluation.calibration import calibration
-    from palaestra.evaluation.metrics import METRICS, breakdown, context_use, summarise
-    from palaestra.evaluation.repeats import reliability
+    from palaestra.evaluation.statistics.episode_metrics import (
+        METRICS,
+        breakdown,
+        context_use,
+        summarise,
+    )
+    from palaestra.evaluation.statistics.repeats import reliability
+    from palaestra.evaluation.statistics.self_report import calibration
 
     measures = METRICS | ({"context_use": context_use(context)} if context else {})
     found = {name: summarise(episodes, measure) for name, measure in measures.items()}
     repeats = reliability(episodes)
     parts = breakdown(episodes, by) if by else {}
     try:
-        sure = asdict(calibration(episodes))
-    except GroupTooSmall:  # nobody said how sure the agent was
-        sure = None
+        confidence = asdict(calibration(episodes))
+    except GroupTooSmall:  # no agent reported its confidence
+        confidence = None
     return {
         "episodes": len(episodes),
         "metrics": {name: asdict(one) for name, one in found.items()},
         "repeats": {name: asdict(one) for name, one in repeats.items() if name[5:] != "1"},
         "by": {value: asdict(part) for value, part in parts.items()},
-        "calibration": sure,
+        "calibration": confidence,
     }
 
 
 def moved(episodes: Sequence[Episode]) -> Row:
-    """How each value of turns moves from the first fifth of an episode to its last."""
-    from palaestra.evaluation.drift import TURN_VALUES, drift
+    """Return the drift of each turn value from the first fifth of an episode to its last."""
+    from palaestra.evaluation.statistics.drift import TURN_VALUES, drift
 
     return {name: asdict(drift(episodes, name, parts=PARTS)) for name in TURN_VALUES}
 
 
 def show(phase: str, row: Row, by: str | None, console: Console) -> None:
-    """Print what `measured` found of a phase."""
+    """Print the metrics of a phase, from `measured`."""
     lines = [
         (name, one["mean"], one["interval"], one["tasks"])
         for name, one in row["metrics"].items()
@@ -79,24 +84,24 @@ def show(phase: str, row: Row, by: str | None, console: Console) -> None:
 
 
 def show_moved(phase: str, row: Row, console: Console) -> None:
-    """Print what `moved` found of a phase."""
+    """Print the drift of a phase, from `moved`."""
     rows = [
         [name, *map(_short, of["parts"]), _signed(of["change"]), _bounds(of["change"])]
         for name, of in row.items()
         if any(of["counts"])
     ]
     heads = [f"{place}/{PARTS}" for place in range(1, PARTS + 1)]
-    said = "turns by fifth of the episode; change: later half minus earlier"
-    console.print(f"{phase}: {said}", markup=False)
+    note = "turns by fifth of the episode; change: later half minus earlier"
+    console.print(f"{phase}: {note}", markup=False)
     console.print(table(["value", *heads, "change", "95 %"], rows))
 
 
 def _show_calibration(found: Row, console: Console) -> None:
     over = found["overconfidence"]
-    said = f"; reported minus solved {_signed(over)} ({_bounds(over)})" if over else ""
+    bias = f"; reported minus solved {_signed(over)} ({_bounds(over)})" if over else ""
     console.print(
         f"self-reports: {found['n']} of {found['n'] + found['silent']} episodes, Brier "
-        f"{found['brier']:.3f}, expected calibration error {found['ece']:.3f}{said}",
+        f"{found['brier']:.3f}, expected calibration error {found['ece']:.3f}{bias}",
         markup=False,
     )
     rows = [
@@ -108,7 +113,7 @@ def _show_calibration(found: Row, console: Console) -> None:
         ]
         for part in found["bins"]
     ]
-    console.print(table(["said", "episodes", "mean", "solved"], rows))
+    console.print(table(["reported", "episodes", "mean", "solved"], rows))
 
 
 def _figure(mean: float | None) -> str:

@@ -1,4 +1,4 @@
-"""`palaestra new`: start a package of one's own."""
+"""`palaestra new`: write a package for an agent or environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ TEMPLATES = Path(__file__).parent.parent / "templates"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument("name", metavar="NAME", help="of the package: lower case, as in Python")
+    parser.add_argument(
+        "name", metavar="NAME", help="name of the package: lower case, as in Python"
+    )
     parser.add_argument("--to", metavar="FOLDER", help="where to write it (default: ./NAME)")
 
 
@@ -31,12 +33,12 @@ def run(options: argparse.Namespace) -> int:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise InputError(
             f"'{name}' cannot name a package; use lower-case letters, digits and underscores, "
-            "beginning with a letter."
+            "starting with a letter."
         )
     _check_free(options.kind, name)
     folder = Path(options.to or name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"'{folder}' exists and is not an empty folder; give another with --to.")
+        raise InputError(f"'{folder}' exists and is not an empty folder; name another with --to.")
     written = _write(TEMPLATES / options.kind, folder, name)
     print(f"Written to {folder}:")
     for path in written:
@@ -48,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_free(kind: str, name: str) -> None:
-    """Raise InputError if there is an agent, or an environment family, of that name."""
+    """Raise InputError if an agent or environment family has that name."""
     if kind == "agent":
         from palaestra.agents.registry import agents
 
@@ -58,11 +60,11 @@ def _check_free(kind: str, name: str) -> None:
 
         taken, what = name in families(), "environment family"
     if taken:
-        raise InputError(f"There is an {what} '{name}' already; choose another name.")
+        raise InputError(f"The {what} '{name}' exists already; choose another name.")
 
 
 def _write(template: Path, folder: Path, name: str) -> list[Path]:
-    """Copy the template with the package's name in the place of NAME; its paths in order."""
+    """Copy the template with the package's name in place of NAME; return the paths in order."""
     title = "".join(part.capitalize() for part in name.split("_"))
     written = []
     for source in sorted(template.rglob("*.txt")):

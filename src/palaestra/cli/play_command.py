@@ -1,4 +1,4 @@
-"""`palaestra play`: a person acts in an environment, in the terminal or through a pipe."""
+"""`palaestra play`: act in an environment yourself, in the terminal or through a pipe."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from palaestra.core.environment import Action, Capability
+from palaestra.core.environment import Action, Capability, turn_of
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split, parse_split
-from palaestra.core.visible import visible
+from palaestra.runtime.visible_text import visible
 
 if TYPE_CHECKING:
     from palaestra.core.environment import Environment, Transition
 
 EXAMPLE = "palaestra play --env babyai/GoToLocalS5N2"
 COMMANDS = (
-    "help says this again, hint what the expert would do, actions what can be said, quit ends"
+    "help repeats this, hint shows the expert's next action, actions lists actions, quit ends"
 )
 NAMES = ("help", "hint", "actions", "quit")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", required=True, metavar="ID", help="see `palaestra list`")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which task of the split")
     parser.add_argument(
-        "--split", help="train, validation or test (default: the first of them that has tasks)"
+        "--seed", type=int, default=0, metavar="N", help="number of the task in the split"
     )
+    parser.add_argument("--split", help="train, validation or test (default: the first with tasks)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,44 +34,46 @@ def run(options: argparse.Namespace) -> int:
 
     split = parse_split(options.split) if options.split else None
     if options.seed < 0:
-        raise InputError(f"--seed {options.seed} numbers no task; give 0 or more.")
-    world = make(options.env)
+        raise InputError(f"--seed {options.seed} is negative; give 0 or more.")
+    environment = make(options.env)
     try:
         known = tasks(options.env)
         split = split or next((each for each in Split if known.count(each) != 0), Split.TRAIN)
         task = known.task(split, options.seed)
-        first = world.reset(task)
-        print(visible(f"{options.env}, task {task.id}\n\n{world.instructions}\n({COMMANDS})\n"))
+        first = environment.reset(task)
+        print(
+            visible(f"{options.env}, task {task.id}\n\n{environment.instructions}\n({COMMANDS})\n")
+        )
         print(visible(first.text))
-        _play(world)
+        _play(environment)
     finally:
-        world.close()
+        environment.close()
     return 0
 
 
-def _play(world: Environment) -> None:
-    """Until the task ends, or the person leaves."""
+def _play(environment: Environment) -> None:
+    """Play until the task ends or the player quits."""
     turns = 0
-    rewards = dict.fromkeys(world.players, 0.0)
+    rewards = dict.fromkeys(environment.spec.players, 0.0)
     while True:
-        if len(world.players) > 1:
-            print(f"It is the turn of {world.turn_of()}.")
+        if len(environment.spec.players) > 1:
+            print(f"It is {turn_of(environment)}'s turn.")
         line = _read()
-        command = "quit" if line is None else _command(world, line)
+        command = "quit" if line is None else _command(environment, line)
         if line is None or command == "quit":
             print(f"You left after {turns} action(s), {_earned(rewards)}.")
             return
         if command is not None:
-            print(visible(_answer(world, command)))
+            print(visible(_answer(environment, command)))
             continue
         if not line:
             continue
-        player = world.turn_of()
-        transition = world.step(Action(line))
+        player = turn_of(environment)
+        transition = environment.step(Action(line))
         turns += 1
         for name, reward in (transition.rewards or {player: transition.reward}).items():
             rewards[name] += reward
-        print(visible(_told(transition)))
+        print(visible(_format(transition)))
         if transition.terminated or transition.truncated:
             print(f"\n{_end(transition)} after {turns} action(s), {_earned(rewards)}.")
             return
@@ -84,48 +86,52 @@ def _earned(rewards: dict[str, float]) -> str:
 
 
 def _read() -> str | None:
-    """The next line, or None at the end of the input."""
+    """Return the next line, or None at the end of the input."""
     if sys.stdin.isatty():
         print("> ", end="", flush=True)
     line = sys.stdin.readline()
     return line.strip() if line else None
 
 
-def _command(world: Environment, line: str) -> str | None:
-    """The command that a line gives; None where it is an action, as a world's own words are.
+def _command(environment: Environment, line: str) -> str | None:
+    """Return the command in a line, or None if the line is an action.
 
-    With a colon before it, it is always a command.
+    With a leading colon, it is always a command; else the environment's own actions come first.
     """
     if line.startswith(":"):
         return line[1:]
     if line not in NAMES:
         return None
-    own = Capability.ADMISSIBLE in world.capabilities and line in world.admissible()
+    own = (
+        Capability.ADMISSIBLE in environment.spec.capabilities and line in environment.admissible()
+    )
     return None if own else line
 
 
-def _answer(world: Environment, command: str) -> str:
+def _answer(environment: Environment, command: str) -> str:
     if command == "help":
-        return f"{world.instructions}\n({COMMANDS})"
+        return f"{environment.instructions}\n({COMMANDS})"
     if command == "hint":
-        if Capability.ORACLE not in world.capabilities:
-            return "This environment has no expert to ask."
-        actions = world.oracle()
-        return f"The expert would say: {actions[0].text}" if actions else "The expert knows no way."
+        if Capability.ORACLE not in environment.spec.capabilities:
+            return "This environment has no expert."
+        actions = environment.oracle()
+        return (
+            f"The expert's next action: {actions[0].text}" if actions else "The expert has no plan."
+        )
     if command == "actions":
-        if Capability.ADMISSIBLE in world.capabilities:
-            return "You can say: " + ", ".join(world.admissible())
-        if world.tools:
-            calls = [tool.signature for tool in world.tools]
-            return "You can call:\n" + "\n".join(calls)
-        return world.instructions
+        if Capability.ADMISSIBLE in environment.spec.capabilities:
+            return "Actions: " + ", ".join(environment.admissible())
+        if environment.tools:
+            calls = [tool.signature for tool in environment.tools]
+            return "Tools:\n" + "\n".join(calls)
+        return environment.instructions
     return f"There is no command ':{command}'; {COMMANDS}."
 
 
-def _told(transition: Transition) -> str:
+def _format(transition: Transition) -> str:
     text = transition.observation.text
     if not transition.valid:
-        text = f"(not understood) {text}"
+        text = f"(invalid action) {text}"
     return f"{text}\n(reward {transition.reward:g})" if transition.reward else text
 
 

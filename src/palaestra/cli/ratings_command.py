@@ -1,4 +1,4 @@
-"""`palaestra ratings`: how strong players are, from the games between them that runs hold."""
+"""`palaestra ratings`: rate players from recorded games between them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.evaluation.ratings import bradley_terry, elo, game_of
+    from palaestra.evaluation.statistics.ratings import bradley_terry, elo, game_of
 
     games, others = [], 0
     for episode in episodes_of(options.runs, options.phases):
@@ -80,6 +80,6 @@ def _show(found: Row) -> None:
     console.print(table(["player", "games", "score", "Elo", "95 %", "Elo game by game"], rows))
     console.print(
         "Elo is fitted to all games at once (Bradley-Terry; 1500 is the average player); the last "
-        "column follows the games in their order.",
+        "column updates game by game, in order.",
         style="dim", soft_wrap=True,
     )  # fmt: skip

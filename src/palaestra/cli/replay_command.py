@@ -1,4 +1,4 @@
-"""`palaestra replay`: recorded actions done again, and whether the world answers as it did."""
+"""`palaestra replay`: repeat recorded actions, and report where the environment differs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from palaestra.cli.show_command import find_episode
 from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
-    from palaestra.evaluation.replaying import Replayed
+    from palaestra.evaluation.running.trajectory_verification import Verification
 
 EXAMPLE = "palaestra replay runs/eval-umbrella-4-20260101-120000 eval/test/3.0"
-SHOWN = 8  # differences of one episode; the first one mostly brings on the others
+SHOWN = 8  # differences of one episode; the first mostly causes the others
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,13 +31,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from palaestra.environments.registry import make
-    from palaestra.evaluation.replaying import replay
-    from palaestra.store.run import RunFolder, run_path
+    from palaestra.evaluation.running.trajectory_verification import verify
+    from palaestra.store.run_folder import RunFolder, run_path
 
     if options.n is not None and options.n < 1:
         raise InputError(f"-n {options.n} leaves nothing to do; give 1 or more.")
     if options.episode and (options.phases or options.n):
-        raise InputError("One episode is named; leave --phase and -n out.")
+        raise InputError("--phase and -n have no effect with a named episode; drop them.")
     with RunFolder.read(run_path(options.run)) as opened:
         if options.episode:
             episodes = [find_episode(opened.database, options.episode)]
@@ -47,9 +47,9 @@ def run(options: argparse.Namespace) -> int:
     found, skipped = [], 0
     for episode in episodes[: options.n]:
         if episode.observation is None and not options.episode:
-            skipped += 1  # its world broke before it had begun
+            skipped += 1  # its environment broke before the start
             continue
-        found.append(asyncio.run(replay(episode, make)))
+        found.append(asyncio.run(verify(episode, make)))
         if not options.json:
             _show(found[-1])
     same = sum(one.same for one in found)
@@ -62,12 +62,13 @@ def run(options: argparse.Namespace) -> int:
     return 0 if same == len(found) else 1
 
 
-def _show(replayed: Replayed) -> None:
+def _show(replayed: Verification) -> None:
     episode = replayed.episode
-    said = "the same" if replayed.same else f"{len(replayed.differences)} differences"
-    vague = "" if replayed.deterministic else "; this world does not promise to repeat itself"
+    verdict = "the same" if replayed.same else f"{len(replayed.differences)} differences"
+    caveat = "" if replayed.deterministic else "; this environment is not deterministic"
     print(
-        f"{episode.key}  {episode.agent}: {episode.outcome}, {replayed.turns} turns: {said}{vague}"
+        f"{episode.key}  {episode.agent}: {episode.outcome}, {replayed.turns} turns: "
+        f"{verdict}{caveat}"
     )
     for difference in replayed.differences[:SHOWN]:
         print(f"    {difference}")
@@ -75,7 +76,7 @@ def _show(replayed: Replayed) -> None:
         print(f"    … and {len(replayed.differences) - SHOWN} more")
 
 
-def _row(replayed: Replayed) -> dict[str, Any]:
+def _row(replayed: Verification) -> dict[str, Any]:
     return {
         "episode": str(replayed.episode.key),
         "agent": replayed.episode.agent,

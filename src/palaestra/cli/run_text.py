@@ -1,4 +1,4 @@
-"""A run as `palaestra show` tells it: how it did first, what it was at the end."""
+"""A run as `palaestra show` prints it: results first, configuration last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 def phases_of(database: Database) -> dict[str, Row]:
-    """How the episodes of each phase did, in the order of their first one."""
+    """Return the results of each phase, in the order of the first episodes."""
     of: dict[str, list[EpisodeSummary]] = {}
     for found in database.summaries():
         of.setdefault(found.key.phase, []).append(found)
@@ -28,7 +28,7 @@ def phases_of(database: Database) -> dict[str, Row]:
 
 
 def show_run(run: Row, console: Console) -> None:
-    """Print what `summary` says of a run."""
+    """Print the summary of a run."""
     recipe = run["recipe"] or {}
     console.print(run["path"], markup=False, style="bold", soft_wrap=True)
     console.print(recipe.get("summary", ""), markup=False)
@@ -58,22 +58,26 @@ def show_run(run: Row, console: Console) -> None:
         ]
         console.print(table(["RL step", *columns], steps))
     console.print(f"created {run['created']} by palaestra {', then '.join(run['versions'])}")
+    for model, revision in run["revisions"].items():
+        if revision is not None:
+            line = f"model {model}: revision {revision}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
     if run["totals"]:
         peak = run["totals"]["peak_memory_bytes"] / 1e9
-        console.print(f"{run['totals']['seconds']:.0f} s in all, peak memory {peak:.2f} GB")
+        console.print(f"{run['totals']['seconds']:.0f} s in total, peak memory {peak:.2f} GB")
     console.print(table(["recipe", "value"], [[k, _short(v)] for k, v in _flat(recipe)]))
 
 
 def headline(run: Row) -> list[str]:
-    """How the run did: success where it was tested last, its interval, and what broke."""
-    from palaestra.viewer.facts import telling
+    """Return the run's last tested success with its interval, and its faults."""
+    from palaestra.viewer.facts import main_phase
 
     judged = [name for name in run["phases"] if not _practised(name)]
     if not judged:
         return ["No episode outside of training has finished yet."]
     found = []
-    if len([name for name in judged if name.startswith("eval")]) < 2:  # else each for itself
-        name = telling(judged)
+    if len([name for name in judged if name.startswith("eval")]) < 2:  # else show each separately
+        name = main_phase(judged)
         row = run["phases"][name]
         if row["success"] is None:
             found.append(f"{name}: no episode has a result")
@@ -88,7 +92,7 @@ def headline(run: Row) -> list[str]:
 
 
 def _standing(episodes: Sequence[EpisodeSummary]) -> Row:
-    from palaestra.evaluation.statistics import success_interval
+    from palaestra.evaluation.statistics.intervals import success_interval
 
     tasks: dict[int, list[bool]] = {}
     for episode in episodes:
@@ -110,7 +114,7 @@ def _standing(episodes: Sequence[EpisodeSummary]) -> Row:
 
 
 def _broken(run: Row) -> str:
-    """What has no result in all phases, by whose fault, and what lives it again."""
+    """Return the faults of all phases by owner, and the command that runs them again."""
     recipe = run["recipe"] or {}
     faults: Counter[str] = Counter()
     for row in run["phases"].values():
@@ -121,18 +125,18 @@ def _broken(run: Row) -> str:
     command = "train" if "rl" in recipe else recipe.get("command")
     tested = [row for name, row in run["phases"].items() if not _practised(name)]
     if command in ("train", "eval") and any("infrastructure" in row["faults"] for row in tested):
-        text += "; tests that infrastructure broke are lived again by: "
+        text += "; run tests again that infrastructure broke with: "
         text += f"palaestra {command} --resume {run['path']}"
     return text
 
 
 def _practised(phase: str) -> bool:
-    """Whether it is of training, so that it does not say how the policy does."""
+    """Return whether a phase is of training, and no test of the policy."""
     return phase == "demonstrations" or re.fullmatch(r"rl/\d+", phase) is not None
 
 
 def _phases(phases: dict[str, Row]) -> list[list[str]]:
-    """One line per phase; the many numbered ones of RL share a line."""
+    """Return one line per phase; the numbered phases of RL share a line."""
     rows: list[list[str]] = []
     numbered = [name for name in phases if re.fullmatch(r"rl/\d+", name)]
     for name, row in phases.items():
@@ -159,9 +163,9 @@ def _phases(phases: dict[str, Row]) -> list[list[str]]:
 
 
 def _show_alarms(run: Row, console: Console) -> None:
-    """The alarms that monitors raised while the run was made."""
+    """Print the alarms that monitors raised during the run."""
     if run["alarms"] is None and run["rl"]:
-        console.print("No record of alarms: the run is older than that.", style="dim")
+        console.print("No record of alarms: an older version made this run.", style="dim")
     for alarm in run["alarms"] or []:
         stood = f" (stood at {alarm['steps']} steps, the last time at step {alarm['last']})"
         text = f"{alarm['name']}: {alarm['message']}{stood if alarm['steps'] > 1 else ''}"

@@ -1,4 +1,4 @@
-"""`palaestra sandbox`: one command in a sandbox, and how it ended."""
+"""`palaestra sandbox`: run one command in a sandbox, and report how it ended."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from palaestra.core.errors import InputError
-from palaestra.core.visible import visible
-from palaestra.safety.sandbox import Limits, Mount, Settings
+from palaestra.runtime.visible_text import visible
+from palaestra.sandbox.base import Limits, Mount, Settings
 
 EXAMPLE = "palaestra sandbox --limit seconds=5 -- python3 -c 'print(6 * 7)'"
 
@@ -22,17 +22,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"one of {', '.join(field.name for field in fields(Limits))}",
     )  # fmt: skip
     parser.add_argument(
-        "--mount", action="append", default=[], metavar="OUTSIDE:INSIDE", help="seen, not written"
+        "--mount", action="append", default=[], metavar="OUTSIDE:INSIDE", help="read-only mount"
     )
     parser.add_argument(
-        "--host", action="append", default=[], metavar="NAME:PORT", help="may be reached"
+        "--host", action="append", default=[], metavar="NAME:PORT", help="host that can be reached"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("program", nargs="+", metavar="COMMAND", help="after `--`")
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.safety.opening import open_sandbox
+    from palaestra.sandbox.factory import open_sandbox
 
     settings = Settings(
         Limits().but(options.limit),
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"kind": sandbox.name, **asdict(ran)}))
     else:
-        print(visible(ran.stdout), end="")  # a program's codes give the terminal no orders
+        print(visible(ran.stdout), end="")  # no escape codes reach the terminal
         print(visible(ran.stderr), end="", file=sys.stderr)
         code = "" if ran.code is None else f" with code {ran.code}"
         print(f"{sandbox.name}: {ran.ended}{code} after {ran.seconds:.2f} s", file=sys.stderr)
@@ -57,5 +57,5 @@ def run(options: argparse.Namespace) -> int:
 def _mount(text: str) -> Mount:
     outside, _, inside = text.rpartition(":")
     if not outside:
-        raise InputError(f"The mount '{text}' lacks a place inside; write '{text}:/data', say.")
+        raise InputError(f"The mount '{text}' lacks a path inside; write e.g. '{text}:/data'.")
     return Mount(Path(outside), inside)

@@ -1,4 +1,4 @@
-"""`palaestra show`: what a run holds, or one of its episodes turn by turn."""
+"""`palaestra show`: show a run, or one of its episodes turn by turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from palaestra.core.graph import Call
     from palaestra.store.database import Database
-    from palaestra.store.run import RunFolder
+    from palaestra.store.run_folder import RunFolder
 
 EXAMPLE = "palaestra show runs/default-20260101-120000 test/rl/17.0 --tokens"
 Row = dict[str, Any]
@@ -30,14 +30,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--tokens", action="store_true", help="with EPISODE: each sampled token's log-probability"
     )
     parser.add_argument(
-        "--metrics", action="store_true", help="every measure of its episodes, by phase"
+        "--metrics", action="store_true", help="all metrics of its episodes, by phase"
     )
     parser.add_argument(
-        "--drift", action="store_true", help="how its turns change from early to late in episodes"
+        "--drift", action="store_true", help="how turns change from early to late in episodes"
     )
     parser.add_argument(
         "--context", type=int, metavar="TOKENS",
-        help="with --metrics: also how full a context of so many tokens was",
+        help="with --metrics: also the use of a context of that many tokens",
     )  # fmt: skip
     parser.add_argument(
         "--by", metavar="NAME",
@@ -52,31 +52,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.tokens and options.episode is None:
-        raise InputError("--tokens shows the tokens of an episode; name one after the run.")
+        raise InputError("--tokens needs an episode; name one after the run.")
     measuring = options.metrics or options.drift
     if measuring and options.episode is not None:
-        raise InputError("--metrics and --drift measure phases of a run; leave the episode out.")
+        raise InputError(
+            "--metrics and --drift have no effect on an episode; leave the episode out."
+        )
     if (options.by or options.context is not None) and not options.metrics:
-        raise InputError("--by and --context are for --metrics; add it, or leave them out.")
+        raise InputError("--by and --context need --metrics; add it, or leave them out.")
     if options.phases and not measuring:
-        raise InputError("--phase is for --metrics and --drift; add one, or leave it out.")
+        raise InputError("--phase needs --metrics or --drift; add one, or leave it out.")
     if options.context is not None and options.context < 1:
-        raise InputError(f"--context {options.context} holds nothing; give 1 or more tokens.")
+        raise InputError(f"--context {options.context} is too small; give 1 or more tokens.")
     from palaestra.cli.console import Console
     from palaestra.cli.run_text import show_run
-    from palaestra.store.run import RunFolder, run_path
+    from palaestra.store.run_folder import RunFolder, run_path
 
     console = Console(highlight=False)
     with RunFolder.read(run_path(options.folder)) as opened:
         if options.episode is not None:
             episode = find_episode(opened.database, options.episode)
-            pieces = _pieces(opened) if options.tokens else None
+            tokens = _token_texts(opened) if options.tokens else None
             if options.json:
-                print(_record(episode, pieces))
+                print(_record(episode, tokens))
             else:
                 from palaestra.api.episode_text import show_episode
 
-                show_episode(episode, pieces, console)
+                show_episode(episode, tokens, console)
         elif measuring:
             _show_measures(options, opened.database, console)
         elif options.json:
@@ -87,13 +89,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def parse_key(text: str) -> Key | None:
-    """The key that prints as `text`, e.g. test/rl/17.0; without a member, the first one's."""
+    """Parse a printed key such as test/rl/17.0; the default member is the first."""
     match = re.fullmatch(r"(.+)/(\d+)(?:\.(\d+))?", text)
     return Key(match[1], int(match[2]), int(match[3] or 0)) if match else None
 
 
 def find_episode(database: Database, name: str) -> Episode:
-    """The finished episode of that printed key; raises UnknownName, with near ones."""
+    """Return the finished episode of that printed key; raise UnknownName with similar keys."""
     key = parse_key(name)
     episode = database.episode(key) if key else None
     if episode is None:
@@ -104,8 +106,9 @@ def find_episode(database: Database, name: str) -> Episode:
 
 
 def summary(opened: RunFolder) -> Row:
-    """The run as one JSON object."""
+    """Return the run as one JSON object."""
     from palaestra.cli.run_text import phases_of
+    from palaestra.models.registry import REVISIONS
 
     database = opened.database
     return {
@@ -114,6 +117,7 @@ def summary(opened: RunFolder) -> Row:
         "palaestra": opened.record.palaestra,
         "versions": database.get("versions") or [opened.record.palaestra],
         "recipe": database.get("recipe"),
+        "revisions": database.get(REVISIONS) or {},
         "machine": database.get("machine"),
         "totals": database.get("totals"),
         "stages": database.get("stages") or [],
@@ -146,8 +150,8 @@ def _show_measures(options: argparse.Namespace, database: Database, console: Con
 # ── an episode ───────────────────────────────────────────────────────────────
 
 
-def _pieces(opened: RunFolder) -> Callable[[Call], list[str]]:
-    """How a call's tokens read: by the run's tokenizer, else as their ids."""
+def _token_texts(opened: RunFolder) -> Callable[[Call], list[str]]:
+    """Return a function from a call to its token texts, or ids without a tokenizer."""
     from palaestra.models.registry import renderer_of
 
     folder = _tokenizer_folder(opened)
@@ -156,13 +160,13 @@ def _pieces(opened: RunFolder) -> Callable[[Call], list[str]]:
     def read(call: Call) -> list[str]:
         if renderer is None:
             return [str(token) for token in call.completion]
-        return renderer.pieces(call.completion)
+        return renderer.token_strings(call.completion)
 
     return read
 
 
 def _tokenizer_folder(opened: RunFolder) -> Path | None:
-    from palaestra.models.weights import ready
+    from palaestra.models.local.weights import ready
 
     for folder in (opened.path / "final", opened.path / "vocabulary"):
         if (folder / "tokenizer.json").is_file():
@@ -175,15 +179,15 @@ def _tokenizer_folder(opened: RunFolder) -> Path | None:
         return Path(name) / "final"
     try:
         return ready(name)
-    except InputError:  # the expert, a remote model, a folder that has gone
+    except InputError:  # the expert, a remote model, a missing folder
         return None
 
 
-def _record(episode: Episode, pieces: Callable[[Call], list[str]] | None) -> str:
+def _record(episode: Episode, tokens: Callable[[Call], list[str]] | None) -> str:
     from palaestra.store.codec import to_json
 
     record = json.loads(to_json(episode))
-    if pieces is not None:
+    if tokens is not None:
         for call, found in zip(episode.calls, record["calls"], strict=True):
-            found["pieces"] = pieces(call)
+            found["pieces"] = tokens(call)
     return json.dumps(record)

@@ -1,7 +1,7 @@
-"""Standard output and error that may end before the work does.
+"""Standard output and error that survive a closed reader.
 
-A reader that has seen enough (`head`, a pager) or a terminal that was closed takes nothing but the
-text away: what is still said goes nowhere, the work goes on, and its exit code is its own.
+If a reader (`head`, a pager) or the terminal closes, further output is discarded. The work goes on,
+and its exit code is unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 
 class _Output(io.FileIO):
-    """A descriptor that leads nowhere from when nobody is left to read it."""
+    """A descriptor that discards output after its reader has closed."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "w", closefd=False)
@@ -26,19 +26,19 @@ class _Output(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            left = error.errno == errno.EPIPE
-            closed = self._terminal and error.errno == errno.EIO
-            if not (left or closed):
+            reader_closed = error.errno == errno.EPIPE
+            terminal_closed = self._terminal and error.errno == errno.EIO
+            if not (reader_closed or terminal_closed):
                 raise
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.fileno())  # for processes started from now on, too
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self.fileno())  # for processes started from now on, too
+        os.close(null)
         return len(data)
 
 
 @contextmanager
 def lasting_streams() -> Iterator[None]:
-    """Make standard output and error outlive their readers, unless somebody has replaced them."""
+    """Make standard output and error survive closed readers, unless they were replaced."""
     _fill()
     before = sys.stdout, sys.stderr
     if sys.stdout is sys.__stdout__:
@@ -55,7 +55,7 @@ def lasting_streams() -> Iterator[None]:
 
 
 def _fill() -> None:
-    """Let no file of the run get the number of a standard stream that was closed at the start."""
+    """Open closed standard streams, so that no other file gets their descriptors."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -64,7 +64,7 @@ def _fill() -> None:
 
 
 def _lasting(stream: TextIO | None, descriptor: int) -> TextIO:
-    if not isinstance(stream, io.TextIOWrapper):  # none: it was closed at the start
+    if not isinstance(stream, io.TextIOWrapper):  # None if closed at the start
         return open(os.devnull, "w", encoding="utf-8")
     stream.flush()
     return io.TextIOWrapper(

@@ -5,17 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from palaestra.cli.interrupt import Stopped, resumable, run_until_interrupted
+from palaestra.cli.interrupt import (
+    Stopped,
+    called,
+    resumable,
+    resuming,
+    run_until_interrupted,
+    unbegun,
+)
 from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
-    from palaestra.api.training import Training
-    from palaestra.experiment.recipe import Recipe
+    from palaestra.api.train_run import Training
+    from palaestra.training.recipe import Recipe
 
 EXAMPLE = "palaestra train default --set rl.steps=10 seed=2"
 
@@ -31,36 +37,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", metavar="ID", help="the environment to learn in")
     parser.add_argument("--algorithm", metavar="NAME", help="one of `palaestra list algorithms`")
     parser.add_argument("--seed", type=int, metavar="N")
-    parser.add_argument("--no-imitation", action="store_true", help="learn from rollouts alone")
+    parser.add_argument(
+        "--log", action="append", default=[], metavar="TRACKER",
+        help="also send metrics to tensorboard, wandb, mlflow or trackio (repeatable)",
+    )  # fmt: skip
+    parser.add_argument("--no-imitation", action="store_true", help="learn from rollouts only")
     parser.add_argument(
         "--control", choices=("coin", "constant", "inverted"),
-        help="the sceptic's arm: learn from this in place of the reward, all else equal",
+        help="control experiment: learn from this instead of the true reward",
     )  # fmt: skip
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that stopped")
+    parser.add_argument("--resume", metavar="RUN", help="resume a run that stopped")
     parser.add_argument(
-        "--run", metavar="FOLDER", dest="folder", help="where to keep the run (default: runs/…)"
+        "--run", metavar="FOLDER", dest="folder", help="where to store the run (default: runs/…)"
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="print time, memory, what is written, and the resolved recipe; stop",
+        help="print estimates of time, memory and disk, and the resolved recipe; then stop",
     )
-    parser.add_argument("--json", action="store_true", help="print, last, one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
 
 def run(options: argparse.Namespace) -> int:
+    with unbegun():
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     overrides = [*options.overrides, *_shortcuts(options)]
     short = {name: getattr(options, name) for name in ("env", "algorithm", "seed")}
     if options.resume is not None:
         given = overrides or any(value is not None for value in short.values())
         if options.recipe or given or options.folder or options.dry_run:
             raise InputError(
-                "--resume goes on with the run's own recipe; drop the other options, or start a "
-                "new run without --resume."
+                "--resume uses the run's own recipe; drop the other options, or start a new run "
+                "without --resume."
             )
         return _resume(Path(options.resume), options.json)
-    from palaestra.api.training import recipe_of
-    from palaestra.store.run import default_root, new_run_path
+    from palaestra.api.train_run import recipe_of
+    from palaestra.store.run_folder import default_root, new_run_path
 
     name = options.recipe or "default"
     recipe = recipe_of(name, overrides, **short)
@@ -80,73 +95,68 @@ def _shortcuts(options: argparse.Namespace) -> list[str]:
         found.append("imitation.demonstrations=0")
     if options.control is not None:
         found.append(f'rl.control="{options.control}"')
+    if options.log:
+        found.append(f"log={json.dumps(options.log)}")
     return found
 
 
 def _begin(recipe: Recipe, folder: Path, as_json: bool) -> int:
-    from palaestra.api.training import Training
+    from palaestra.api.train_run import Training
     from palaestra.cli.dry_run import estimate
-    from palaestra.experiment.progress import Reporter
+    from palaestra.runtime.progress import Reporter
 
     def about(recipe: Recipe) -> str:
         return estimate(recipe).minutes
 
-    with Training.begin(recipe, folder, reporter=Reporter(), about=about) as training:
+    with (
+        resumable(resuming("train", folder), folder),
+        Training.begin(recipe, folder, reporter=Reporter(), about=about) as training,
+    ):
         return _train(training, as_json)
 
 
 def _resume(folder: Path, as_json: bool) -> int:
-    from palaestra.api.training import Training
-    from palaestra.experiment.progress import Reporter
+    with resumable(resuming("train", folder), folder):
+        from palaestra.api.train_run import Training
+        from palaestra.runtime.progress import Reporter
 
-    with Training.resume(folder, reporter=Reporter()) as training:
-        return _train(training, as_json)
+        with Training.resume(folder, reporter=Reporter()) as training:
+            return _train(training, as_json)
 
 
 def _train(training: Training, as_json: bool) -> int:
-    """Train to the end, and print the report; returns the exit code."""
+    """Train to the end and print the report; return the exit code."""
     from rich.console import Console
 
-    from palaestra.evaluation import presentation, report
+    from palaestra.evaluation.reports import report, report_files
 
-    again = f"palaestra train --resume {training.folder}"
     try:
-        with resumable(again):
-            built = run_until_interrupted(training.live())
+        built = run_until_interrupted(training.execute())
     except Stopped:
         training.run.database.check_present()
-        print(f"\nStopped; nothing is lost. Go on with: {again}", file=sys.stderr)
+        resume = resuming("train", training.folder)
+        print(f"\nStopped; nothing is lost. Resume with: {resume}", file=sys.stderr)
         return 130
     if as_json:
         print(json.dumps(report.summary(built)))
     else:
-        presentation.render(built, Console())
+        report_files.render(built, Console())
         print(next_steps(training.recipe, training.folder))
     return 0
 
 
 def next_steps(recipe: Recipe, folder: Path) -> str:
-    """What to type after training, with paths as they are reached from here."""
+    """Return the commands to type after training, with paths relative to this folder."""
     run, final = shlex.quote(str(folder)), shlex.quote(str(folder / "final"))
     policy = "rl" if recipe.rl.steps else "imitation" if recipe.imitation.demonstrations else "base"
     agent = shlex.quote(recipe.agent.chosen) if recipe.agent.command is None else None
-    palaestra = _command()
+    palaestra = called()
     trial = f"{palaestra} eval --env {recipe.environment.id} --model {final}"
     if agent is not None:
         trial += f" --agent {agent} --max-tokens {recipe.agent.max_tokens}"
     return (
         "\nWhat to type next\n"
         f"  {palaestra} show {run} test/{policy}/0   # one of its tests, turn by turn\n"
-        f"  {palaestra} view {run}   # all of it, in a browser\n"
+        f"  {palaestra} view {run}   # the whole run, in a browser\n"
         f"  {trial}   # more tasks, or other ones"
     )
-
-
-def _command() -> str:
-    """How palaestra is called from here, also where its environment is not active."""
-    if shutil.which("palaestra"):
-        return "palaestra"
-    script = Path(sys.argv[0])
-    if script.name == "palaestra":
-        return shlex.quote(str(script))
-    return f"{shlex.quote(sys.executable)} -m palaestra"

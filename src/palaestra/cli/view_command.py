@@ -1,4 +1,4 @@
-"""`palaestra view`: runs, episodes and their figures as a local web page."""
+"""`palaestra view`: show runs, episodes and their figures as a local web page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLE = "palaestra view runs/default-20260101-120000"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders (all of ./runs)")
     parser.add_argument("--port", type=int, default=8417, help="0: any free one (default: 8417)")
-    parser.add_argument("--host", default="127.0.0.1", help="where it listens (127.0.0.1)")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
 
 
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
             f"The viewer needs the Python package '{error.name}', which is not installed; "
             "install it with: pip install 'palaestra[viewer]'."
         ) from error
-    from palaestra.store.run import RunFolder, default_root, run_path
+    from palaestra.store.run_folder import RunFolder, default_root, run_path
 
     paths = [run_path(name) for name in options.runs]
     for path in paths:
@@ -52,16 +52,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there; raises InputError where that cannot be."""
-    if not 0 <= port <= 65535:  # the system would take another one for it
-        raise InputError(f"There is no port {port}; give 0 (any free one) to 65535.")
+    """Return a listening socket; raise InputError if the address cannot be used."""
+    if not 0 <= port <= 65535:  # the system would wrap it around
+        raise InputError(f"There is no port {port}; give 0 (any free port) to 65535.")
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
+        family, kind, protocol, _, target = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         found = socket.socket(family, kind, protocol)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(place)
+        found.bind(target)
         found.listen()
     except (OSError, OverflowError) as error:
         raise InputError(

@@ -11,53 +11,61 @@ from palaestra.core.message import Message
 
 if TYPE_CHECKING:
     from palaestra.core.episode import Episode
+    from palaestra.core.model import Prompt
     from palaestra.core.session import Session
 
 
 class Agent(ABC):
-    """Subclass it and write `run`: ask `session.generate`, act with `session.act`.
+    """The base class of agents: `run` asks `session.generate` and acts with `session.act`.
 
-    One instance may serve many sessions at once: keep what belongs to an episode
-    in local variables of `run`.
+    One instance may serve many sessions at once, so keep the state of an episode in local
+    variables of `run`.
     """
 
     name: ClassVar[str]
     several: ClassVar[bool] = False
-    """Whether it plays for each of several players, with a conversation for each."""
+    """Whether it acts for each of several players, in one conversation per player."""
 
     sees: ClassVar[bool] = False
-    """Whether it tells its model the pictures of observations."""
+    """Whether its prompts contain the images of observations."""
 
     roles: ClassVar[tuple[str, ...]] = ()
-    """Roles besides "agent" in which it asks a model, such as "planner"; whoever has no model of
-    its own is played by that of "agent"."""
+    """Roles besides "agent" in which it asks a model, such as "planner". A role without a model of
+    its own uses the model of "agent"."""
 
     in_order: ClassVar[bool] = False
-    """Whether rollouts of one task are lived one after the other, in the order of their members,
-    because later ones may know of earlier ones; those of other tasks are lived meanwhile."""
+    """Whether rollouts of one task run one after the other, in the order of their members, because
+    later ones may use earlier ones. Rollouts of other tasks run concurrently."""
 
     @abstractmethod
     async def run(self, session: Session) -> None:
-        """Live one episode. Returning before the session is over gives the task up."""
+        """Run one episode. Returning before the session is over gives up the task."""
 
     def witness(self, episode: Episode) -> None:
-        """Told of each episode of a rollout that has ended, before another one begins.
+        """Take note of an episode that has ended; called before another one begins.
 
-        When a rollout is resumed it is told anew of those that the store holds, so what an agent
-        remembers by this alone is what it would remember had nothing been interrupted.
+        A resumed rollout calls it again for each episode in the store. An agent that updates its
+        memory only here therefore has the memory of an uninterrupted rollout.
         """
 
     def phrase(self, action: Action) -> str:
-        """How a model steered by this agent would say `action`; used for demonstrations."""
+        """Return `action` as a model under this agent would write it; used for demonstrations."""
         return action.text
 
+    def demonstrate(self, prompt: Prompt, actions: Sequence[Action]) -> str:
+        """Return `answer` to a prompt; override it where the prompt's tools decide how to reply.
+
+        Calls of tools that the prompt offers stand in `<tool_call>` tags.
+        """
+        return self.answer(prompt.messages, actions)
+
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
-        """What a model that knows the way would reply to a prompt of this agent.
+        """Return what a model that knows the solution would reply to a prompt of this agent.
 
         Override it where the agent asks for more than the next action, such as a plan.
 
         Args:
             messages: the prompt.
-            actions: those that solve the task from the present state; at least one.
+            actions: the actions that solve the task from the present state; at least one.
         """
         return self.phrase(actions[0])

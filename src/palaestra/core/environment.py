@@ -1,9 +1,10 @@
 """The environment contract: a resettable, stateful, verifiable world.
 
 An author subclasses `Environment` and writes `reset`, `step` and `close` in plain
-Python: no reward shaping, no tokens, no asyncio. What else the world can do is
-*declared* in `capabilities`; asking for anything undeclared is an error, and the
-conformance kit tests each declared capability.
+Python: no reward shaping, no tokens, no asyncio. All other capabilities are *declared*
+in its `Spec`, which the class returns for each of its names before anything is
+made. Using an undeclared capability is an error, and the conformance kit tests each
+declared one.
 
 Gymnasium's conventions hold: `terminated` (the task ended) is not `truncated` (a
 limit cut it), seeds are explicit (they are the task's), and `info` carries
@@ -15,23 +16,30 @@ from __future__ import annotations
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Protocol, TypedDict, Unpack, runtime_checkable
 
 from palaestra.core.errors import CapabilityMissing, UnknownName
-from palaestra.core.message import ToolCall
+from palaestra.core.message import Image, ToolCall
 from palaestra.core.task import Task, TaskSet
 from palaestra.core.tool import Tool, random_call
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What an agent does: words, or a tool call, or both."""
+    """What an agent does: text, a tool call, or both."""
 
     text: str
     call: ToolCall | None = None
+
+    @classmethod
+    def of(cls, action: str | Action | ToolCall) -> Action:
+        """Return text or a call as an action; return an action unchanged."""
+        if isinstance(action, ToolCall):
+            return cls(str(action), action)
+        return cls(action) if isinstance(action, str) else action
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +47,26 @@ class Observation:
     """What an agent sees."""
 
     text: str
-    image: str = ""  # a PNG in base64, where the knob `observation=image` asks for it
-
-    @property
-    def images(self) -> tuple[str, ...]:
-        return (self.image,) if self.image else ()
+    images: tuple[Image, ...] = ()  # one where the knob `observation=image` asks for it
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What one action led to."""
+    """The result of one action."""
 
     observation: Observation
     reward: float = 0.0  # the environment's own reward, unshaped
     terminated: bool = False  # the task ended, solved or not
     truncated: bool = False  # the environment's own step limit was reached
     success: bool = False  # the task is solved; implies terminated
-    valid: bool = True  # false: the action was not understood, and changed nothing
+    valid: bool = True  # false: the action was invalid and changed nothing
     info: Mapping[str, Any] = field(default_factory=dict)
     rewards: Mapping[str, float] = field(default_factory=dict)  # of each of several players
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What the optional capabilities say about the present state; None where undeclared."""
+    """The values of the optional capabilities in the present state; None where undeclared."""
 
     state_key: str | None = None  # equal keys, equal states
     progress: float | None = None  # share of the task done, in [0, 1]
@@ -70,105 +74,139 @@ class Signals:
 
 
 class Capability(StrEnum):
+    """An optional capability that an environment may declare."""
+
     STATE_KEY = "state_key"  # a hashable key of the state before the action
     SNAPSHOT = "snapshot"  # the state can be saved and restored
     PROGRESS = "progress"  # how much of the task is done, in [0, 1]
     ORACLE = "oracle"  # a reference solution from the present state
     ADMISSIBLE = "admissible"  # the actions that make sense now
-    PICTURE = "picture"  # what the agent sees now, as a picture
+    PICTURE = "picture"  # what the agent sees now, as an image
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """The facts about an environment that are known before it is made, for checking recipes."""
+
+    id: str  # the family and the name: "babyai/GoToLocalS5N2", or "module:Class"
+    version: str = "1"
+    """An integer that increases when equal tasks and actions start to give other episodes, so that
+    older results no longer compare. An id may require one: `family/name@1`."""
+
+    capabilities: frozenset[Capability] = frozenset()
+    players: tuple[str, ...] = ("agent",)
+    """The players that act. With several, an observation is for the player that acts next, and
+    `reward` belongs to the player that has just acted. `rewards` has the rewards of all players.
+    `success` is that of the first player or of all players, never of the last player to move."""
+
+    deterministic: bool = True  # equal tasks and equal actions give equal episodes
+    free_text: bool = False  # any text is an action, as in a conversation or an answer
+    tools: bool = False  # actions are calls of tools, or may be
+    typical_turns: int = 20  # of one episode: ample for an expert, tight for random actions
+    needs: tuple[str, ...] = ()  # programs outside Python that must be on the PATH, e.g. ("java",)
+    context: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that `Contextual.set_context` can change, such as gravity, and their usual values
+    (contextual RL, Benjamins et al. 2023)."""
+
+    @property
+    def name(self) -> str:
+        """The name within the family; empty where the family has a single environment."""
+        return self.id.partition("/")[2]
+
+    def named(self, name: str) -> Spec:
+        """Return the same facts for the environment of that name in the family."""
+        family = self.id.partition("/")[0]
+        return replace(self, id=f"{family}/{name}" if name else family)
+
+
+class Declared(TypedDict, total=False):
+    """The facts that a class declares as keywords after its bases; see `Spec`."""
+
+    id: str  # the family's name
+    version: str
+    capabilities: Iterable[Capability | str]  # besides those of the bases
+    players: tuple[str, ...]
+    deterministic: bool
+    free_text: bool
+    tools: bool
+    typical_turns: int
+    needs: tuple[str, ...]
 
 
 class Environment(ABC):
-    """A world. Subclass it, set the class fields, write `reset` and `step`."""
+    """The base class of environments: write `reset` and `step`; declare the rest as keywords.
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset()
-    deterministic: ClassVar[bool] = True
-    """Equal tasks and equal actions give equal episodes, so a lost world can be replayed."""
+        class Guess(Environment, capabilities={"oracle"}, typical_turns=5): ...
 
-    version: ClassVar[str] = "1"
-    """A whole number that rises when equal tasks and actions begin to give other episodes, so that
-    older results no longer compare; an id may ask for it: `family/name@1`."""
+    Keywords are inherited. Where a fact depends on the name within a family, override `spec_of`.
+    """
 
-    programs: ClassVar[tuple[str, ...]] = ()
-    """Programs outside Python that this world needs on the PATH, e.g. ("java",)."""
+    _declared: ClassVar[Spec] = Spec("")
 
-    free_text: ClassVar[bool] = False
-    """Any words are an action here, as in a conversation or an answer: nothing is garbage."""
+    spec: Spec
+    """The result of `spec_of` for this environment's name."""
 
     tools: tuple[Tool, ...] = ()
-    """Tools that this world offers; empty where actions are words. Where they change with the task
-    or within an episode, assign a new tuple; before the first reset, all that there may be."""
+    """The tools of this environment; empty where actions are text. If they change with the task or
+    within an episode, assign a new tuple. Before the first reset, it holds all possible tools."""
 
-    players: tuple[str, ...] = ("agent",)
-    """Who acts here. With several, an observation is for whoever acts next, and `reward` is of
-    the one who has just acted; `rewards` has those of all, and `success` is the first one's or
-    everybody's, never that of whoever happened to move last."""
-
-    context: Mapping[str, float] = {}
-    """Numbers of this world that `set_context` can change, such as its gravity, and what they are
-    where nobody does (contextual RL, Benjamins et al. 2023)."""
+    def __init_subclass__(cls, **keywords: Unpack[Declared]) -> None:
+        super().__init_subclass__()
+        for fact in (Declared.__annotations__.keys() - {"id", "tools"}) & vars(cls).keys():
+            raise TypeError(
+                f"{cls.__name__}.{fact} has no effect as a class variable; declare it after the "
+                f"bases: class {cls.__name__}(…, {fact}=…)."
+            )
+        capabilities = frozenset(map(Capability, keywords.pop("capabilities", ())))
+        for base in cls.__bases__:
+            if issubclass(base, Environment):
+                capabilities |= base._declared.capabilities
+        facts: dict[str, Any] = {"id": f"{cls.__module__}:{cls.__qualname__}", **keywords}
+        if "tools" not in keywords and isinstance(cls.tools, tuple):
+            facts["tools"] = cls._declared.tools or bool(cls.tools)
+        cls._declared = replace(cls._declared, capabilities=capabilities, **facts)
 
     def __init__(self, name: str = "") -> None:
-        """A world of that name within its family; the task comes with `reset`."""
-        self.check_name(name)
-        self.name = name
+        """Make the environment of that name within its family; `reset` receives the task."""
+        self.spec = self.spec_of(name)
 
     @classmethod
-    def names(cls) -> list[str]:
-        """The names within the family; empty where the family has a single world."""
-        return []
+    def spec_of(cls, name: str = "") -> Spec:
+        """Return the facts about the environment of that name, without making it.
 
-    @classmethod
-    def check_name(cls, name: str) -> None:
-        """Raise UnknownName unless this family has a world of that name."""
+        Raises:
+            UnknownName: this family has no environment of that name.
+        """
         known = cls.names()
         if known and name not in known:
             raise UnknownName(f"{cls.__name__} environment", name, known)
+        return declared(cls).named(name)
 
     @classmethod
-    def capabilities_of(cls, name: str) -> frozenset[Capability]:
-        """What the world of that name declares, without making it."""
-        return cls.capabilities
+    def names(cls) -> list[str]:
+        """Return the names within the family; empty where it has a single environment."""
+        return []
 
     @classmethod
-    def players_of(cls, name: str) -> tuple[str, ...]:
-        """Who acts in the world of that name, without making it."""
-        return cls.players
+    def tasks(cls, environment: str) -> TaskSet:
+        """Return the tasks of the environment with that full id; by default one per seed."""
+        return TaskSet(environment)
 
     @property
     @abstractmethod
     def instructions(self) -> str:
-        """What the world is and how to act in it: the system message of most agents."""
-
-    @property
-    def typical_turns(self) -> int:
-        """A fair number of actions for one episode: ample for an expert, tight for chance."""
-        return 20
-
-    @classmethod
-    @abstractmethod
-    def tasks(cls, environment: str) -> TaskSet:
-        """The tasks of the environment with that full id."""
+        """The rules of the environment and how to act in it: the system message of most agents."""
 
     @abstractmethod
     def reset(self, task: Task) -> Observation:
-        """Start `task` from any state. Equal tasks give equal worlds."""
+        """Start `task` from any state. Equal tasks give equal initial states."""
 
     @abstractmethod
     def step(self, action: Action) -> Transition:
-        """Act. Anything that cannot be understood is answered in words, with `valid=False`."""
+        """Take one action. An invalid one returns an explanation as text, with `valid=False`."""
 
     def close(self) -> None:
-        """Free what the world holds; it is not used afterwards."""
-
-    def set_context(self, values: Mapping[str, float]) -> None:
-        """Change these numbers of `context` from the next reset on; all others are the usual ones.
-
-        Raises:
-            UnknownName: `context` has no such name.
-        """
-        for name in values:
-            raise UnknownName("context", name, self.context)
+        """Free all resources; the environment is not used afterwards."""
 
     def state_key(self) -> str:
         self._undeclared(Capability.STATE_KEY)
@@ -183,63 +221,131 @@ class Environment(ABC):
         self._undeclared(Capability.PROGRESS)
 
     def oracle(self) -> Sequence[Action]:
-        """Reference actions that solve the task from the present state."""
+        """Return reference actions that solve the task from the present state."""
         self._undeclared(Capability.ORACLE)
 
     def admissible(self) -> Sequence[str]:
         self._undeclared(Capability.ADMISSIBLE)
 
-    def picture(self) -> bytes:
-        """What the agent sees now, as a PNG; equal states, equal pictures."""
-        self._undeclared(Capability.PICTURE)
-
-    def turn_of(self) -> str:
-        """The player who acts next."""
-        return self.players[0]
-
-    @property
-    def names_actions(self) -> bool:
-        """Whether `sample_action` has anything to draw from."""
-        own = type(self).sample_action is not Environment.sample_action
-        named = Capability.ADMISSIBLE in self.capabilities or bool(self.tools)
-        return own or named or bool(stated_actions(self.instructions))
-
-    def sample_action(self, dice: random.Random) -> Action:
-        """An action that is understood here, drawn by chance: what a random agent does.
-
-        By default one of the admissible ones, else a call of a tool with arguments that fit its
-        schema, else a word that the instructions list. A world with none of them overrides this.
-
-        Raises:
-            CapabilityMissing: there is nothing to draw from.
-        """
-        if Capability.ADMISSIBLE in self.capabilities and (words := self.admissible()):
-            return Action(dice.choice(list(words)))
-        if self.tools:
-            call = random_call(self.tools, dice)
-            return Action(str(call), call)
-        if stated := stated_actions(self.instructions):
-            return Action(dice.choice(stated))
-        self._undeclared(Capability.ADMISSIBLE)
-
-    def signals(self) -> Signals:
-        """The declared signals of the present state, in one go."""
-        has = self.capabilities
-        return Signals(
-            state_key=self.state_key() if Capability.STATE_KEY in has else None,
-            progress=self.progress() if Capability.PROGRESS in has else None,
-            turn=self.turn_of() if len(self.players) > 1 else None,
-        )
-
     def _undeclared(self, capability: Capability) -> NoReturn:
         raise CapabilityMissing(
             f"{type(self).__name__} does not declare '{capability}'; "
-            f"it has: {', '.join(sorted(self.capabilities)) or 'none'}."
+            f"it has: {', '.join(sorted(self.spec.capabilities)) or 'none'}."
         )
 
 
+def declared(cls: type[Environment]) -> Spec:
+    """Return the facts that a class declares for all its names."""
+    return cls._declared
+
+
+# ── rare capabilities: an environment has one if it has the method ───────────
+
+
+@runtime_checkable
+class Pictured(Protocol):
+    """An environment that can declare `picture`."""
+
+    def picture(self) -> bytes:
+        """Return what the agent sees now, as a PNG; equal states give equal images."""
+        ...
+
+
+@runtime_checkable
+class TurnTaking(Protocol):
+    """An environment with several `players`."""
+
+    def turn_of(self) -> str:
+        """Return the player that acts next."""
+        ...
+
+
+@runtime_checkable
+class Sampling(Protocol):
+    """An environment that samples the actions of a random agent itself."""
+
+    def sample_action(self, rng: random.Random) -> Action:
+        """Return a random action that is valid now."""
+        ...
+
+
+@runtime_checkable
+class Contextual(Protocol):
+    """An environment whose spec has a `context` that can be changed."""
+
+    def set_context(self, values: Mapping[str, float]) -> None:
+        """Change these numbers from the next reset on; all others take their usual values."""
+        ...
+
+
+def picture_of(environment: Environment) -> bytes:
+    """Return what the agent sees now, as a PNG; raises CapabilityMissing if it is undeclared."""
+    if isinstance(environment, Pictured) and Capability.PICTURE in environment.spec.capabilities:
+        return environment.picture()
+    environment._undeclared(Capability.PICTURE)
+
+
+def turn_of(environment: Environment) -> str:
+    """Return the player that acts next."""
+    if isinstance(environment, TurnTaking):
+        return environment.turn_of()
+    return environment.spec.players[0]
+
+
+def signals_of(environment: Environment) -> Signals:
+    """Return the declared signals of the present state."""
+    has = environment.spec.capabilities
+    return Signals(
+        state_key=environment.state_key() if Capability.STATE_KEY in has else None,
+        progress=environment.progress() if Capability.PROGRESS in has else None,
+        turn=turn_of(environment) if len(environment.spec.players) > 1 else None,
+    )
+
+
+def sample_action(environment: Environment, rng: random.Random) -> Action:
+    """Return a random action that is valid now: what a random agent does.
+
+    Use the environment's own sampler if it is `Sampling`, else an admissible action, else a call
+    of a tool with arguments that fit its schema, else a word that the instructions list.
+
+    Raises:
+        CapabilityMissing: there is nothing to sample from.
+    """
+    if isinstance(environment, Sampling):
+        return environment.sample_action(rng)
+    return usual_action(environment, rng)
+
+
+def usual_action(environment: Environment, rng: random.Random) -> Action:
+    """Return `sample_action` for an environment that has no sampler of its own."""
+    if Capability.ADMISSIBLE in environment.spec.capabilities and (
+        words := environment.admissible()
+    ):
+        return Action(rng.choice(list(words)))
+    if environment.tools:
+        call = random_call(environment.tools, rng)
+        return Action(str(call), call)
+    if stated := stated_actions(environment.instructions):
+        return Action(rng.choice(stated))
+    raise CapabilityMissing(
+        f"'{environment.spec.id}' names no actions to sample from; choose another model than "
+        "chance."
+    )
+
+
+def names_actions(cls: type[Environment], spec: Spec) -> bool:
+    """Return whether `sample_action` has anything to sample from, judging by the class.
+
+    Instructions that exist only once the environment is made are assumed to name actions.
+    """
+    if issubclass(cls, Sampling) or Capability.ADMISSIBLE in spec.capabilities or spec.tools:
+        return True
+    instructions: object = cls.instructions
+    return bool(stated_actions(instructions)) if isinstance(instructions, str) else True
+
+
 def stated_actions(instructions: str) -> list[str]:
-    """The words of the last list "…: a, b, c." in the instructions; empty without one."""
+    """Return the words of the last list "…: a, b, c." in the instructions; empty without one."""
     lists = [found for found in re.findall(r":\s+([^:.\n]+)", instructions) if "," in found]
     if not lists:
         return []
@@ -247,16 +353,16 @@ def stated_actions(instructions: str) -> list[str]:
     return [word for word in words if word]
 
 
-class World(ABC):
-    """An environment as a session sees it: asynchronous, wherever it really runs.
+class AsyncEnvironment(ABC):
+    """An environment as a session uses it: asynchronous, in this process or in another.
 
-    Implementations live in `rollout` (in this process, or in a worker process).
-    Every method raises `EnvironmentFault` when the world crashes, hangs or
-    returns rubbish, and `InfrastructureFault` when somebody else ended its process.
+    The implementations are in `rollout` (in this process, or in a worker process).
+    Every method raises `EnvironmentFault` if the environment crashes, hangs or
+    returns malformed data, and `InfrastructureFault` if its process was ended from outside.
     """
 
     instructions: str
-    tools: tuple[Tool, ...]  # on offer now; each reset and each step may change them
+    tools: tuple[Tool, ...]  # available now; each reset and each step may change them
     capabilities: frozenset[Capability]
     deterministic: bool = True  # a reset and the same actions lead to the same state
     players: tuple[str, ...] = ("agent",)
@@ -274,16 +380,22 @@ class World(ABC):
     async def admissible(self) -> list[str]: ...
 
     async def sample(self, seed: int) -> Action:
-        """An action drawn by chance, where the world draws any (`Environment.sample_action`)."""
-        raise CapabilityMissing("This world draws no actions; choose another model than chance.")
+        """Return a random action, where the environment can sample one (`sample_action`)."""
+        raise CapabilityMissing(
+            "This environment samples no actions; choose another model than chance."
+        )
 
     async def snapshot(self) -> bytes:
-        """The present state, where the world declares snapshots (`Environment.snapshot`)."""
-        raise CapabilityMissing("This world saves no state; choose one that declares 'snapshot'.")
+        """Return the present state, where snapshots are declared (`Environment.snapshot`)."""
+        raise CapabilityMissing(
+            "This environment saves no state; choose one that declares 'snapshot'."
+        )
 
     async def restore(self, snapshot: bytes) -> Signals:
-        """Put a saved state back, after any reset; returns its signals."""
-        raise CapabilityMissing("This world saves no state; choose one that declares 'snapshot'.")
+        """Restore a saved state, after any reset, and return its signals."""
+        raise CapabilityMissing(
+            "This environment saves no state; choose one that declares 'snapshot'."
+        )
 
     @abstractmethod
     async def close(self) -> None: ...

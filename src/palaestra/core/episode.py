@@ -1,15 +1,25 @@
-"""The record of one episode: model calls, environment steps, outcome, cost.
+"""The record of one episode, as a whole and event by event while it happens.
 
-An episode is data. It can be stored, shown, credited, trained on and replayed
-without the world or the model that produced it.
+An episode is data: model calls, environment steps, outcome, cost. It can be stored, shown,
+credited, trained on and replayed without the environment or the model that produced it.
+
+A session writes each event to a journal as it happens. With a journal, an episode that a crash
+interrupted continues: the same calls return the same replies, sampled with the same seeds. A
+`Recording` returns the events of the interrupted attempt first and raises if the replay differs
+from them; then it writes the new events.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from palaestra.core.budget import Usage
 from palaestra.core.environment import Action, Observation, Signals, Transition
+from palaestra.core.errors import ReplayMismatch
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
@@ -26,12 +36,12 @@ class Step:
     before: Signals  # of the state in which the action was taken
     seconds: float = 0.0
     calls_made: int | None = None
-    """How many model calls were made before it. None in records that do not tell it, older ones and
-    those of other programs: there `call` is the latest call before it, whoever proposed it."""
+    """How many model calls were made before it. None in records without this field (older ones and
+    those of other programs), where `call` is the latest call before the step."""
 
     @property
     def calls_before(self) -> int:
-        """How many model calls were made before it."""
+        """The number of model calls before it."""
         if self.calls_made is not None:
             return self.calls_made
         return 0 if self.call is None else self.call + 1
@@ -39,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Which rollout of which task this is: unique within a run, and stable across resumes."""
+    """The identity of a rollout: unique within a run, and stable across resumes."""
 
     phase: str  # e.g. "rl/12" or "test/final"
     group: int  # position of the task in the phase's list of tasks
@@ -70,17 +80,17 @@ class Episode:
 
     @property
     def reward(self) -> float:
-        """Sum of the environment's own rewards; meaningless where the outcome is not scored."""
+        """The sum of the environment's own rewards; meaningless where the outcome is not scored."""
         return sum(step.transition.reward for step in self.steps)
 
     @property
     def results(self) -> dict[str, float]:
-        """Sum of the rewards of each of several players, the first one first; else empty."""
+        """The sum of rewards of each of several players, in order; empty for a single player."""
         found: dict[str, float] = {}
         for step in self.steps:
             for player, reward in step.transition.rewards.items():
                 found[player] = found.get(player, 0.0) + reward
-        for step in self.steps:  # who moved before anybody was given anything
+        for step in self.steps:  # players that moved before any reward
             if step.before.turn is not None:
                 found.setdefault(step.before.turn, 0.0)
         return found
@@ -88,3 +98,60 @@ class Episode:
     @property
     def invalid_turns(self) -> int:
         return sum(not step.transition.valid for step in self.steps)
+
+
+# ── the journal ──────────────────────────────────────────────────────────────
+
+Event = Call | Step
+E = TypeVar("E", Call, Step)
+_MISMATCH = {Call: "call {} asks something else", Step: "step {} led somewhere else"}
+
+
+class Journal(Protocol):
+    """Where a session writes each event as it happens."""
+
+    def append(self, key: Key, event: Event) -> Awaitable[None] | None:
+        """Store an event after the others of its episode; raises if it cannot be stored.
+
+        Returns:
+            an awaitable that ends once the event survives the end of this process; None: it does.
+        """
+
+
+def derive_seed(*parts: object) -> int:
+    """Return a stable 63-bit seed from any printable parts."""
+    text = "\x1f".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
+
+
+class Recording:
+    """The events of the episode `key`: first those of an interrupted attempt, then the new ones."""
+
+    def __init__(self, key: Key, journal: Journal | None, past: Sequence[Event]) -> None:
+        """Replay `past` first; without a journal, write nothing."""
+        self._key, self._journal, self._past = key, journal, deque(past)
+
+    @property
+    def left(self) -> int:
+        """The number of events of the interrupted attempt that are not replayed yet."""
+        return len(self._past)
+
+    def replayed(self, kind: type[E], same: Callable[[E], bool]) -> E | None:
+        """Return the next event of the interrupted attempt; None after the last one.
+
+        Raises:
+            ReplayMismatch: it is not of the type `kind`, or not the `same`; it stays the next one.
+        """
+        if not self._past:
+            return None
+        event = self._past[0]
+        if not isinstance(event, kind):
+            raise ReplayMismatch(f"{self._key}: a {kind.__name__} happens, {event} was recorded")
+        if not same(event):
+            raise ReplayMismatch(f"{self._key}: {_MISMATCH[type(event)].format(event.index)}")
+        self._past.popleft()
+        return event
+
+    def write(self, event: Event) -> Awaitable[None] | None:
+        """Write a new event; see `Journal.append`."""
+        return None if self._journal is None else self._journal.append(self._key, event)

@@ -1,9 +1,9 @@
-"""Everything that can go wrong, said in one sentence: what happened, to what, and what to do.
+"""The hierarchy of errors; each message states what happened, to what, and what to do.
 
-Two families matter to the command line: `InputError` (the caller gave something
-that cannot work; exit code 2) and every other `PalaestraError` (the work started
-and failed; exit code 1). What goes wrong *inside* an episode is no exception for
-the run: it becomes an `Outcome` (see `outcome.py`).
+The command line distinguishes two kinds: `InputError` (the caller's input cannot
+work; exit code 2) and every other `PalaestraError` (the work started and failed;
+exit code 1). An error *inside* an episode does not stop the run: it becomes an
+`Outcome` (see `outcome.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 
 class PalaestraError(Exception):
-    """Base of all errors raised on purpose; `str(error)` is fit for a user's eyes."""
+    """The base of all errors raised on purpose; `str(error)` is a message for users."""
 
     exit_code = 1
 
@@ -36,11 +36,11 @@ class UnknownName(InputError):
 
 
 class RecipeError(InputError):
-    """A recipe whose keys or values are not understood."""
+    """A recipe with unknown keys or invalid values."""
 
 
 class GroupTooSmall(InputError):
-    """A group statistic was asked of too few rollouts (the "others" do not exist)."""
+    """A group statistic was computed over too few rollouts (there are no siblings)."""
 
 
 class MissingPackage(InputError):
@@ -52,7 +52,7 @@ class MissingSystemPart(InputError):
 
 
 class CapabilityMissing(InputError):
-    """An environment was asked for something that it does not declare."""
+    """An environment was used in a way that it does not declare."""
 
 
 class TemplateBreaksPrefix(InputError):
@@ -67,11 +67,11 @@ class TemplateBreaksPrefix(InputError):
 
 
 class RunVersionMismatch(InputError):
-    """A run folder was written by a version whose format this one does not read."""
+    """A run folder was written in a format that this version does not read."""
 
 
 class DamagedRun(InputError):
-    """What a run has stored is not what was written: its files were changed or cut short."""
+    """The stored data of a run was changed or truncated after it was written."""
 
 
 class RunLocked(InputError):
@@ -83,7 +83,7 @@ class StorageFull(PalaestraError):
 
 
 class RunGone(PalaestraError):
-    """The folder of a run was deleted or moved while the run went on: it cannot store anything."""
+    """The folder of a run was deleted or moved during the run, so nothing can be stored."""
 
 
 class CorruptCache(PalaestraError):
@@ -95,13 +95,13 @@ class TooManyFaults(PalaestraError):
 
 
 class WorkersUnavailable(PalaestraError):
-    """Worker processes do not start, however often it is tried: no world can be had."""
+    """Worker processes fail to start after all retries, so no environment can run."""
 
     exit_code = 2
 
 
 class EnvironmentFault(PalaestraError):
-    """The world broke (crash, hang, rubbish): an outcome of the episode, never a score.
+    """The environment failed (crash, hang, malformed data): an outcome of the episode, not a score.
 
     `kind` is one of `crash`, `hang`, `memory`, `rubbish`, `reset`, `step`.
     """
@@ -120,7 +120,7 @@ class AgentFault(PalaestraError):
 
 
 class InfrastructureFault(PalaestraError):
-    """Something outside agent and world broke (a model server, say); the episode has no result."""
+    """Something outside agent and environment failed (e.g. a model server); there is no result."""
 
     def __init__(self, kind: str, detail: str) -> None:
         self.kind, self.detail = kind, detail
@@ -128,8 +128,16 @@ class InfrastructureFault(PalaestraError):
 
 
 class RequestRefused(InfrastructureFault):
-    """A server that answers other requests refuses this one: the request is to blame, not it."""
+    """A server that answers other requests rejects this one: the request is at fault."""
 
 
 class ContextTooLong(PalaestraError):
-    """A prompt leaves no room in the model's context; ends the episode as truncated(context)."""
+    """A prompt fills the model's context; ends the episode as truncated(context)."""
+
+
+class SessionOver(PalaestraError):
+    """Raised into an agent that continues after its episode has ended; ends `run` cleanly."""
+
+
+class ReplayMismatch(PalaestraError):
+    """The record of an interrupted episode differs from its replay."""

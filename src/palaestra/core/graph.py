@@ -1,20 +1,93 @@
 """The message graph: every model call of an episode, token for token.
 
 Each call is a node. A call whose prompt extends an earlier call's conversation
-continues that branch and stores only what is new (its *delta*); any other call
-starts a new root. A sampled token therefore stands in exactly one node, and
-summaries, sub-agents, context edits and tree search are all ordinary branches.
+continues that branch and stores only what is new (its *delta*); any other call,
+and one that offers other tools, starts a new root. Each sampled token is therefore in
+exactly one node. Summaries, sub-agents, context edits and tree search are all
+ordinary branches.
+
+Conversations are chains: a conversation grows by a message or two per call, and copying it for
+each call would cost time and memory quadratic in the number of turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar, overload
 
-from palaestra.core.chain import Chain
 from palaestra.core.message import Message
 from palaestra.core.model import Finish
+from palaestra.core.tool import Tool
+
+T = TypeVar("T")
+
+
+class Chain(Sequence[T]):
+    """An immutable sequence that shares its prefix with the sequence that it extends.
+
+    It is a prefix of a list. Extending the longest chain of a list appends to that list; only a
+    fork copies.
+    """
+
+    __slots__ = ("_items", "_size")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._items = list(items)
+        self._size = len(self._items)
+
+    def extended(self, more: Iterable[T]) -> Chain[T]:
+        """Return this chain followed by `more`; costs O(len(more)) unless the chain forks."""
+        longer: Chain[T] = Chain.__new__(Chain)
+        forks = len(self._items) > self._size
+        longer._items = self._items[: self._size] if forks else self._items
+        longer._items.extend(more)
+        longer._size = len(longer._items)
+        return longer
+
+    def continued(self, items: Sequence[T]) -> Chain[T] | None:
+        """Return `items` as an extension of this chain; None unless they strictly extend it.
+
+        The chain's last item is replaced by its equal in `items`. A caller that grows one list,
+        call by call, is therefore compared by identity: a nanosecond per item, and no copy.
+        """
+        size = self._size
+        if len(items) <= size or (size and items[size - 1] != self._items[size - 1]):
+            return None
+        if size:
+            self._items[size - 1] = items[size - 1]
+        longer = self.extended(items[size:])
+        if longer._items != (items if isinstance(items, list) else list(items)):
+            del longer._items[size:]
+            return None
+        return longer
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        indices = range(self._size)[index]
+        if isinstance(indices, int):
+            return self._items[indices]
+        if indices.step == 1:
+            return self._items[indices.start : indices.stop]
+        return [self._items[i] for i in indices]
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[T]:
+        return islice(self._items, self._size)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Chain | list | tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    def __repr__(self) -> str:
+        return f"Chain({list(self)!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +97,10 @@ class Call:
     index: int
     parent: int | None  # the call whose conversation this one continues
     role: str  # "agent", "planner", "user", "judge" …
-    messages: tuple[Message, ...]  # what is new in the prompt since the parent's reply
-    prompt: tuple[int, ...]  # the same as tokens; empty for models without a renderer
+    messages: tuple[Message, ...]  # the messages of the prompt after the parent's reply
+    prompt: tuple[int, ...]  # the tokens of `messages`; empty for models without a renderer
     reply: Message
-    completion: tuple[int, ...]  # sampled tokens, the end token included
+    completion: tuple[int, ...]  # sampled tokens, the end token included, and forced ones
     logprobs: tuple[float, ...]  # one per completion token, from the sampler
     finish: Finish
     policy: str
@@ -35,25 +108,27 @@ class Call:
     computed_tokens: int = 0
     seconds: float = 0.0
     versions: tuple[int, ...] = ()  # of each token; empty where all are of `version`
-    sampled_tokens: int = 0  # as a server tells that does not tell `completion`
-    entropies: tuple[float, ...] = ()  # of what each token was drawn from, in nats; empty: unknown
+    sampled_tokens: int = 0  # the count from a server that does not return `completion`
+    entropies: tuple[float, ...] = ()  # of each token's distribution, in nats; empty: unknown
+    tools: tuple[Tool, ...] = ()  # the tools that the model may call; the same along a branch
+    forced: tuple[int, ...] = ()  # positions in `completion` of tokens that were not sampled
 
     @property
     def sampled(self) -> int:
-        """How many tokens were sampled, as far as it is known."""
+        """The number of sampled tokens, forced ones included, as far as it is known."""
         return len(self.completion) or self.sampled_tokens
 
     @property
     def token_versions(self) -> tuple[int, ...]:
-        """Which weights sampled each token."""
+        """The version of the weights that sampled each token."""
         return self.versions or (self.version,) * len(self.completion)
 
 
 class Place(NamedTuple):
-    """Where a prompt belongs in the graph."""
+    """The position of a prompt in the graph."""
 
     parent: int | None  # the call that it continues
-    known: int  # how many of its messages are that call's conversation
+    known: int  # how many of its messages belong to that call's conversation
     prompt: Chain[Message]  # all its messages
 
 
@@ -62,15 +137,15 @@ class MessageGraph:
 
     def __init__(self, calls: Sequence[Call] = ()) -> None:
         self.calls: list[Call] = []
-        self._conversations: list[Chain[Message]] = []  # up to and with the reply of each call
-        self._tokens: list[Chain[int]] = []  # likewise
-        self._latest: dict[tuple[str, str], int] = {}  # policy and role to their latest call
+        self._conversations: list[Chain[Message]] = []  # up to and including each call's reply
+        self._tokens: list[Chain[int]] = []  # up to and including each call's completion
+        self._latest: dict[_Speaker, int] = {}  # the latest call of each speaker
         self._prefixes = _Prefixes()
         for call in calls:
             self.add(call)
 
     def add(self, call: Call, prompt: Chain[Message] | None = None) -> None:
-        """Add the next call; `prompt` is its whole prompt where `place` has given it."""
+        """Add the next call; `prompt` is its whole prompt, if `place` has returned it."""
         if call.index != len(self.calls):
             raise ValueError(f"call {call.index} added at position {len(self.calls)}")
         conversation: Chain[Message] = Chain()
@@ -84,38 +159,40 @@ class MessageGraph:
         if call.prompt or call.completion:
             tokens = tokens.extended((*call.prompt, *call.completion))
         self._tokens.append(tokens)
-        self._latest[call.policy, call.role] = call.index
+        self._latest[_speaker(call)] = call.index
 
-    def place(self, messages: Sequence[Message], policy: str, role: str) -> Place:
-        """Where a prompt for that policy and role belongs.
+    def place(
+        self, messages: Sequence[Message], policy: str, role: str, tools: tuple[Tool, ...] = ()
+    ) -> Place:
+        """Return the position of a prompt for that policy, role and set of tools.
 
-        It continues their latest call if it strictly extends that one's conversation: the
-        usual case, in which nothing is copied. Else it continues the call with the longest
-        conversation that it strictly extends; of several, the latest.
+        It continues their latest call if it strictly extends that call's conversation: the
+        usual case, in which nothing is copied. Otherwise it continues the call with the longest
+        conversation that it strictly extends; among several, the latest.
         """
-        latest = self._latest.get((policy, role))
-        place = None if latest is None else self._behind(latest, messages)
+        latest = self._latest.get((policy, role, tools))
+        place = None if latest is None else self._after(latest, messages)
         if place is None and latest is not None:
             self._prefixes.learn(self.calls)
-            longest = self._prefixes.longest(messages, policy, role)
-            place = None if longest is None else self._behind(longest, messages)
+            longest = self._prefixes.longest(messages, (policy, role, tools))
+            place = None if longest is None else self._after(longest, messages)
         return place or Place(None, 0, Chain(messages))
 
-    def _behind(self, parent: int, messages: Sequence[Message]) -> Place | None:
+    def _after(self, parent: int, messages: Sequence[Message]) -> Place | None:
         conversation = self._conversations[parent]
         prompt = conversation.continued(messages)
         return None if prompt is None else Place(parent, len(conversation), prompt)
 
     def conversation(self, index: int) -> Chain[Message]:
-        """All messages up to and with the reply of call `index`."""
+        """Return all messages up to and including the reply of call `index`."""
         return self._conversations[index]
 
     def tokens(self, index: int) -> list[int]:
-        """All tokens up to and with the completion of call `index`."""
+        """Return all tokens up to and including the completion of call `index`."""
         return self._tokens[index][:]
 
     def path(self, index: int) -> list[Call]:
-        """The calls from the root to call `index`."""
+        """Return the calls from the root to call `index`."""
         path = [self.calls[index]]
         while path[-1].parent is not None:
             path.append(self.calls[path[-1].parent])
@@ -126,38 +203,46 @@ class MessageGraph:
         return [call.index for call in self.calls if call.index not in parents]
 
     def branches(self) -> Iterator[list[Call]]:
-        """Root-to-leaf paths: the training rows of the episode."""
+        """Yield the root-to-leaf paths: the training rows of the episode."""
         for leaf in self.leaves():
             yield self.path(leaf)
 
 
-class _Prefixes:
-    """Which conversations a prompt extends: a tree with a message on each edge.
+_Speaker = tuple[str, str, tuple[Tool, ...]]
+"""Policy, role and available tools: a call continues only calls of the same speaker."""
 
-    It is filled when it is first asked, which agents that only append never cause.
+
+def _speaker(call: Call) -> _Speaker:
+    return call.policy, call.role, call.tools
+
+
+class _Prefixes:
+    """A prefix tree of conversations, with a message on each edge.
+
+    It is built at the first lookup, which agents that only append never cause.
     """
 
     def __init__(self) -> None:
         self._edges: dict[tuple[int, Message], int] = {}  # node and message to the next node
-        self._ends: dict[tuple[int, str, str], int] = {}  # node, policy, role to the latest call
+        self._ends: dict[tuple[int, _Speaker], int] = {}  # node and speaker to the latest call
         self._nodes: list[int] = []  # where the conversation of each call ends
 
     def learn(self, calls: Sequence[Call]) -> None:
-        """Take up those of all `calls` that are new."""
+        """Add those of all `calls` that are new."""
         for call in calls[len(self._nodes) :]:
             node = 0 if call.parent is None else self._nodes[call.parent]
             for message in (*call.messages, call.reply):
                 node = self._edges.setdefault((node, message), len(self._edges) + 1)
-            self._ends[node, call.policy, call.role] = call.index
+            self._ends[node, _speaker(call)] = call.index
             self._nodes.append(node)
 
-    def longest(self, messages: Sequence[Message], policy: str, role: str) -> int | None:
-        """The call with the longest conversation that `messages` strictly extends."""
+    def longest(self, messages: Sequence[Message], speaker: _Speaker) -> int | None:
+        """Return the call with the longest conversation that `messages` strictly extends."""
         node: int | None = 0
         found: int | None = None
         for message in messages[:-1]:
             node = self._edges.get((node or 0, message))
             if node is None:
                 break
-            found = self._ends.get((node, policy, role), found)
+            found = self._ends.get((node, speaker), found)
         return found

@@ -1,7 +1,10 @@
 """How an episode ended: exactly one of success, failure, truncated(limit), error(kind, whose).
 
-Only what the agent did is ever scored. An environment's or the infrastructure's
-fault is *no valid result*: `Outcome.scored` is false, and no reward exists.
+Only the agent's actions are scored. A fault of the environment or the infrastructure
+is *no valid result*: `Outcome.scored` is false, and no reward exists.
+
+Errors of an episode are data: `ended_by` turns each into an outcome that names its owner. Only a
+mistake in the set-up or in the record stays an exception.
 """
 
 from __future__ import annotations
@@ -9,15 +12,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from palaestra.core.errors import (
+    AgentFault,
+    ContextTooLong,
+    EnvironmentFault,
+    InfrastructureFault,
+    PalaestraError,
+    SessionOver,
+)
+
 
 class Status(StrEnum):
+    """The kind of end of an episode."""
+
     SUCCESS = "success"  # the environment says the task is solved
-    FAILURE = "failure"  # the episode ended (or was given up) unsolved
+    FAILURE = "failure"  # the episode ended unsolved, or the agent gave up
     TRUNCATED = "truncated"  # a limit cut the episode off
-    ERROR = "error"  # something broke; `owner` says whose fault it was
+    ERROR = "error"  # something failed; `owner` is whose fault it was
 
 
 class Limit(StrEnum):
+    """The limit that truncated an episode."""
+
     TURNS = "turns"  # the budget's number of actions is used up
     TOKENS = "tokens"  # the budget's number of sampled tokens is used up
     SECONDS = "seconds"  # the budget's time is used up, in which this process ran
@@ -27,12 +43,14 @@ class Limit(StrEnum):
 
 
 class Owner(StrEnum):
+    """Whose fault an error is."""
+
     AGENT = "agent"  # scored: as a failure
     ENVIRONMENT = "environment"  # not scored
     INFRASTRUCTURE = "infrastructure"  # not scored; may be retried alone
 
 
-CANCELLED = "cancelled"  # the kind of an end that is nobody's fault
+CANCELLED = "cancelled"  # the kind of an episode that was stopped without any fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +81,7 @@ class Outcome:
 
     @classmethod
     def cancelled(cls, detail: str) -> Outcome:
-        """Stopped from outside because it was no longer needed: no fault, and no result."""
+        """Return the outcome of an episode stopped because it was no longer needed: no result."""
         return cls.error(CANCELLED, Owner.INFRASTRUCTURE, detail)
 
     @property
@@ -72,7 +90,7 @@ class Outcome:
 
     @property
     def retriable(self) -> bool:
-        """Whether the episode may be lived again: infrastructure broke it."""
+        """Whether the episode may run again: the infrastructure failed."""
         return self.owner is Owner.INFRASTRUCTURE and not self.was_cancelled
 
     @property
@@ -90,3 +108,32 @@ class Outcome:
         if self.status is Status.ERROR:
             return f"error({self.kind}, {self.owner})"
         return str(self.status)
+
+
+def ended_by(error: Exception, *, time_up: bool) -> Outcome:
+    """Return the outcome of an episode in which the agent's `run` raised `error`.
+
+    Args:
+        error: the error.
+        time_up: whether the episode's time limit was reached, which raises a TimeoutError.
+
+    Raises:
+        PalaestraError: `error` itself, where it is a mistake in the set-up or the record.
+    """
+    match error:
+        case SessionOver():  # not raised by this session
+            return Outcome.failure()
+        case ContextTooLong():
+            return Outcome.truncated(Limit.CONTEXT)
+        case EnvironmentFault():
+            return Outcome.error(error.kind, Owner.ENVIRONMENT, error.detail)
+        case InfrastructureFault():
+            return Outcome.error(error.kind, Owner.INFRASTRUCTURE, error.detail)
+        case AgentFault():
+            return Outcome.error(error.kind, Owner.AGENT, error.detail)
+        case PalaestraError():
+            raise error
+        case TimeoutError() if time_up:
+            return Outcome.truncated(Limit.SECONDS)
+        case _:  # the agent's own program failed
+            return Outcome.error("crash", Owner.AGENT, f"{type(error).__name__}: {error}")

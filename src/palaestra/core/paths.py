@@ -1,17 +1,19 @@
-"""Files on this machine: where palaestra keeps what it can rebuild, and who may read a file."""
+"""Paths on this machine: the cache folder, the permissions of files, and modules by name."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 
 def cache_folder() -> Path:
-    """The cache folder; it may not exist yet.
+    """Return the cache folder; it may not exist yet.
 
-    `PALAESTRA_CACHE` names it outright; else it is `palaestra` within `XDG_CACHE_HOME`,
+    `PALAESTRA_CACHE` is its path if set; otherwise it is `palaestra` within `XDG_CACHE_HOME`,
     within `~/Library/Caches` on macOS, or within `~/.cache`.
     """
     own = os.environ.get("PALAESTRA_CACHE")
@@ -25,8 +27,8 @@ def cache_folder() -> Path:
     return Path.home() / ".cache" / "palaestra"
 
 
-def open_as_new(file: Path) -> None:
-    """Let a file be read by whoever may read new ones in its folder (see umask).
+def set_default_permissions(file: Path) -> None:
+    """Give a file the permissions of new files in its folder (see umask).
 
     For files that a library made private to their owner.
     """
@@ -36,3 +38,31 @@ def open_as_new(file: Path) -> None:
         shutil.copymode(fresh, file)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def import_named(name: str) -> ModuleType:
+    """Import a module, such as that of `module:Class`, from the current directory if need be.
+
+    The `palaestra` script, unlike `python -m`, does not search the current directory by itself. If
+    the module is found there, the directory stays on the path, for worker processes as well.
+
+    Raises:
+        ImportError: the module does not exist or cannot be imported.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        here = os.getcwd()
+        if here in sys.path:
+            raise
+        sys.path.append(here)  # last, so that nothing installed is hidden
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            sys.path.remove(here)
+            raise
+
+
+def is_missing(name: str, error: ImportError) -> bool:
+    """Return whether the module of that name is missing itself, not one that it imports."""
+    return isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}.")

@@ -1,4 +1,4 @@
-"""What to do: tasks, and the sets they come from.
+"""Tasks, and the sets they come from.
 
 A task set numbers its tasks; the seed of task `i` of a split is
 `3 * i + (0 for train, 1 for validation, 2 for test)`, so no seed belongs to two
@@ -16,13 +16,15 @@ from palaestra.core.errors import InputError, UnknownName
 
 
 class Split(StrEnum):
-    TRAIN = "train"  # practice: rollouts and demonstrations are drawn from here
-    VALIDATION = "validation"  # may steer choices (checkpoints, settings)
+    """The split of a task set."""
+
+    TRAIN = "train"  # rollouts and demonstrations are sampled from here
+    VALIDATION = "validation"  # may guide choices (checkpoints, settings)
     TEST = "test"  # held out: only ever evaluated
 
 
 def parse_split(name: str) -> Split:
-    """The split of that name; raises UnknownName for any other word."""
+    """Return the split of that name; raises UnknownName for any other name."""
     try:
         return Split(name)
     except ValueError:
@@ -35,7 +37,7 @@ class Task:
 
     id: str  # unique within the environment, e.g. "test/17"
     environment: str  # the environment's id, e.g. "babyai/GoToLocalS5N2"
-    seed: int  # fixes the world completely, together with `parameters`
+    seed: int  # determines the environment completely, together with `parameters`
     split: Split = Split.TRAIN
     instruction: str = ""  # empty where the first observation states the mission
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -43,18 +45,18 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskSet:
-    """The tasks of one environment: `size` per split (None: as many as one asks for)."""
+    """The tasks of one environment: `size` per split (None: endless)."""
 
     environment: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     size: int | None = None
 
     def count(self, split: Split) -> int | None:
-        """How many tasks a split has; None: as many as one asks for."""
+        """Return the number of tasks in a split; None: endless."""
         return self.size
 
     def task(self, split: Split, index: int) -> Task:
-        """Task number `index` of `split`; a finite set starts over after its last task.
+        """Return task number `index` of `split`; a finite set starts over after its last task.
 
         Raises:
             InputError: the split has no tasks.
@@ -86,7 +88,7 @@ class TaskSet:
 
 @dataclass(frozen=True, slots=True)
 class ListedTasks(TaskSet):
-    """Tasks that somebody published: each split is a list of parameters, in their order."""
+    """A published set of tasks: each split is a list of parameters, in order."""
 
     rows: Mapping[Split, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 

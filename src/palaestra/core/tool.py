@@ -1,7 +1,7 @@
-"""Tools: actions with named, typed arguments, and how their calls are written and checked.
+"""Tools: actions with named, typed arguments, and how their calls are parsed and checked.
 
-A call is written as models write it in text: `name(argument="value", other=3)`, as a JSON object
-`{"name": …, "arguments": {…}}`, or as that object within `<tool_call>` tags.
+A call in text is `name(argument="value", other=3)`, a JSON object
+`{"name": …, "arguments": {…}}`, or that object within `<tool_call>` tags.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from palaestra.core.message import ToolCall
+from palaestra.core.strict_json import parsed
 
 WORDS = ("a", "1", "none", "test")  # strings of random calls
 TYPES: dict[str, tuple[type, ...]] = {
@@ -26,16 +27,23 @@ TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
-MANY = 3  # an array of a random call has fewer entries
+MANY = 3  # an array in a random call has fewer entries
+
+UNPARSED = ""
+"""The argument name for call arguments that are not a JSON object; its value is their raw text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """An action with named, typed arguments, described as models expect it."""
+    """An action with named, typed arguments, with a description for models."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]  # a JSON schema of type "object"
+
+    def __hash__(self) -> int:
+        """Hash all but the schema, which is not hashable."""
+        return hash((self.name, self.description))
 
     @property
     def signature(self) -> str:
@@ -57,15 +65,31 @@ ACT = Tool(
         "required": ["action"],
     },
 )
-"""How words become an action for those who only call tools, in worlds that have none."""
+"""The tool that takes a text action, for models that only call tools in environments without."""
 
 
 class NotACall(ValueError):
-    """Why a text is no call of any tool here, in words for who wrote it."""
+    """The reason why a text is not a valid tool call, as a message for its author."""
+
+
+def arguments_text(call: ToolCall) -> str:
+    """Return the arguments of a call as JSON text, as OpenAI's protocols carry them."""
+    if list(call.arguments) == [UNPARSED]:
+        return str(call.arguments[UNPARSED])
+    return json.dumps(dict(call.arguments), ensure_ascii=False)
+
+
+def arguments_of(text: str) -> Mapping[str, Any]:
+    """Parse the arguments of a call from JSON text; see `UNPARSED` for any other text."""
+    try:
+        found = parsed(text or "{}")
+    except ValueError:
+        found = text
+    return found if isinstance(found, dict) else {UNPARSED: text}
 
 
 def parse_call(text: str, tools: Sequence[Tool]) -> ToolCall:
-    """The call that a text makes; everything but one call is refused.
+    """Parse the one tool call in a text.
 
     Raises:
         NotACall: there is none, the tool is unknown, or the arguments do not fit its schema.
@@ -79,10 +103,10 @@ def parse_call(text: str, tools: Sequence[Tool]) -> ToolCall:
 
 
 def checked(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
-    """The call itself, if its tool exists and its arguments fit the schema.
+    """Return the call, if its tool exists and its arguments fit the schema.
 
     Raises:
-        NotACall: see above.
+        NotACall: the tool is unknown, or the arguments do not fit its schema.
     """
     tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None:
@@ -102,7 +126,7 @@ def checked(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
 
 
 def fits(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether a value is of the schema's type and among its choices, all the way down."""
+    """Return whether a value has the schema's type and enum values, recursively."""
     if "enum" in schema and value not in schema["enum"]:
         return False
     options = schema.get("anyOf") or schema.get("oneOf")
@@ -123,46 +147,46 @@ def fits(value: Any, schema: Mapping[str, Any]) -> bool:
     return True
 
 
-def random_call(tools: Sequence[Tool], dice: random.Random) -> ToolCall:
-    """A call of one of the tools whose arguments fit its schema; optional ones by chance."""
-    tool = dice.choice(list(tools))
+def random_call(tools: Sequence[Tool], rng: random.Random) -> ToolCall:
+    """Return a random call of one of the tools, with valid arguments and random optional ones."""
+    tool = rng.choice(list(tools))
     required = tool.parameters.get("required", ())
     arguments = {
-        name: _random_value(schema, dice)
+        name: _random_value(schema, rng)
         for name, schema in tool.parameters.get("properties", {}).items()
-        if name in required or dice.random() < 0.5
+        if name in required or rng.random() < 0.5
     }
     return ToolCall(tool.name, arguments)
 
 
-def _random_value(schema: Mapping[str, Any], dice: random.Random) -> Any:
+def _random_value(schema: Mapping[str, Any], rng: random.Random) -> Any:
     if "enum" in schema:
-        return dice.choice(list(schema["enum"]))
+        return rng.choice(list(schema["enum"]))
     options = schema.get("anyOf") or schema.get("oneOf")
     if options:
-        return _random_value(dice.choice(list(options)), dice)
+        return _random_value(rng.choice(list(options)), rng)
     wanted = schema.get("type", "string")
-    match dice.choice(wanted) if isinstance(wanted, list) else wanted:
+    match rng.choice(wanted) if isinstance(wanted, list) else wanted:
         case "integer":
-            return dice.randint(int(schema.get("minimum", 0)), int(schema.get("maximum", 9)))
+            return rng.randint(int(schema.get("minimum", 0)), int(schema.get("maximum", 9)))
         case "number":
-            return float(dice.randint(0, 9))
+            return float(rng.randint(0, 9))
         case "boolean":
-            return dice.random() < 0.5
+            return rng.random() < 0.5
         case "array":
             items = schema.get("items", {})
-            return [_random_value(items, dice) for _ in range(dice.randrange(MANY))]
+            return [_random_value(items, rng) for _ in range(rng.randrange(MANY))]
         case "object":
             inner = schema.get("properties", {})
-            return {name: _random_value(part, dice) for name, part in inner.items()}
+            return {name: _random_value(part, rng) for name, part in inner.items()}
         case "null":
             return None
         case _:
-            return dice.choice(WORDS)
+            return rng.choice(WORDS)
 
 
 def _written_in_json(call: ToolCall) -> bool:
-    """Whether the arguments are what JSON can carry: no sets, no lone surrogates, no infinity."""
+    """Return whether JSON can represent the arguments: no sets, lone surrogates or infinity."""
     try:
         json.dumps(dict(call.arguments), allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):
@@ -198,14 +222,14 @@ def _as_json(text: str) -> ToolCall | None:
 
 
 def _as_python(text: str, tools: Sequence[Tool]) -> ToolCall | None:
-    """`name(…)` with literal arguments, by name or in the order of the tool's schema."""
+    """Parse `name(…)` with literal arguments, by name or in the order of the tool's schema."""
     names = sorted((re.escape(tool.name) for tool in tools), key=len, reverse=True)
     written = re.search(rf"(?<![\w.])(?:{'|'.join(names) or '(?!)'})\s*\(", text)
     if written is None:
         general = re.search(r"(?<![\w.])[A-Za-z_][\w.]*\s*\(", text)
         if general is None:
             return None
-        return ToolCall(general.group().rstrip("( \t\n"), {})  # refused by name
+        return ToolCall(general.group().rstrip("( \t\n"), {})  # rejected later by its name
     try:
         call = _first_call(text[written.start() :])
         tool = next(tool for tool in tools if tool.name == ast.unparse(call.func))
@@ -223,7 +247,7 @@ def _as_python(text: str, tools: Sequence[Tool]) -> ToolCall | None:
 
 
 def _first_call(text: str) -> ast.Call:
-    """The shortest beginning of the text, up to a closing bracket, that is a call."""
+    """Return the shortest prefix of the text, up to a closing bracket, that is a call."""
     for close in (match.end() for match in re.finditer(r"\)", text)):
         try:
             found = ast.parse(text[:close], mode="eval").body

@@ -1,4 +1,4 @@
-"""Worlds of one's own: a class whose typed methods, marked as tools, are the action space.
+"""Custom environments: a class whose typed methods, marked as tools, are the action space.
 
     class Notes(ToolWorld):
         '''Keep notes. The user says which.'''
@@ -16,9 +16,9 @@
         def verdict(self):
             return True if "milk" in " ".join(self.state["notes"]) else None
 
-Everything that changes lives in `self.state`, as JSON: state keys, snapshots and equal episodes for
-equal tasks follow from that. Schemas follow from the methods' annotations and docstrings, so they
-cannot disagree with them.
+All mutable state is in `self.state`, as JSON; state keys, snapshots and reproducible episodes
+follow from that. Schemas are generated from the methods' annotations and docstrings, so they cannot
+disagree with them.
 """
 
 from __future__ import annotations
@@ -29,51 +29,43 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import cache
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
+from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
-from palaestra.core.task import Split, Task, TaskSet
+from palaestra.core.task import Task
 from palaestra.core.tool import NotACall, Tool, checked, parse_call
-from palaestra.environments.snapshots import opened, sealed
+from palaestra.environments.base import Adapter, refused
 
 F = TypeVar("F", bound=Callable[..., Any])
 MARK = "_palaestra_tool"
 
 
 def tool(method: F) -> F:
-    """Mark a method of a `ToolWorld` as an action; it returns what the agent sees."""
+    """Mark a method of a `ToolWorld` as an action; its return value is the observation."""
     setattr(method, MARK, True)
     return method
 
 
 class Refused(Exception):
-    """Raised by a tool: the call was understood, and the world says no, in these words."""
+    """An error for tools to raise: the call is valid, but refused; its text is the observation."""
 
 
-class ToolWorld(Environment):
-    """Subclass it: `begin`, methods marked with `tool`, `verdict`. The docstring instructs."""
+class ToolWorld(Adapter, capabilities={"state_key", "snapshot"}, tools=True):
+    """Subclass it: `begin`, methods marked with `tool`, `verdict`. The docstring instructs.
 
-    capabilities = frozenset({Capability.STATE_KEY, Capability.SNAPSHOT})
-    version: ClassVar[str] = "1"
-    """Of the world and its state; a snapshot of another version is refused."""
+    A snapshot of another `version` is refused, so let it rise when the state changes its form.
+    """
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
         self.tools = _tools(type(self))
         self.state: dict[str, Any] = {}
-        self.task: Task | None = None
-        self._over = self._solved = False
-
-    @classmethod
-    def tasks(cls, environment: str) -> TaskSet:
-        """Endless tasks, told apart by their seeds; override it for a list of your own."""
-        return TaskSet(environment)
+        self._solved = False
 
     @property
     def instructions(self) -> str:
@@ -83,32 +75,34 @@ class ToolWorld(Environment):
 
     @abstractmethod
     def begin(self, task: Task) -> str:
-        """Fill `self.state` for the task; returns what the agent sees first.
+        """Fill `self.state` for the task; return the first observation.
 
-        Chance comes from `random.Random(task.seed)`; what it decides belongs into the state.
+        Sample with `random.Random(task.seed)`, and keep the results in the state.
         """
 
     @abstractmethod
     def verdict(self) -> bool | None:
-        """Whether the task is solved (True) or lost (False); None while it is open."""
+        """Return whether the task is solved (True) or failed (False); None while it is open."""
 
     def reward(self) -> float:
-        """Of the action that was just done; 1 on success by default."""
+        """Return the reward of the last action; by default 1 on success."""
         return float(self._solved)
 
     def call(self, name: str, /, **arguments: Any) -> Action:
-        """The call of a tool as an action, for an oracle."""
+        """Return a tool call as an action, for an oracle."""
         call = ToolCall(name, arguments)
         return Action(str(call), call)
 
-    def reset(self, task: Task) -> Observation:
-        self.task, self.state = task, {}
-        self._over = self._solved = False
+    @property
+    def task(self) -> Task:
+        """The current task."""
+        return self._current()
+
+    def _begin(self, task: Task) -> Observation:
+        self.state, self._solved = {}, False
         return Observation(self.begin(task))
 
-    def step(self, action: Action) -> Transition:
-        if self._over:
-            return Transition(Observation("It is over."), valid=False)
+    def _act(self, action: Action) -> Transition:
         try:
             call = (
                 parse_call(action.text, self.tools)
@@ -116,62 +110,52 @@ class ToolWorld(Environment):
                 else checked(action.call, self.tools)
             )
             arguments = _arguments(type(self), call)
-        except NotACall as why:
-            return Transition(Observation(str(why)), valid=False)
+        except NotACall as error:
+            return refused(str(error))
         try:
-            said = str(getattr(self, call.name)(**arguments))
-        except Refused as why:
-            return Transition(Observation(str(why) or "That is not possible."))
+            output = str(getattr(self, call.name)(**arguments))
+        except Refused as error:
+            return Transition(Observation(str(error) or "That is not possible."))
         decided = self.verdict()
-        self._over, self._solved = decided is not None, bool(decided)
+        self._solved = bool(decided)
         return Transition(
-            Observation(said or "Done."),
+            Observation(output or "Done."),
             reward=self.reward(),
-            terminated=self._over,
+            terminated=decided is not None,
             success=self._solved,
         )
 
     def state_key(self) -> str:
-        """The task and the state."""
-        document = json.dumps([self._task().id, self.state, self._over], sort_keys=True)
+        """Hash the task and the state."""
+        document = json.dumps([self.task.id, self.state, self._over], sort_keys=True)
         return hashlib.blake2b(document.encode(), digest_size=12).hexdigest()
 
     def snapshot(self) -> bytes:
-        document = [asdict(self._task()), self.state, self._over, self._solved]
-        return sealed(self._id, self.version, json.dumps(document).encode())
+        document = json.dumps([self.state, self._solved])
+        return self._saved(document.encode(), self.spec.version)
 
     def restore(self, snapshot: bytes) -> None:
-        """Raises InputError for a snapshot of another world or version."""
-        document = json.loads(opened(snapshot, self._id, self.version))
-        task, self.state, self._over, self._solved = document
-        self.task = Task(**{**task, "split": Split(task["split"])})
-
-    @property
-    def _id(self) -> str:
-        return f"{type(self).__name__}/{self.name}"
-
-    def _task(self) -> Task:
-        if self.task is None:
-            raise InputError(f"This {type(self).__name__} has no task yet; call reset first.")
-        return self.task
+        """Restore the state; raises InputError for another environment's or version's snapshot."""
+        document = json.loads(self._loaded(snapshot, self.spec.version))
+        self.state, self._solved = document
 
 
 # ── from methods to schemas ──────────────────────────────────────────────────
 
 
 @cache
-def _tools(world: type[ToolWorld]) -> tuple[Tool, ...]:
-    """The marked methods, in the order in which they were written."""
-    return tuple(_described(name, method) for name, method in _marked(world).items())
+def _tools(cls: type[ToolWorld]) -> tuple[Tool, ...]:
+    """Return the marked methods as tools, in the order of definition."""
+    return tuple(_described(name, method) for name, method in _marked(cls).items())
 
 
 @cache
-def _marked(world: type[ToolWorld]) -> dict[str, Any]:
+def _marked(cls: type[ToolWorld]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for base in reversed(world.__mro__):
+    for base in reversed(cls.__mro__):
         for name, method in vars(base).items():
             if getattr(method, MARK, False):
-                found[name] = getattr(world, name)
+                found[name] = getattr(cls, name)
     return found
 
 
@@ -179,7 +163,9 @@ def _described(name: str, method: Callable[..., Any]) -> Tool:
     text = inspect.getdoc(method) or ""
     described = text.partition("\n")[0].strip()
     if not described:
-        raise InputError(f"The tool '{name}' has no docstring; its first line is what agents read.")
+        raise InputError(
+            f"The tool '{name}' has no docstring, whose first line agents read; write one."
+        )
     schema = _model(method).model_json_schema()
     properties = {
         argument: {key: value for key, value in part.items() if key != "title"}
@@ -197,32 +183,32 @@ def _described(name: str, method: Callable[..., Any]) -> Tool:
 
 @cache
 def _model(method: Callable[..., Any]) -> Any:
-    """The method's arguments as a pydantic model.
+    """Return the method's arguments as a pydantic model.
 
     Raises:
-        InputError: an argument has no annotation.
+        InputError: an argument has no annotation, or is `*args` or `**kwargs`.
     """
     hints = get_type_hints(method)
     fields: dict[str, Any] = {}
     for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
         if name not in hints or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise InputError(
-                f"The tool '{method.__name__}' takes '{name}', which has no type of its own; "
-                "annotate it, so that a schema can be made of it."
+                f"The tool '{method.__name__}' takes '{name}', which has no type of its own, so "
+                "there is no schema for it; annotate it."
             )
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[name] = (hints[name], default)
     return create_model(method.__name__, __config__=ConfigDict(strict=True), **fields)
 
 
-def _arguments(world: type[ToolWorld], call: ToolCall) -> dict[str, Any]:
-    """The call's arguments, converted to what the method expects; defaults are left to it."""
+def _arguments(cls: type[ToolWorld], call: ToolCall) -> dict[str, Any]:
+    """Return the call's arguments in the method's types; the method fills in its defaults."""
     try:
-        model = _model(_marked(world)[call.name]).model_validate_json(
+        model = _model(_marked(cls)[call.name]).model_validate_json(
             json.dumps(dict(call.arguments))
         )
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise NotACall(f"{call.name}: '{place}': {first['msg']}") from None
+        location = ".".join(map(str, first["loc"]))
+        raise NotACall(f"{call.name}: '{location}': {first['msg']}") from None
     return {name: getattr(model, name) for name in call.arguments}

@@ -2,7 +2,7 @@
 
     pytest --check-env mine/world --check-env mine/other
 
-It works in any project that has palaestra installed; no test file is needed.
+It works in any project that has palaestra installed and needs no test file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from palaestra.environments.examination import Subject
+    from palaestra.environments.conformance.subject import Subject
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,20 +22,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="ID",
-        help="hold the palaestra environment of that id to its contract (may be repeated)",
+        help="check the palaestra environment of that id against its contract (may be repeated)",
     )
 
 
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Add a test for each clause and each environment that was asked for."""
+    """Add a test for each clause and each environment in `--check-env`."""
     wanted = config.getoption("--check-env")
     if not wanted:
         return
     from palaestra.core.errors import InputError
-    from palaestra.environments.conformance import CLAUSES
-    from palaestra.environments.examination import Subject
+    from palaestra.environments.conformance.clauses import CLAUSES
+    from palaestra.environments.conformance.subject import Subject
 
     for id in wanted:
         try:
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(
 
 
 class ClauseItem(pytest.Item):
-    """One clause, one environment."""
+    """A test of one clause on one environment."""
 
     def __init__(
         self, *, subject: Subject, clause: Callable[[Subject], None], **others: Any
@@ -57,15 +57,15 @@ class ClauseItem(pytest.Item):
         self._subject, self._clause = subject, clause
 
     def runtest(self) -> None:
-        from palaestra.environments.checking import hold
+        from palaestra.environments.conformance.checking import check_clause
 
-        finding = hold(self._subject, self._clause)
+        finding = check_clause(self._subject, self._clause)
         if not finding.holds:
-            lines = [f"{h.did} -> {h.saw}" for h in finding.trace[-12:]]
+            lines = [f"{event.did} -> {event.saw}" for event in finding.trace[-12:]]
             raise AssertionError("\n".join([finding.broken, *lines]))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
-        """The words alone: a stack through the kit explains nothing."""
+        """Return the message without a traceback, which would show only the kit's own frames."""
         return str(excinfo.value)
 
     def reportinfo(self) -> tuple[str, int | None, str]:

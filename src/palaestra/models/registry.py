@@ -1,37 +1,46 @@
-"""Which models can act, by name, and how each one is made ready to act.
+"""The model registry: models by name, and how each is loaded.
 
-A name is one of `models()`, the folder of a Hugging Face checkpoint, the folder of a
-run (its trained policy), or a remote model: `openai:MODEL@URL`, `anthropic:MODEL@URL`.
+A name is one of `models()`, the folder of a Hugging Face checkpoint, a GGUF file, an id
+of the Hugging Face hub, the folder of a run (its trained policy), or a remote model:
+`openai:MODEL`, `anthropic:MODEL`, `azure:DEPLOYMENT`, or `openai:MODEL@URL` for any server
+(see `remote_names`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from palaestra.core.agent import Agent
 from palaestra.core.errors import InputError, UnknownName
-from palaestra.core.model import Model, Renderer
-from palaestra.models import weights
+from palaestra.core.model import Model
+from palaestra.models.local import weights
+from palaestra.models.local.model_cache import Progress
+from palaestra.models.local.named_models import MODELS
 
 if TYPE_CHECKING:
     import torch
 
-    from palaestra.models.resident import ResidentModel
+    from palaestra.models.local.resident import ResidentModel
+    from palaestra.models.renderers.chat_template import TemplateRenderer
+    from palaestra.models.renderers.chatml import ChatMLRenderer
 
-REMOTE = ("openai:", "anthropic:")
+REMOTE = ("openai:", "anthropic:", "azure:")
+REVISIONS = "revisions"
+"""The document of a run that holds the revision of each local model (see `Checkpoint`)."""
 
 
 class About(NamedTuple):
-    """What a listing says of a model."""
+    """A model's entry in a listing."""
 
     summary: str
     source: str
 
 
 def models() -> dict[str, About]:
-    """Name to summary and source, named models first."""
-    named = {name: About(m.summary, m.source) for name, m in weights.MODELS.items()}
+    """Return names with summary and source, named models first."""
+    named = {name: About(m.summary, m.source) for name, m in MODELS.items()}
     return named | {
         "tiny": About(
             "a transformer of a million parameters, trained from scratch (only for training)",
@@ -39,15 +48,30 @@ def models() -> dict[str, About]:
         ),
         "expert": About("the environment's own reference solution", "the environment"),
         "expert?error=P": About(
-            "the same, with each action replaced by chance with probability P", "palaestra"
+            "the same, with each action replaced by a random one with probability P", "palaestra"
         ),
         "random": About("chooses uniformly among the environment's actions", "palaestra"),
-        "null": About("says nothing, ever: what it solves was solved before", "palaestra"),
+        "null": About(
+            "replies with nothing: solves only what is solved from the start", "palaestra"
+        ),
+        "openai:MODEL": About("a model of OpenAI; the API key is in OPENAI_API_KEY", "OpenAI"),
+        "anthropic:MODEL": About(
+            "a model of Anthropic; the API key is in ANTHROPIC_API_KEY", "Anthropic"
+        ),
+        "azure:DEPLOYMENT": About(
+            "a deployment on Azure; see AZURE_OPENAI_ENDPOINT, AZURE_OPENAI_API_KEY", "Azure"
+        ),
         "openai:MODEL@URL": About(
             "a model behind an OpenAI-compatible server; #VARIABLE names its API key", "a server"
         ),
         "anthropic:MODEL@URL": About(
             "a model behind a server that speaks Anthropic's messages protocol", "a server"
+        ),
+        "OWNER/NAME[@REVISION]": About(
+            "a model of the Hugging Face hub, downloaded once into its cache", "the hub"
+        ),
+        "FILE.gguf": About(
+            "a GGUF file of llama.cpp, converted once into the cache", "this machine"
         ),
         "FOLDER": About(
             "a run's trained policy, a Hugging Face checkpoint, or a learned scorer",
@@ -56,11 +80,16 @@ def models() -> dict[str, About]:
     }
 
 
+def is_remote(name: str) -> bool:
+    """Return whether a name is that of a remote model."""
+    return name.startswith(REMOTE)
+
+
 def check_model(name: str) -> None:
-    """Raise what `load_model` would raise for the name alone; loads nothing.
+    """Raise what `load_model` would raise for the name alone; load nothing.
 
     Raises:
-        UnknownName: no such name, and no folder either.
+        UnknownName: no such name, and no such folder.
         InputError: the folder, or the remote address, cannot be used.
     """
     if name in ("random", "null"):
@@ -68,8 +97,8 @@ def check_model(name: str) -> None:
     if name.partition("?")[0] == "expert":
         _error_rate(name)
         return
-    if name.startswith(REMOTE):
-        from palaestra.models.remote import parse_remote
+    if is_remote(name):
+        from palaestra.models.remote.remote_names import parse_remote
 
         parse_remote(name)
         return
@@ -78,115 +107,205 @@ def check_model(name: str) -> None:
             "'tiny' has no weights before it is trained; run `palaestra train quick`, then give "
             "the run's folder as the model."
         )
-    path = Path(name).expanduser()
-    if not path.is_dir() and "/" not in name and name not in weights.MODELS:
-        raise UnknownName("model", name, models())
     if _is_scorer(name):
         return
-    weights.check_name(_checkpoint(name))
+    check_checkpoint(name)
+
+
+def check_checkpoint(name: str) -> None:
+    """Raise what `checked_checkpoint` would raise for the name alone; load nothing."""
+    try:
+        weights.check_name(_checkpoint(name))
+    except UnknownName as error:
+        if error.kind != "model":
+            raise
+        raise UnknownName("model", name, models()) from None
+
+
+def is_local(name: str) -> bool:
+    """Return whether a name is that of a checkpoint, which this process loads."""
+    if is_remote(name) or name.partition("?")[0] in ("expert", "random", "null", "tiny"):
+        return False
+    return not _is_scorer(name)
+
+
+def prepare_models(names: Iterable[str], progress: Progress) -> dict[str, str | None]:
+    """Download, convert and check all that the named models need; load nothing.
+
+    Args:
+        names: see the top of this module; other than local models need nothing.
+        progress: receives one sentence whenever something takes time.
+
+    Returns:
+        The revision of each local model (see `weights.Checkpoint`).
+
+    Raises:
+        InputError: see `check_model`, `weights.obtain` and `model_types.read_config`.
+    """
+    revisions: dict[str, str | None] = {}
+    for name in names:
+        if is_local(name):
+            revisions[name] = checked_checkpoint(name, progress).revision
+    return revisions
+
+
+def checked_checkpoint(
+    name: str, progress: Progress, revision: str | None = None
+) -> weights.Checkpoint:
+    """Return a checkpoint by its name, of an architecture that is supported; see `obtain`."""
+    from palaestra.models.local.model_types import read_config
+
+    found = weights.obtain(_checkpoint(name), progress, revision)
+    read_config(found.folder)
+    return found
 
 
 def load_model(
-    name: str, agent: Agent, *, slots: int, context: int, progress: weights.Progress
+    name: str,
+    agent: Agent,
+    *,
+    slots: int,
+    context: int,
+    progress: Progress,
+    revision: str | None = None,
 ) -> Model:
-    """A model that is ready to act.
+    """Return a model that is ready to act.
 
     Args:
         name: see the top of this module.
-        agent: puts the actions of `expert` and `random` into words.
+        agent: phrases the actions of `expert` and `random` as replies.
         slots: conversations that a resident model holds at once.
-        context: longest conversation in tokens, of a resident model.
+        context: longest conversation in tokens, of a resident model, if its own is longer.
         progress: receives one sentence whenever something takes time.
+        revision: of a local model, as a run recorded it.
 
     Raises:
-        InputError: see `check_model` and `weights.prepare`.
+        InputError: see `check_model` and `weights.obtain`.
     """
     check_model(name)
     if name.partition("?")[0] == "expert":
-        from palaestra.models.expert import ExpertModel
+        from palaestra.models.scripted.expert import ExpertModel
 
         return ExpertModel(agent, error=_error_rate(name))
     if name == "random":
-        from palaestra.models.random_choice import RandomModel
+        from palaestra.models.scripted.random_choice import RandomModel
 
         return RandomModel(agent)
     if name == "null":
-        from palaestra.models.scripted import ScriptedModel
+        from palaestra.models.scripted.scripted_model import ScriptedModel
 
         return ScriptedModel(lambda _: "", name="null")
-    if name.startswith(REMOTE):
-        from palaestra.models.remote import parse_remote
+    if is_remote(name):
+        from palaestra.models.remote.remote_names import parse_remote
 
         return parse_remote(name)
     if _is_scorer(name):
-        from palaestra.models.scoring import ScoringModel
+        from palaestra.models.local.scoring import ScoringModel
 
         return ScoringModel(name, Path(name).expanduser())
-    folder = checkpoint(name, progress)
-    return load_resident(name, folder, slots=slots, context=context)
+    folder = weights.obtain(_checkpoint(name), progress, revision).folder
+    model = load_resident(name, folder, slots=slots, context=context)
+    if model.renderer.drops_thoughts:
+        progress(dropping_thoughts(name))
+    return model
 
 
-def checkpoint(name: str, progress: weights.Progress) -> Path:
-    """The folder of a checkpoint by its name, ready to be read; raises like `check_model`."""
+def dropping_thoughts(name: str) -> str:
+    """Return the sentence about the cost of a chat template that drops earlier thoughts."""
+    return (
+        f"The chat template of '{name}' drops earlier thoughts when the user speaks again. Each "
+        "such turn begins a new branch, which is read from its beginning: n turns read about n/2 "
+        "times the tokens. In training, model.keep_thoughts=true goes on with the thoughts instead."
+    )
+
+
+def checkpoint(name: str, progress: Progress) -> Path:
+    """Return the folder of a checkpoint by its name, ready to read; raise like `check_model`."""
     return weights.prepare(_checkpoint(name), progress)
 
 
 def load_resident(name: str, folder: Path, *, slots: int, context: int) -> ResidentModel:
-    """The checkpoint in `folder`, in this process.
+    """Load the checkpoint in `folder` into this process.
 
-    It computes in the precision that `auto` stands for, except that weights stored in
+    It computes in the precision that `auto` selects, except that weights stored in
     fp32 are never rounded: a policy acts as it did when its training ended.
 
+    Args:
+        name: in recorded calls.
+        folder: of the checkpoint.
+        slots: conversations at once.
+        context: longest conversation in tokens, if the model's own is longer.
+
     Raises:
-        InputError: another architecture than Llama's, or a damaged checkpoint.
+        InputError: the architecture is not supported, or the checkpoint is damaged.
     """
     import torch
 
-    from palaestra.models.checkpoint_format import read_network
-    from palaestra.models.resident import ResidentModel
+    from palaestra.models.local.checkpoint_files import StoredTensors
+    from palaestra.models.local.checkpoint_format import read_network
+    from palaestra.models.local.resident import ResidentModel
 
-    place = device("auto")
-    dtype = torch.float32 if _stored_in_fp32(folder) else precision("auto", place)
-    network = read_network(folder, dtype).to(place)
+    target, stored = device("auto"), StoredTensors(folder).number_formats
+    dtype = torch.float32 if stored == {"F32"} else precision("auto", target)
+    network = read_network(folder, dtype).to(target)
     longest = min(context, network.config.max_position_embeddings)
     return ResidentModel(name, network, renderer_of(folder), slots=slots, context=longest)
 
 
-def renderer_of(folder: Path) -> Renderer:
-    """ChatML where the tokenizer in `folder` speaks it, else the model's own chat template.
+def check_context(name: str, folder: Path, context: int, option: str) -> None:
+    """Check that a model's context is as long as `option` asks.
+
+    Raises:
+        InputError: it is shorter, or the architecture is not supported.
+    """
+    from palaestra.models.local.model_types import read_config
+
+    longest = read_config(folder).max_position_embeddings
+    if context > longest:
+        raise InputError(
+            f"{option} = {context} is longer than the context of '{name}' ({longest} tokens); set "
+            f"{option}={longest} or less."
+        )
+
+
+def renderer_of(folder: Path, *, keep_thoughts: bool = False) -> ChatMLRenderer | TemplateRenderer:
+    """Return a ChatML renderer if the tokenizer in `folder` has ChatML, else the chat template's.
+
+    With `keep_thoughts`, a conversation goes on after its sampled tokens even where the template
+    would drop earlier reasoning.
 
     Raises:
         InputError: there is no readable tokenizer, or no template that keeps earlier tokens.
     """
-    from palaestra.models.chatml import START, ChatMLRenderer
+    from palaestra.models.renderers.chatml import START, ChatMLRenderer
 
     file = folder / "tokenizer.json"
     if file.is_file() and START not in file.read_text(encoding="utf-8", errors="replace"):
-        from palaestra.models.template import TemplateRenderer
+        from palaestra.models.renderers.chat_template import TemplateRenderer
 
-        return TemplateRenderer.from_folder(folder)
-    return ChatMLRenderer.from_folder(folder)
+        return TemplateRenderer.from_folder(folder, keep_thoughts=keep_thoughts)
+    return ChatMLRenderer.from_folder(folder, keep_thoughts=keep_thoughts)
 
 
 def device(name: str) -> torch.device:
-    """Where to compute; `auto` is a CUDA device where there is one.
+    """Return the device to compute on; `auto` is a CUDA device if there is one.
 
     Raises:
-        InputError: there is none.
+        InputError: `cuda` was asked for, and there is no CUDA device.
     """
     import torch
 
     found = torch.cuda.is_available()
     if name == "cuda" and not found:
         raise InputError(
-            "There is no CUDA device that torch can use; set model.device=cpu, or install torch "
-            "with CUDA."
+            "'cuda' is not available: torch finds no CUDA device; set model.device=cpu, or install "
+            "torch with CUDA."
         )
     return torch.device("cuda" if found and name != "cpu" else "cpu")
 
 
 def precision(name: str, device: torch.device) -> torch.dtype:
-    """The number format to compute in; `auto` asks the device."""
+    """Return the number format to compute in; `auto` depends on the device."""
     import torch
 
     if name == "auto":
@@ -195,7 +314,7 @@ def precision(name: str, device: torch.device) -> torch.dtype:
 
 
 def multiplies_bf16(device: torch.device) -> bool:
-    """Whether the device multiplies bf16 matrices natively."""
+    """Return whether the device multiplies bf16 matrices natively."""
     import torch
 
     if device.type == "cuda":
@@ -208,7 +327,7 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 def _error_rate(name: str) -> float:
-    """That of `expert?error=P`; 0 of `expert`."""
+    """Return P of `expert?error=P`; 0 for `expert`."""
     query = name.partition("?")[2]
     if not query:
         return 0.0
@@ -229,7 +348,7 @@ def _is_scorer(name: str) -> bool:
 
 
 def _checkpoint(name: str) -> str:
-    """The name of a run's folder becomes that of its trained policy."""
+    """Return the checkpoint's name; the folder of a run becomes that of its trained policy."""
     path = Path(name).expanduser()
     if not (path / "run.json").is_file():
         return name
@@ -240,10 +359,3 @@ def _checkpoint(name: str) -> str:
             f"palaestra train --resume {name}"
         )
     return str(final)
-
-
-def _stored_in_fp32(folder: Path) -> bool:
-    from safetensors import safe_open
-
-    with safe_open(min(folder.glob("*.safetensors")), "pt") as file:
-        return all(file.get_slice(name).get_dtype() == "F32" for name in file.keys())  # noqa: SIM118

@@ -1,17 +1,16 @@
-"""A worker's time to answer: only the time counts in which it could have been heard answering."""
+"""A worker's deadline, which counts only time in which its reply could have been received."""
 
 from __future__ import annotations
 
-from palaestra.core.heartbeat import ran
+from palaestra.core.budget import ran
 from palaestra.rollout.processes import queued_seconds
 
 
 class Deadline:
-    """When a worker has had so many seconds to answer.
+    """The deadline of a worker's reply, in seconds from construction.
 
-    What does not count: time in which this process did not run, and time in which the worker was
-    ready to run and had no processor, since others kept the machine busy (where the system tells:
-    Linux).
+    Two kinds of time do not count: time in which this process did not run, and time in which the
+    worker was ready to run but had no processor (where the system reports it: Linux).
     """
 
     def __init__(self, seconds: float, pid: int) -> None:
@@ -20,7 +19,7 @@ class Deadline:
         self._queued: float | None = None  # seconds without a processor before the first look
 
     def left(self) -> float:
-        """Seconds that are left at least, 0 or less where none are."""
+        """Return a lower bound of the seconds left; 0 or less once the deadline has passed."""
         left = self._end - ran()
         if self._queued is None:
             self._queued = queued_seconds(self._pid)

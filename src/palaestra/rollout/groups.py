@@ -1,9 +1,9 @@
-"""Groups under way: the rollouts of one task, who lives them, and when there are enough.
+"""Groups in progress: the rollouts of one task, their asyncio tasks, and their quorum.
 
 A group is complete when each of its jobs has an outcome. Where only some of them are
-needed, the others are cancelled as soon as so many have a valid result: those that live
-are stopped where they are, those that wait never begin. What was cancelled is recorded
-as such, and never scored.
+needed, the others are cancelled once the quorum of valid results is reached: running
+rollouts stop, waiting ones never start. Cancelled rollouts are recorded as such, and
+never scored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FAULTY_SHARE = 0.5  # more unscored episodes than this stop the run
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One rollout to be made."""
+    """One rollout to run."""
 
     key: Key
     task: Task
@@ -34,40 +34,40 @@ class Group:
     """The jobs of one phase and group."""
 
     jobs: Sequence[Job]
-    needed: int | None  # so many valid results are enough; None: all jobs count
+    needed: int | None  # the quorum of valid results; None: all jobs
     ended: dict[Key, Episode] = field(default_factory=dict)
-    begun: set[Key] = field(default_factory=set)
-    living: dict[Key, asyncio.Task[Any]] = field(default_factory=dict)  # by whom
-    stopped: set[Key] = field(default_factory=set)  # of those that live
+    started: set[Key] = field(default_factory=set)
+    running: dict[Key, asyncio.Task[Any]] = field(default_factory=dict)
+    stopped: set[Key] = field(default_factory=set)  # running ones that were cancelled
 
     @property
     def complete(self) -> bool:
         return len(self.ended) == len(self.jobs)
 
     @property
-    def enough(self) -> bool:
+    def has_quorum(self) -> bool:
         """Whether no further result is needed."""
         if self.needed is None:
             return False
         return sum(episode.outcome.scored for episode in self.ended.values()) >= self.needed
 
     def stop(self) -> list[Job]:
-        """Cancel those that live; returns the jobs that have not begun, which now never will."""
-        for key, runner in self.living.items():
+        """Cancel the running jobs; return those that have not started, which now never will."""
+        for key, runner in self.running.items():
             if key not in self.stopped:
                 self.stopped.add(key)
                 runner.cancel()
-        left = [job for job in self.jobs if job.key not in self.begun]
-        self.begun.update(job.key for job in left)
+        left = [job for job in self.jobs if job.key not in self.started]
+        self.started.update(job.key for job in left)
         return left
 
     def episodes(self) -> list[Episode]:
-        """The episodes of a complete group, in the order of its jobs."""
+        """Return the episodes of a complete group, in the order of its jobs."""
         return [self.ended[job.key] for job in self.jobs]
 
 
 def grouped(jobs: Iterable[Job]) -> dict[tuple[str, int], list[Job]]:
-    """The jobs of each phase and group, in their order."""
+    """Return the jobs of each phase and group, in their order."""
     found: dict[tuple[str, int], list[Job]] = {}
     for job in jobs:
         found.setdefault((job.key.phase, job.key.group), []).append(job)
@@ -76,14 +76,14 @@ def grouped(jobs: Iterable[Job]) -> dict[tuple[str, int], list[Job]]:
 
 @dataclass(slots=True)
 class Faults:
-    """How many episodes broke through no fault of the agent."""
+    """The count of episodes that failed through no fault of the agent."""
 
     episodes: int = 0
     broken: int = 0
     last: Outcome | None = None
 
     def count(self, outcome: Outcome) -> None:
-        """Take one outcome into account; what was cancelled says nothing."""
+        """Count one outcome, unless it was cancelled."""
         if outcome.was_cancelled:
             return
         self.episodes += 1
@@ -96,11 +96,11 @@ class Faults:
         return self.broken > FAULTY_SHARE * self.episodes
 
     def check(self) -> None:
-        """Raise TooManyFaults if most episodes broke."""
+        """Raise TooManyFaults if most episodes failed through no fault of the agent."""
         if self.too_many:
             assert self.last is not None
             raise TooManyFaults(
                 f"{self.broken} of {self.episodes} episodes broke through no fault of the agent, "
                 f"the last with {self.last}: {self.last.detail or 'no detail'}. Nothing was "
-                "learned from them; mend the cause and resume the run."
+                "learned from them; fix the cause and resume the run."
             )

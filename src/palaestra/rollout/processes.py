@@ -1,4 +1,4 @@
-"""What the system tells of a process: memory, processor time, and whether it is stopped."""
+"""What the system reports about a process: memory, processor time, and whether it is stopped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psutil
 
 
 def peak_bytes(pid: int) -> int:
-    """Peak resident memory of a process, or the present one, or 0 where neither is told."""
+    """Return the peak resident memory of a process, else the present one, else 0."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -22,7 +22,7 @@ def peak_bytes(pid: int) -> int:
 
 
 def resident_bytes(pid: int, *, family: bool = False) -> int:
-    """Resident memory of a process, and with `family` of those that it started; 0 if not told."""
+    """Return the resident memory of a process, with `family` of its children too; 0 if unknown."""
     try:
         process = psutil.Process(pid)
         members = (process, *(process.children(recursive=True) if family else ()))
@@ -32,10 +32,10 @@ def resident_bytes(pid: int, *, family: bool = False) -> int:
 
 
 def processor_seconds(pid: int) -> float:
-    """Seconds that a process and those that it started have computed, or queued for a processor.
+    """Return the seconds that a process and its children computed or queued for a processor.
 
-    The latter where the system tells it (Linux): what is starved by others does not wait for
-    anything of its own. 0 where nothing is told.
+    Queued time counts where the system reports it (Linux), because a starved process does not wait
+    for anything of its own. 0 if unknown.
     """
     try:
         process = psutil.Process(pid)
@@ -52,12 +52,12 @@ def processor_seconds(pid: int) -> float:
 
 
 def queued_seconds(pid: int) -> float:
-    """For how long the main thread of a process was ready to run and had no processor; or 0."""
+    """Return how long the main thread of a process was ready to run without a processor; or 0."""
     return _queued(Path(f"/proc/{pid}/task/{pid}/schedstat"))
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal, and so cannot go on; False if not told."""
+    """Return whether a process was stopped by a signal and cannot continue; False if unknown."""
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     except psutil.Error:
@@ -65,8 +65,8 @@ def is_stopped(pid: int) -> bool:
 
 
 def _queued(schedstat: Path) -> float:
-    """Seconds in which a thread waited for a processor."""
+    """Return the seconds in which a thread waited for a processor."""
     try:
         return int(schedstat.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
-        return 0.0  # the thread has ended, or the system does not tell
+        return 0.0  # the thread has ended, or the system does not report it

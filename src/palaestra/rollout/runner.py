@@ -1,9 +1,8 @@
-"""Rollouts: many sessions lived at once, each one recorded, none able to harm another.
+"""Rollouts: many concurrent sessions, each recorded and isolated from the others.
 
-The same code evaluates, demonstrates and trains. What the store already holds is
-not lived again: finished episodes are returned as they are, interrupted ones go on
-after their last recorded event. No session waits for another: not for its turn, not
-for its end.
+The same code evaluates, demonstrates and trains. Episodes in the store do not run
+again: finished ones are returned as they are, interrupted ones continue after
+their last recorded event. No session waits for another.
 """
 
 from __future__ import annotations
@@ -17,37 +16,38 @@ from typing import Protocol
 
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget, Usage
-from palaestra.core.environment import World
-from palaestra.core.episode import Episode, Key
-from palaestra.core.errors import EnvironmentFault, InfrastructureFault, InputError
-from palaestra.core.journal import Event, Journal, ReplayMismatch
+from palaestra.core.environment import AsyncEnvironment
+from palaestra.core.episode import Episode, Event, Journal, Key
+from palaestra.core.errors import EnvironmentFault, InfrastructureFault, InputError, ReplayMismatch
 from palaestra.core.model import Model, Sampling
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.core.session import Session
+from palaestra.rollout.environment_pool import AsyncEnvironmentFactory
+from palaestra.rollout.garbage import rarely_collected
 from palaestra.rollout.groups import FAULTY_SHARE, Faults, Group, Job, grouped
 
 __all__ = ["EpisodeStore", "Job", "Rollout"]
 
-ENOUGH = "its group has as many results as are needed"
+QUORUM_REACHED = "its group has as many results as are needed"
 
 
 class EpisodeStore(Journal, Protocol):
-    """What rollouts need of a store."""
+    """The store of a rollout's episodes."""
 
     def past(self, key: Key) -> list[Event]: ...
     def forget(self, key: Key) -> None: ...
     def episode(self, key: Key) -> Episode | None: ...
 
     def finish(self, episode: Episode) -> Awaitable[None] | None:
-        """Store an episode; returns what to wait for until it is stored, None: it is."""
+        """Store an episode; return what to await until it is stored (None: it is)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """How episodes are lived; `run` and `groups` live them."""
+    """The settings of a rollout; `run` and `groups` run the episodes."""
 
     agent: Agent
-    worlds: Callable[[str], Awaitable[World]]  # environment id to a world of its own
+    make_environment: AsyncEnvironmentFactory
     models: Mapping[str, Model]  # role to model
     budget: Budget = Budget()
     sampling: Sampling = Sampling()
@@ -56,56 +56,57 @@ class Rollout:
     store: EpisodeStore | None = None
     finished: Callable[[Episode], None] = field(default=lambda episode: None)
     needed: int | None = None
-    """So many valid results of each group are enough: then the rest of it is cancelled.
+    """The quorum of valid results of each group, after which the rest of it is cancelled.
 
-    None lives all jobs to their ends. Which ones are cancelled depends on how long each
+    With None, all jobs run to their ends. Which jobs are cancelled depends on how long each
     takes, so a deterministic run needs all of them.
     """
-    keep: Callable[[str, World], Awaitable[None]] | None = None
-    """Takes over the worlds that are no longer needed and in order; None closes them."""
+    keep: Callable[[str, AsyncEnvironment], Awaitable[None]] | None = None
+    """Takes over working environments that are no longer needed; None closes them."""
 
     async def run(self, jobs: Sequence[Job]) -> list[Episode]:
-        """Live all jobs; returns their episodes in the order of the jobs.
+        """Run all jobs; return their episodes in the order of the jobs.
 
         Raises:
             InputError: two jobs have the same key.
-            TooManyFaults: more than half of the episodes broke through no fault of the agent.
+            TooManyFaults: more than half of the episodes failed through no fault of the agent.
         """
-        lived: dict[Key, Episode] = {}
+        found: dict[Key, Episode] = {}
         async for episodes in self.groups(jobs):
-            lived.update((episode.key, episode) for episode in episodes)
-        return [lived[job.key] for job in jobs]
+            found.update((episode.key, episode) for episode in episodes)
+        return [found[job.key] for job in jobs]
 
     async def groups(self, jobs: Sequence[Job]) -> AsyncGenerator[list[Episode], None]:
-        """Live all jobs; gives each group (of one phase and group) once all of it has ended.
+        """Run all jobs; yield each group (of one phase and group) once it is complete.
 
-        Groups come in the order in which they are complete, their episodes in the order of
-        the jobs; the others live on meanwhile. Closing the iterator ends them (use
+        Groups come in the order in which they complete, their episodes in the order of the
+        jobs; the other groups keep running. Closing the iterator ends them (use
         `contextlib.aclosing` to leave early). Raises like `run`, after the last group.
         """
-        lives = _Lives(self, jobs)
-        await lives.take_up(jobs)
-        count = min(self.concurrency, lives.left)
-        runners = [asyncio.create_task(lives.live_jobs()) for _ in range(count)]
-        for runner in runners:
-            runner.add_done_callback(lives.ready.put_nowait)
-        try:
-            while count or not lives.ready.empty():
-                item = await lives.ready.get()
-                if isinstance(item, Group):
-                    yield item.episodes()
-                else:
-                    item.result()  # raises what ended the runner before its time
-                    count -= 1
-            lives.faults.check()
-        finally:
+        progress = _Progress(self, jobs)
+        await progress.resume(jobs)
+        with rarely_collected():
+            count = min(self.concurrency, progress.left)
+            runners = [asyncio.create_task(progress.run_jobs()) for _ in range(count)]
             for runner in runners:
-                runner.cancel()
-            await asyncio.gather(*runners, return_exceptions=True)
+                runner.add_done_callback(progress.ready.put_nowait)
+            try:
+                while count or not progress.ready.empty():
+                    item = await progress.ready.get()
+                    if isinstance(item, Group):
+                        yield item.episodes()
+                    else:
+                        item.result()  # raises the error that ended the runner early
+                        count -= 1
+                progress.faults.check()
+            finally:
+                for runner in runners:
+                    runner.cancel()
+                await asyncio.gather(*runners, return_exceptions=True)
 
 
-class _Lives:
-    """Jobs being lived: the queue, the groups under way, and what is ready."""
+class _Progress:
+    """The state of a rollout: the queue of jobs, the groups in progress, and the ready ones."""
 
     def __init__(self, rollout: Rollout, jobs: Sequence[Job]) -> None:
         if len({job.key for job in jobs}) < len(jobs):
@@ -114,17 +115,17 @@ class _Lives:
         self.left = len(jobs)  # without an outcome
         self.faults = Faults()
         self.ready: asyncio.Queue[Group | asyncio.Task[None]] = asyncio.Queue()
-        lines = grouped(jobs).values() if rollout.agent.in_order else [[job] for job in jobs]
-        self._queue = iter(lines)  # a runner lives the jobs of a line one after the other
-        self._waiting = grouped(jobs)  # of which nothing has begun
-        self._groups: dict[tuple[str, int], Group] = {}  # under way
+        sequences = grouped(jobs).values() if rollout.agent.in_order else [[job] for job in jobs]
+        self._queue = iter(sequences)  # a runner runs the jobs of a sequence one after the other
+        self._waiting = grouped(jobs)  # groups that have not started
+        self._groups: dict[tuple[str, int], Group] = {}  # in progress
 
-    async def take_up(self, jobs: Sequence[Job]) -> None:
-        """Begin with what the store holds.
+    async def resume(self, jobs: Sequence[Job]) -> None:
+        """Take over the episodes in the store.
 
-        What infrastructure broke is lived again. What environments broke is a result, unless
-        there is so much of it that it stopped the run. What was cancelled stays so where its
-        group has enough results.
+        Episodes with an infrastructure fault run again. An environment fault is a result,
+        unless there were so many that they stopped the run. A cancelled episode stays
+        cancelled if its group has a quorum.
         """
         store = self.rollout.store
         if store is None:
@@ -140,80 +141,82 @@ class _Lives:
                 self._count(episode)
         for episode in cancelled:
             group = self._group(episode.key)
-            if group is not None and group.enough:
+            if group is not None and group.has_quorum:
                 self._count(episode)
         for group in list(self._groups.values()):
             await self._settle(group)
 
-    async def live_jobs(self) -> None:
-        """Live jobs one after the other in one world of a kind, replaced when it breaks."""
-        worlds: dict[str, World] = {}
+    async def run_jobs(self) -> None:
+        """Run jobs one after the other, with one environment per id, replaced when it fails."""
+        environments: dict[str, AsyncEnvironment] = {}
         async with contextlib.AsyncExitStack() as held:
-            held.push_async_callback(_close, worlds)
+            held.push_async_callback(_close, environments)
             for model in self.rollout.models.values():
                 held.enter_context(model.participant())
             for job in chain.from_iterable(self._queue):
                 group = self._group(job.key)
-                if group is None or job.key in group.begun:
+                if group is None or job.key in group.started:
                     continue
-                group.begun.add(job.key)
-                episode = await self._live(job, group, worlds)
+                group.started.add(job.key)
+                episode = await self._run(job, group, environments)
                 if episode.outcome.owner is Owner.ENVIRONMENT:
-                    broken = worlds.pop(job.task.environment, None)  # the next job gets a fresh one
+                    broken = environments.pop(
+                        job.task.environment, None
+                    )  # the next job gets a new one
                     if broken is not None:
                         held.push_async_callback(broken.close)
                 await self._end(episode)
             if self.rollout.keep is not None:
-                while worlds:
-                    await self.rollout.keep(*worlds.popitem())
+                while environments:
+                    await self.rollout.keep(*environments.popitem())
 
-    async def _live(
+    async def _run(
         self,
         job: Job,
         group: Group,
-        worlds: dict[str, World],
+        environments: dict[str, AsyncEnvironment],
     ) -> Episode:
-        """The episode of one job, whatever happens; it ends early if its group has enough."""
+        """Return the episode of one job, whatever happens; a quorum of its group ends it early."""
         kind = job.task.environment
         runner = asyncio.current_task()
         assert runner is not None
-        group.living[job.key] = runner
+        group.running[job.key] = runner
         session: Session | None = None
         try:
-            if kind not in worlds:
-                worlds[kind] = await self.rollout.worlds(kind)
+            if kind not in environments:
+                environments[kind] = await self.rollout.make_environment(kind)
             store = self.rollout.store
-            session = self._session(job, worlds[kind], store.past(job.key) if store else [])
+            session = self._session(job, environments[kind], store.past(job.key) if store else [])
             try:
-                episode = await session.live()
+                episode = await session.run()
             except ReplayMismatch:
-                # the program or the world has changed since: this episode starts over
+                # the program or the environment has changed since: this episode starts over
                 assert store is not None
                 store.forget(job.key)
-                session = self._session(job, worlds[kind], [])
-                episode = await session.live()
-        except EnvironmentFault as fault:  # the world could not even be made
+                session = self._session(job, environments[kind], [])
+                episode = await session.run()
+        except EnvironmentFault as fault:  # the environment could not be made
             outcome = Outcome.error(fault.kind, Owner.ENVIRONMENT, fault.detail)
-            episode = self._unlived(job, outcome)
+            episode = self._not_run(job, outcome)
         except InfrastructureFault as fault:
             outcome = Outcome.error(fault.kind, Owner.INFRASTRUCTURE, fault.detail)
-            episode = self._unlived(job, outcome)
+            episode = self._not_run(job, outcome)
         except asyncio.CancelledError:
             if job.key not in group.stopped or runner.cancelling() > 1:
-                raise  # it is the runner that is to end
+                raise  # the runner itself was cancelled
             if session is None:
-                episode = self._unlived(job, Outcome.cancelled(ENOUGH))
+                episode = self._not_run(job, Outcome.cancelled(QUORUM_REACHED))
             else:
-                session.outcome = session.outcome or Outcome.cancelled(ENOUGH)
+                session.outcome = session.outcome or Outcome.cancelled(QUORUM_REACHED)
                 episode = session.episode()
         finally:
-            del group.living[job.key]
+            del group.running[job.key]
         if job.key in group.stopped:
-            runner.uncancel()  # it goes on with the next job
+            runner.uncancel()  # it continues with the next job
         return episode
 
     async def _end(self, episode: Episode) -> None:
-        """Store an episode, and see what its end means for its group."""
+        """Store an episode, and update its group."""
         store = self.rollout.store
         saved = None if store is None else store.finish(episode)
         if saved is not None:
@@ -223,10 +226,10 @@ class _Lives:
         await self._settle(group)
 
     async def _settle(self, group: Group) -> None:
-        """Cancel the rest of a group that has enough; hand out one that is complete."""
-        if group.enough:
+        """Cancel the rest of a group with a quorum; publish a complete group."""
+        if group.has_quorum:
             for job in group.stop():
-                await self._end(self._unlived(job, Outcome.cancelled(ENOUGH)))
+                await self._end(self._not_run(job, Outcome.cancelled(QUORUM_REACHED)))
         first = group.jobs[0].key
         if group.complete and self._groups.pop((first.phase, first.group), None) is not None:
             self.ready.put_nowait(group)
@@ -234,7 +237,7 @@ class _Lives:
     def _count(self, episode: Episode) -> Group:
         group = self._group(episode.key)
         assert group is not None  # it is not complete without this episode
-        group.begun.add(episode.key)
+        group.started.add(episode.key)
         group.ended[episode.key] = episode
         self.faults.count(episode.outcome)
         self.rollout.agent.witness(episode)
@@ -242,24 +245,24 @@ class _Lives:
         return group
 
     def _group(self, key: Key) -> Group | None:
-        """The group of a job; None once it is complete."""
+        """Return the group of a job; None once it is complete."""
         name = (key.phase, key.group)
         if name in self._waiting:
             self._groups[name] = Group(self._waiting.pop(name), self.rollout.needed)
         return self._groups.get(name)
 
-    def _unlived(self, job: Job, outcome: Outcome) -> Episode:
+    def _not_run(self, job: Job, outcome: Outcome) -> Episode:
         name = self.rollout.agent.name
         return Episode(job.key, job.task, name, None, (), (), outcome, Usage())
 
-    def _session(self, job: Job, world: World, past: Sequence[Event]) -> Session:
+    def _session(self, job: Job, environment: AsyncEnvironment, past: Sequence[Event]) -> Session:
         rollout = self.rollout
         return Session(
             job.key,
             job.task,
-            world,
+            environment,
             rollout.agent,
-            {role: model.for_world(world) for role, model in rollout.models.items()},
+            {role: model.for_environment(environment) for role, model in rollout.models.items()},
             budget=rollout.budget,
             sampling=rollout.sampling,
             seed=rollout.seed,
@@ -268,6 +271,6 @@ class _Lives:
         )
 
 
-async def _close(worlds: Mapping[str, World]) -> None:
-    for world in worlds.values():
-        await world.close()
+async def _close(environments: Mapping[str, AsyncEnvironment]) -> None:
+    for environment in environments.values():
+        await environment.close()

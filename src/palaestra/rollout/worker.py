@@ -1,14 +1,15 @@
-"""The worker: a child process that hosts environments, and the frames it exchanges.
+"""The worker: a child process that hosts environments, and its protocol of frames.
 
 The parent writes one request at a time to the worker's standard input and reads
 one reply from its standard output. A frame is its length (4 bytes, big endian)
-and its body. The body of a request is the JSON of `Request`; the body of a reply
-is one byte that says which kind it is, and JSON. The first reply comes unasked,
-when the worker is ready.
+and its body. The body of a request is the JSON of `Request`, then the bytes of its
+snapshot. The body of a reply is one byte for its kind, then JSON; in an answer, the
+bytes of images follow the JSON, and a snapshot is its bytes alone (see `wire.py`).
+The worker sends a first reply without a request when it is ready.
 
 A worker ends with its parent, however that ends: when its input closes, when it
-finds itself orphaned in the middle of a call, and, should an environment block
-the interpreter itself, when a clock outside the interpreter runs out.
+is orphaned in the middle of a call, and, if an environment blocks the interpreter
+itself, when a timer outside the interpreter expires.
 """
 
 from __future__ import annotations
@@ -21,44 +22,46 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import BinaryIO
 
-from pydantic import TypeAdapter, with_config
+from pydantic import TypeAdapter
 
 from palaestra.core import errors
 from palaestra.core.environment import Action, Environment
 from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.core.task import Task
 from palaestra.environments import registry
-from palaestra.rollout.worlds import BYTES, Keeper, said
+from palaestra.rollout.guarded_environment import NOTHING, GuardedEnvironment, one_line
+from palaestra.rollout.wire import joined, split
 
-LENGTH = 4  # bytes that state how long a frame's body is
+LENGTH = 4  # bytes of a frame's length prefix
 ANSWER, FAULT, ERROR = b"+", b"!", b"?"
 OUTER_PYTHONPATH = "PALAESTRA_OUTER_PYTHONPATH"
-ALLOWANCE = 30.0  # seconds over the time-out of a call after which a blocked worker ends itself
+ALLOWANCE = 30.0  # seconds after the timeout of a call until a blocked worker ends itself
 GRACE = 2.0  # seconds a worker has to close its environments before it is killed
 
 
 class Verb(StrEnum):
-    MAKE = "make"  # answered by `worlds.DESCRIPTION`
-    RESET = "reset"  # answered by `worlds.STARTED`
-    STEP = "step"  # answered by `worlds.STEPPED`
-    ORACLE = "oracle"  # answered by `worlds.ACTIONS`
-    ADMISSIBLE = "admissible"  # answered by `worlds.WORDS`
-    SAMPLE = "sample"  # answered by `worlds.ACTION`
-    SNAPSHOT = "snapshot"  # answered by `worlds.SAVED`
-    RESTORE = "restore"  # answered by `worlds.RESTORED`
-    CLOSE = "close"  # answered by `worlds.NOTHING`
+    """The call of a request; its answer is a type of `guarded_environment`."""
+
+    MAKE = "make"  # answered by DESCRIPTION
+    RESET = "reset"  # answered by STARTED
+    STEP = "step"  # answered by STEPPED
+    ORACLE = "oracle"  # answered by ACTIONS
+    ADMISSIBLE = "admissible"  # answered by WORDS
+    SAMPLE = "sample"  # answered by SAMPLED
+    SNAPSHOT = "snapshot"  # answered by SAVED
+    RESTORE = "restore"  # answered by RESTORED
+    CLOSE = "close"  # answered by NOTHING
 
 
-@with_config(BYTES)
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call of one world."""
+    """One call of one environment."""
 
-    world: int  # the pool's number of the world
+    number: int  # the pool's number of the environment
     verb: Verb
     environment: str = ""  # of MAKE: the environment's id
     task: Task | None = None  # of RESET
@@ -66,17 +69,29 @@ class Request:
     seed: int = 0  # of SAMPLE
     snapshot: bytes | None = None  # of RESTORE
 
+    def dump(self) -> bytes:
+        """Return the body of its frame."""
+        text = REQUEST.dump_json(self, exclude_defaults=True, exclude={"snapshot"})
+        return joined(text) if self.snapshot is None else joined(text, self.snapshot)
+
+    @classmethod
+    def load(cls, body: bytes) -> Request:
+        """Parse the body of a frame; raises ValueError for anything else."""
+        text, *snapshots = split(body)
+        request = REQUEST.validate_json(text, strict=True)
+        return replace(request, snapshot=snapshots[0]) if snapshots else request
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An `InputError` on its way to the parent."""
+    """An `InputError` in a form that can be sent to the parent."""
 
     type: str
     message: str
     fields: dict[str, str | int | list[str]]
 
     def error(self) -> InputError:
-        """The error as it was raised; of a type unknown to the core, its nearest ancestor."""
+        """Return the error as it was raised; for a type unknown to the core, its nearest base."""
         found = getattr(errors, self.type, None)
         cls = found if isinstance(found, type) and issubclass(found, InputError) else InputError
         error = cls.__new__(cls)
@@ -94,42 +109,42 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(LENGTH, "big") + body
 
 
-def serve(keepers: dict[int, Keeper], request: Request) -> bytes:
-    """The body of the reply to one request."""
+def serve(environments: dict[int, GuardedEnvironment], request: Request) -> bytes:
+    """Return the body of the reply to one request."""
     try:
-        return ANSWER + _answer(keepers, request)
+        return ANSWER + _answer(environments, request)
     except EnvironmentFault as fault:
         return FAULT + FAULTS.dump_json((fault.kind, _sendable(fault.detail)))
     except InputError as error:
         return ERROR + PROBLEM.dump_json(_problem(error))
 
 
-def _answer(keepers: dict[int, Keeper], request: Request) -> bytes:
+def _answer(environments: dict[int, GuardedEnvironment], request: Request) -> bytes:
     match request:
         case Request(verb=Verb.MAKE):
-            keeper = Keeper(_make(request.environment), request.environment)
-            described = keeper.describe().data
-            keepers[request.world] = keeper
+            environment = GuardedEnvironment(_make(request.environment), request.environment)
+            described = environment.describe().data
+            environments[request.number] = environment
             return described
         case Request(verb=Verb.RESET, task=Task() as task):
-            return keepers[request.world].reset(task).data
+            return environments[request.number].reset(task).data
         case Request(verb=Verb.STEP, action=Action() as action):
-            return keepers[request.world].step(action).data
+            return environments[request.number].step(action).data
         case Request(verb=Verb.ORACLE):
-            return keepers[request.world].oracle().data
+            return environments[request.number].oracle().data
         case Request(verb=Verb.ADMISSIBLE):
-            return keepers[request.world].admissible().data
+            return environments[request.number].admissible().data
         case Request(verb=Verb.SAMPLE):
-            return keepers[request.world].sample(request.seed).data
+            return environments[request.number].sample(request.seed).data
         case Request(verb=Verb.SNAPSHOT):
-            return keepers[request.world].snapshot().data
+            return environments[request.number].snapshot().data
         case Request(verb=Verb.RESTORE, snapshot=bytes() as snapshot):
-            return keepers[request.world].restore(snapshot).data
+            return environments[request.number].restore(snapshot).data
         case Request(verb=Verb.CLOSE):
-            closed = keepers.pop(request.world, None)
+            closed = environments.pop(request.number, None)
             if closed is not None:
                 closed.close()
-            return b"null"
+            return NOTHING.dump(None)
     raise ValueError(f"not a request: {request}")
 
 
@@ -139,7 +154,7 @@ def _make(id: str) -> Environment:
     except (InputError, EnvironmentFault):
         raise
     except (Exception, SystemExit) as error:
-        raise EnvironmentFault("reset", f"{id}: making it raised {said(error)}") from error
+        raise EnvironmentFault("reset", f"{id}: making it raised {one_line(error)}") from error
 
 
 def _problem(error: InputError) -> Problem:
@@ -154,7 +169,7 @@ def _problem(error: InputError) -> Problem:
 
 
 def _sendable(text: str) -> str:
-    """The text without lone surrogates, which JSON cannot carry."""
+    """Return the text without lone surrogates, which JSON cannot represent."""
     return text.encode(errors="replace").decode()
 
 
@@ -168,26 +183,25 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to the whole group
     faulthandler.enable()
     if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, all_threads=False)  # the parent asks where it hangs
+        faulthandler.register(signal.SIGUSR1, all_threads=False)  # prints where a call hangs
     with contextlib.suppress(OSError, AttributeError):
-        os.nice(5)  # the parent, which feeds all workers, goes first
+        os.nice(5)  # the parent serves all workers, so it has priority
     limit = float(sys.argv[1]) + ALLOWANCE
-    threading.Thread(target=_outlive_no_parent, args=(os.getppid(), limit), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(os.getppid(), limit), daemon=True).start()
 
-    keepers: dict[int, Keeper] = {}
+    environments: dict[int, GuardedEnvironment] = {}
     with contextlib.suppress(BrokenPipeError):
         _send(replies, ANSWER)
         while (body := _receive(requests)) is not None:
-            request = REQUEST.validate_json(body, strict=True)
-            _send(replies, serve(keepers, request))
-    threading.Thread(target=_leave_after, args=(GRACE,), daemon=True).start()
-    for keeper in keepers.values():
-        keeper.close()
-    _leave()
+            _send(replies, serve(environments, Request.load(body)))
+    threading.Thread(target=_exit_after, args=(GRACE,), daemon=True).start()
+    for environment in environments.values():
+        environment.close()
+    _exit()
 
 
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the protocol's streams private: what an environment prints goes to stderr."""
+    """Keep the protocol's streams private: environments print to stderr."""
     requests, replies = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -199,7 +213,7 @@ def _take_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _restore_import_path() -> None:
-    """Programs that an environment starts must not inherit this interpreter's import path."""
+    """Restore the outer PYTHONPATH, for programs that an environment starts."""
     os.environ.pop("PYTHONPATH", None)
     outer = os.environ.pop(OUTER_PYTHONPATH, None)
     if outer is not None:
@@ -220,26 +234,26 @@ def _send(stream: BinaryIO, body: bytes) -> None:
     stream.flush()
 
 
-def _outlive_no_parent(parent: int, limit: float) -> None:
-    """Leave when orphaned, even in the middle of a call.
+def _end_with_parent(parent: int, limit: float) -> None:
+    """Exit when orphaned, even in the middle of a call.
 
     An environment that hangs while it holds the interpreter stops this thread, too;
-    the clock of `faulthandler`, wound up here every second, then ends the process.
+    the timer of `faulthandler`, reset here every second, then ends the process.
     """
     while os.getppid() == parent:
         faulthandler.dump_traceback_later(limit, exit=True)
         time.sleep(1.0)
-    _leave_after(GRACE)
+    _exit_after(GRACE)
 
 
-def _leave_after(seconds: float) -> None:
+def _exit_after(seconds: float) -> None:
     time.sleep(seconds)
-    _leave()
+    _exit()
 
 
-def _leave() -> None:
-    """End this process and what its environments started."""
-    with contextlib.suppress(OSError):  # nobody may be left to read it
+def _exit() -> None:
+    """End this process and all that its environments started."""
+    with contextlib.suppress(OSError):  # its reader may be gone
         sys.stderr.flush()
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)

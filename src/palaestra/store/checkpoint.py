@@ -3,7 +3,7 @@
 It is a folder: one safetensors file per part, and `state.json`, which holds the
 state and the size and hash of every part. It is written under another name and
 renamed when complete, so a crash or a full disk leaves the checkpoints as they
-were. A tensor under two names (tied weights) is stored once and comes back as one.
+were. A tensor under two names (tied weights) is stored once and loaded as one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestra.core.errors import InputError, PalaestraError
-from palaestra.core.paths import open_as_new
+from palaestra.core.paths import set_default_permissions
 from palaestra.store.codec import JSON
 from palaestra.store.disk import is_full, storage_full, sync, write_durably
 
@@ -31,12 +31,12 @@ _LEFTOVER = re.compile(r"\.(tmp|old)-(.+)-(\d+)")  # kind, name of the checkpoin
 
 
 class CorruptCheckpoint(PalaestraError):
-    """A checkpoint's files are missing, or are not what was written."""
+    """A checkpoint's files are missing or were changed after they were written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One checkpoint, read."""
+    """One checkpoint, loaded."""
 
     name: str
     tensors: dict[str, dict[str, Tensor]]  # part, tensor's name -> tensor, on the CPU
@@ -49,15 +49,15 @@ def save(
     tensors: Mapping[str, Mapping[str, Tensor]],
     state: Mapping[str, JSON],
 ) -> Path:
-    """Write the checkpoint `name` into `folder`; replaces one of the same name.
+    """Write the checkpoint `name` into `folder`; replace one of the same name.
 
-    When it returns, the disk has it. When it raises, the checkpoints are as they were.
+    When it returns, the data is on disk. When it raises, the checkpoints are unchanged.
 
     Args:
-        folder: made if it is not there.
+        folder: created if it does not exist.
         name: a file name that does not start with a dot.
         tensors: part -> name -> dense tensor on any device; each part becomes a file.
-        state: anything that JSON holds; floats come back with the same bits.
+        state: any JSON value; floats are restored bit for bit.
 
     Returns:
         the checkpoint's folder.
@@ -83,11 +83,11 @@ def save(
 
 
 def load(folder: Path, name: str, *, verify: bool = True) -> Checkpoint:
-    """Read a checkpoint; with `verify`, only if every byte is what was written.
+    """Read a checkpoint; with `verify`, check the hash of every file.
 
     Raises:
         InputError: there is no checkpoint of that name.
-        CorruptCheckpoint: a file is missing, cut short or changed.
+        CorruptCheckpoint: a file is missing, truncated or changed.
     """
     manifest = check(folder, name, verify=verify)
     path = Path(folder) / name
@@ -107,7 +107,7 @@ def load(folder: Path, name: str, *, verify: bool = True) -> Checkpoint:
 
 
 def check(folder: Path, name: str, *, verify: bool = True) -> dict[str, Any]:
-    """What a checkpoint's `state.json` says, once its files are found to be there; see `load`."""
+    """Return a checkpoint's `state.json` after checking its files; raises like `load`."""
     path = Path(folder) / name
     if not path.is_dir():
         known = ", ".join(names(folder)) or "none"
@@ -119,7 +119,7 @@ def check(folder: Path, name: str, *, verify: bool = True) -> dict[str, Any]:
 
 
 def latest(folder: Path, *, verify: bool = True) -> Checkpoint | None:
-    """The checkpoint written last among those that are intact; None without one."""
+    """Return the latest intact checkpoint; None without one."""
     for name in reversed(names(folder)):
         try:
             return load(folder, name, verify=verify)
@@ -129,7 +129,7 @@ def latest(folder: Path, *, verify: bool = True) -> Checkpoint | None:
 
 
 def names(folder: Path) -> list[str]:
-    """The checkpoints in `folder`, corrupt ones too, in the order in which they were written."""
+    """Return the names of the checkpoints in `folder`, with corrupt ones, by time of writing."""
     if not Path(folder).is_dir():
         return []
     found = [p for p in Path(folder).iterdir() if p.is_dir() and not p.name.startswith(".")]
@@ -137,19 +137,19 @@ def names(folder: Path) -> list[str]:
 
 
 def remove(folder: Path, name: str) -> None:
-    """Delete a checkpoint; nothing happens if it is not there."""
+    """Delete a checkpoint if it exists."""
     _check_name(name)
     path, doomed = Path(folder) / name, Path(folder) / f".tmp-{name}-{os.getpid()}"
     if path.is_dir():
-        path.rename(doomed)  # at once, so that nobody sees half of it
+        path.rename(doomed)  # atomically, so that no reader sees a part of it
         shutil.rmtree(doomed)
 
 
 def clean(folder: Path) -> None:
-    """Remove what writers left behind that died while they wrote.
+    """Remove the temporary files of writers that died.
 
-    Call it when nothing in this process is being saved: what this process left counts as
-    left behind, because a pid can come again.
+    Call it when this process is not saving: its own temporary files are removed as well,
+    because a pid can be reused.
     """
     if not Path(folder).is_dir():
         return
@@ -159,7 +159,7 @@ def clean(folder: Path) -> None:
             continue
         target = path.with_name(match[2])
         if match[1] == "old" and not target.exists():
-            path.rename(target)  # the writer died before the new one took its place
+            path.rename(target)  # the writer died before the new checkpoint replaced it
         else:
             shutil.rmtree(path)
 
@@ -177,7 +177,7 @@ def _write(
         file = folder / f"{part}.safetensors"
         ties = _ties(group)
         save_file(_storable(group, ties), file)
-        open_as_new(file)  # the library makes it private; the folder decides who may read
+        set_default_permissions(file)  # the library makes it private
         sync(file)
         parts[part] = {
             "file": file.name,
@@ -192,20 +192,20 @@ def _write(
 
 
 def _ties(group: Mapping[str, Tensor]) -> dict[str, str]:
-    """For each further name of a tensor, its first name."""
+    """Return the first name of a tensor for each further name of it."""
     first: dict[Any, str] = {}
     ties: dict[str, str] = {}
     for name, tensor in group.items():
-        place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
-        if tensor.nbytes and place in first:
-            ties[name] = first[place]
+        memory = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        if tensor.nbytes and memory in first:
+            ties[name] = first[memory]
         else:
-            first[place] = name
+            first[memory] = name
     return ties
 
 
 def _storable(group: Mapping[str, Tensor], ties: Mapping[str, str]) -> dict[str, Tensor]:
-    """The tensors to store, as safetensors wants them: contiguous, no two sharing memory."""
+    """Return the tensors in the form of safetensors: contiguous, without shared memory."""
     import torch
 
     stored: dict[str, Tensor] = {}
@@ -222,7 +222,7 @@ def _storable(group: Mapping[str, Tensor], ties: Mapping[str, str]) -> dict[str,
 
 
 def _publish(temporary: Path, target: Path) -> None:
-    """Give a complete checkpoint its name."""
+    """Rename a complete checkpoint to its final name."""
     old = target.with_name(f".old-{target.name}-{os.getpid()}")
     if target.exists():
         target.rename(old)
@@ -247,7 +247,7 @@ def _size(tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
 def _check_name(name: str) -> None:
     if not re.fullmatch(r"[\w+=@-][\w.+=@-]*", name):
         raise InputError(
-            f"'{name}' cannot name a checkpoint or a part of one: use letters, digits and ._+=@- "
+            f"'{name}' cannot name a checkpoint or a part of one; use letters, digits and ._+=@- "
             "and do not start with a dot."
         )
 
@@ -256,7 +256,7 @@ def _check_name(name: str) -> None:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """What `state.json` says, checked against its own hash."""
+    """Return the content of `state.json`, checked against its own hash."""
     try:
         manifest = json.loads((path / "state.json").read_text(encoding="utf-8"))
         expected = manifest.pop("sha256")
@@ -304,7 +304,7 @@ def _digest(content: Mapping[str, JSON]) -> str:
 
 
 def _writes(pid: int) -> bool:
-    """Whether another living process has that pid."""
+    """Return whether another running process has that pid."""
     if pid == os.getpid():
         return False
     try:

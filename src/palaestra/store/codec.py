@@ -1,106 +1,143 @@
-"""The stored form of the nouns: compact JSON, and packed numbers for tokens.
+"""The stored form of core types: compact JSON, and packed numbers for tokens.
 
-Everything comes back equal to what was stored. Token ids and log-probabilities,
-which make up most of an episode, are packed in the narrowest form that holds each
-of them exactly; other numbers are JSON, whose floats are written so that reading
-them gives the same bits.
+The encoding is lossless. Token ids and log-probabilities, which make up most of an
+episode, are packed in the narrowest exact form; other numbers are JSON, whose floats
+are written so that they are read with the same bits.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from palaestra.core.episode import Step
+from palaestra.core.episode import Event, Step
 from palaestra.core.errors import AgentFault, EnvironmentFault, InfrastructureFault, PalaestraError
 from palaestra.core.graph import Call
-from palaestra.core.journal import Event
+from palaestra.core.tool import Tool
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from palaestra.store.shapes import Shape
 
 JSON: TypeAlias = Any  # None, bool, int, float, str, and lists and string-keyed mappings of these
 
-_PACKED = {"__all__": {"prompt", "completion", "logprobs", "entropies"}}  # of each of a list
+_PACKED = frozenset({"prompt", "completion", "logprobs", "entropies"})
+_SEPARATE = _PACKED | {"tools"}  # what a call's JSON leaves out if blobs hold its tools
 _UNPACKED = '{"prompt":[],"completion":[],"logprobs":[],'  # how a call read without them begins
-
-_adapters: dict[Any, TypeAdapter[Any]] = {}
 
 
 class EventRow(NamedTuple):
-    """A call or a step as the database holds it."""
+    """A call or a step as a row of the database."""
 
     kind: str  # "call" or "step"
-    body: str  # JSON of the noun, without what is below
+    body: str  # JSON of the event, without the fields below
     prompt: bytes | None  # packed integers; None for a step
     completion: bytes | None  # packed integers; None for a step
-    logprobs: bytes | None  # packed floats, the entropies behind if known; None for a step
+    logprobs: bytes | None  # packed floats, then the entropies if known; None for a step
+    tools: str | None = None  # the hash of a call's tools, if they are stored separately
 
 
-def encode_event(event: Event) -> EventRow:
-    """The row of one event.
+class BlobStore(Protocol):
+    """The store of data that many records share (see `blobs.py`)."""
+
+    def keep(self, event: Event) -> str | None: ...
+
+    def find(self, name: str) -> bytes: ...
+
+    def tools(self, name: str | None) -> tuple[Tool, ...]: ...
+
+
+def encode_event(event: Event, blobs: BlobStore | None = None) -> EventRow:
+    """Return the row of one event; without `blobs`, it includes the shared data.
 
     Raises:
         AgentFault, EnvironmentFault, InfrastructureFault: the event holds something that
-            is no JSON; the type says whether agent, world or model put it there.
+            is not JSON; the type says whether the agent, the environment or the model caused it.
     """
     try:
+        tools = None if blobs is None else blobs.keep(event)
         if isinstance(event, Step):
-            return EventRow("step", to_json(event), None, None, None)
+            return EventRow(
+                "step", to_json(event, external_images=blobs is not None), None, None, None
+            )
+        separate = blobs is not None
         return EventRow(
             kind="call",
-            body=to_json(event, _PACKED),
+            body=to_json(event, _SEPARATE if separate else _PACKED, external_images=separate),
             prompt=pack_integers(event.prompt),
             completion=pack_integers(event.completion),
             logprobs=_pack_both(event.logprobs, event.entropies),
+            tools=tools,
         )
     except (ValueError, TypeError, struct.error) as error:
         raise _fault(event, error) from error
 
 
-def decode_events(rows: Sequence[EventRow]) -> list[Event]:
-    """The events of many rows, in their order; reading many at once is much faster."""
+def decode_events(rows: Sequence[EventRow], blobs: BlobStore | None = None) -> list[Event]:
+    """Return the events of many rows, in their order; reading many at once is much faster."""
+    find = None if blobs is None else blobs.find
     bodies = [_UNPACKED + row.body[1:] for row in rows if row.kind == "call"]
-    calls = iter(from_json(Call, bodies))
-    steps = iter(from_json(Step, [row.body for row in rows if row.kind == "step"]))
+    calls = iter(from_json(Call, bodies, find))
+    steps = iter(from_json(Step, [row.body for row in rows if row.kind == "step"], find))
     events: list[Event] = []
     for row in rows:
         if row.kind == "step":
             events.append(next(steps))
             continue
         logprobs, entropies = _unpack_both(row.logprobs or b"")
+        read = next(calls)
         call = replace(
-            next(calls),
+            read,
             prompt=unpack(row.prompt or b""),
             completion=unpack(row.completion or b""),
             logprobs=logprobs,
             entropies=entropies,
+            tools=read.tools if blobs is None else blobs.tools(row.tools),
         )
         events.append(call)
     return events
 
 
-def to_json(value: object, without: Mapping[str, set[str]] | None = None) -> str:
-    """One noun of the core as JSON, in the form of pydantic `without` some fields.
+def to_json(
+    value: object, without: frozenset[str] = frozenset(), *, external_images: bool = False
+) -> str:
+    """Return a value of a core type as JSON, `without` some fields.
+
+    With `external_images`, the bytes of images are left out as well.
 
     Raises:
-        ValueError: it holds something that is no JSON.
+        ValueError: it contains something that is not JSON.
     """
-    writer = _adapter(type(value)).serializer
-    written = writer.to_json([value], exclude=without, warnings="error")
-    return written[1:-1].decode()
+    kind: Any = type(value)
+    shape = _shape(kind, external_images)
+    return shape.write([value], _excluded(without))[1:-1].decode()
 
 
-def from_json(kind: Any, bodies: Sequence[str]) -> list[Any]:
-    """The nouns of type `kind` that `to_json` wrote."""
-    values: list[Any] = _adapter(kind).validate_json(f"[{','.join(bodies)}]")
-    return values
+def from_json(
+    kind: Any, bodies: Sequence[str], find: Callable[[str], bytes] | None = None
+) -> list[Any]:
+    """Return the values of type `kind` that `to_json` wrote; `find` returns images' bytes."""
+    return _shape(kind, find is not None).read(f"[{','.join(bodies)}]", find)
+
+
+@cache
+def _shape(kind: Any, external_images: bool) -> Shape:
+    """Return the shape of lists of `kind`; building one takes a while."""
+    from palaestra.store.shapes import Shape  # pydantic takes a while
+
+    return Shape(kind, external_images)
+
+
+@cache
+def _excluded(fields: frozenset[str]) -> dict[str, set[str]] | None:
+    """Return these fields of all items as pydantic excludes them."""
+    return {"__all__": set(fields)} if fields else None
 
 
 def pack_integers(values: Sequence[int]) -> bytes:
-    """One letter that names the width, then the numbers; nothing for no numbers."""
+    """Return one letter for the width, then the numbers; empty for no numbers."""
     if not values:
         return b""
     low, high = min(values), max(values)
@@ -109,7 +146,7 @@ def pack_integers(values: Sequence[int]) -> bytes:
 
 
 def pack_floats(values: Sequence[float]) -> bytes:
-    """As `pack_integers`; in single precision where that loses nothing."""
+    """Return floats packed like `pack_integers`, in single precision where that is lossless."""
     if not values:
         return b""
     exact = struct.pack(f"<{len(values)}d", *values)
@@ -123,7 +160,7 @@ def pack_floats(values: Sequence[float]) -> bytes:
 
 
 def unpack(packed: bytes) -> tuple[Any, ...]:
-    """The numbers that one of the two above packed."""
+    """Return the numbers packed by `pack_integers` or `pack_floats`."""
     if not packed:
         return ()
     code = chr(packed[0])
@@ -132,7 +169,7 @@ def unpack(packed: bytes) -> tuple[Any, ...]:
 
 
 def _pack_both(logprobs: Sequence[float], entropies: Sequence[float]) -> bytes:
-    """The first alone as ever; with the second, "+", the size of the first, and both."""
+    """Return the packed log-probabilities; with entropies, "+", their size, and both."""
     first = pack_floats(logprobs)
     if not entropies:
         return first
@@ -144,16 +181,6 @@ def _unpack_both(packed: bytes) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return unpack(packed), ()
     end = 5 + struct.unpack_from("<I", packed, 1)[0]
     return unpack(packed[5:end]), unpack(packed[end:])
-
-
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Pydantic's reader and writer of lists of `kind`; built on first use, which takes a while."""
-    if kind not in _adapters:
-        from pydantic import ConfigDict, TypeAdapter
-
-        config = ConfigDict(ser_json_inf_nan="constants")
-        _adapters[kind] = TypeAdapter(list[kind], config=config)
-    return _adapters[kind]
 
 
 def _fault(event: Event, error: Exception) -> PalaestraError:

@@ -1,8 +1,8 @@
-"""Damage: stored bytes that are not what was written, told from every other failure.
+"""Damage: stored bytes that have changed, as opposed to every other failure.
 
-SQLite notices a page that makes no sense, but not what a cell holds: text that is no UTF-8, JSON
-that is none, numbers that are cut short. Whichever it is, a reader is told in one sentence which
-run it was and what to do (`palaestra doctor`, see `salvage.py`).
+SQLite detects a corrupt page, but not a corrupt cell: text that is not UTF-8, invalid JSON,
+truncated numbers. In each case, one error names the run and the remedy (`palaestra doctor`, see
+`salvage.py`).
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, StopIteration
 
 
 def damaged(file: Path, reason: object) -> DamagedRun:
-    """The error to raise when the database in `file` is not what was written."""
-    said = " ".join(str(reason).split())[:200].rstrip(".")
+    """Return the error to raise when the database in `file` is damaged."""
+    detail = " ".join(str(reason).split())[:200].rstrip(".")
     if file.name != NAME:
-        return DamagedRun(f"{file} cannot be read as the database of a run: {said}.")
+        return DamagedRun(f"{file} cannot be read as the database of a run: {detail}.")
     return DamagedRun(
-        f"The run {file.parent} is damaged: its {NAME} cannot be read ({said}). "
+        f"The run {file.parent} is damaged: its {NAME} cannot be read ({detail}). "
         f"`palaestra doctor {file.parent}` checks it, and saves what is left into a new run."
     )
 
 
 @contextmanager
 def decoding(file: Path) -> Iterator[None]:
-    """Within it, what cannot be understood of stored values is damage to `file`."""
+    """Turn errors in parsing stored values into DamagedRun for `file`."""
     try:
         yield
     except _UNREADABLE as error:
@@ -69,38 +69,38 @@ class Connection(sqlite3.Connection):
 
 class _Cursor(sqlite3.Cursor):
     def execute(self, *arguments: Any) -> _Cursor:
-        with self._telling():
+        with self._translated():
             return super().execute(*arguments)
 
     def executemany(self, *arguments: Any) -> _Cursor:
-        with self._telling():
+        with self._translated():
             return super().executemany(*arguments)
 
     def fetchone(self) -> Any:
-        with self._telling():
+        with self._translated():
             return super().fetchone()
 
     def fetchall(self) -> list[Any]:
-        with self._telling():
+        with self._translated():
             return super().fetchall()
 
     def __next__(self) -> Any:
         try:  # not `with`, which would cost more than the row
             return super().__next__()
         except sqlite3.DatabaseError as error:
-            self._tell(error)
+            self._raise_if_damaged(error)
             raise
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            self._tell(error)
+            self._raise_if_damaged(error)
             raise
 
-    def _tell(self, error: sqlite3.DatabaseError) -> None:
-        """Raise DamagedRun if that is why `error` came."""
+    def _raise_if_damaged(self, error: sqlite3.DatabaseError) -> None:
+        """Raise DamagedRun if damage caused `error`."""
         code = getattr(error, "sqlite_errorcode", None)
         undecodable = code is None and "UTF-8" in str(error)
         if undecodable or (code is not None and (code & 0xFF in _CODES or code in _READS)):

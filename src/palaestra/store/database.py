@@ -1,10 +1,10 @@
 """The database of a run: every event as it happens, finished episodes, metrics, documents.
 
-What a method has written is committed when it returns; `append` and `finish`, which many
-sessions call at once, return what to wait for until then (see `group.py`). Killing the
-process at any moment loses nothing that was committed; with `Durability.FULL`, nor does a
-power cut. One process writes at a time (see `lock.py`); any number may read meanwhile. An
-object belongs to the thread that opened it. Reading what is damaged raises DamagedRun.
+A method commits what it writes before it returns; `append` and `finish`, which many sessions
+call at once, return a future of the commit (see `group_commit.py`). Killing the process at any
+moment loses no committed data; with `Durability.FULL`, nor does a power cut. One process writes
+at a time (see `lock.py`); any number may read meanwhile. An object belongs to the thread that
+opened it. Reading damaged data raises DamagedRun.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from palaestra.core.episode import Episode, Key
+from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import InputError, RunGone
-from palaestra.core.journal import Event
 from palaestra.store.codec import JSON
 from palaestra.store.damage import damaged, decoding
 from palaestra.store.disk import sync
 from palaestra.store.events import OF_KEY, EventLog, parts
-from palaestra.store.group import CommitGroup
+from palaestra.store.group_commit import CommitGroup
 from palaestra.store.header import (
     HEADER_COLUMNS,
     SUMMARY_COLUMNS,
@@ -37,6 +36,7 @@ from palaestra.store.header import (
 from palaestra.store.schema import (
     Durability,
     about,
+    bring_up,
     check_tables,
     connect,
     create,
@@ -59,6 +59,7 @@ class Database:
         self.path = path
         self._connection = connection
         self._log = EventLog(connection)
+        self.blobs = self._log.blobs
         self._headers: list[tuple[Any, ...]] = []  # of episodes that have just finished
         self._group = CommitGroup(self._commit)
 
@@ -66,18 +67,21 @@ class Database:
     def open(
         cls, path: Path, *, readonly: bool = False, durability: Durability = Durability.NORMAL
     ) -> Database:
-        """Open the database in file `path`; create it if the file is not there.
+        """Open the database in file `path`; create it if the file does not exist.
+
+        A database of the previous format is migrated, unless it is opened read-only.
 
         Args:
-            path: a file that is there, but empty, is damaged and not new.
-            readonly: the file must be there; another process may write to it meanwhile.
-            durability: of a new database, which keeps it.
+            path: the file; an existing but empty file counts as damaged, not as new.
+            readonly: the file must exist; another process may write to it meanwhile.
+            durability: of a new database, stored in it.
 
         Raises:
             InputError: `path` cannot be opened.
-            DamagedRun: it is no database of a run, or not all of one.
-            RunVersionMismatch: it was written in another format.
-            StorageFull: there is no space to create it.
+            DamagedRun: it is not the database of a run, or incomplete.
+            RunVersionMismatch: it has another format; for the previous format, only with
+                `readonly`.
+            StorageFull: there is no space to create or migrate it.
         """
         path = Path(path)
         with ExitStack() as undone:
@@ -86,6 +90,8 @@ class Database:
                     create(path, durability)
                 connection = connect(path, reading(path) if readonly else "mode=rw")
                 undone.callback(connection.close)
+                if not readonly:
+                    bring_up(path, connection)
                 check_tables(path, connection)
                 database = cls(path, connection)
                 if not readonly:
@@ -101,10 +107,10 @@ class Database:
         return database
 
     def close(self) -> None:
-        """Commit what waits, and close.
+        """Commit pending writes, and close.
 
         Raises:
-            StorageFull: the disk is full; what was committed before is intact.
+            StorageFull: the disk is full; data committed before is intact.
         """
         try:
             self._group.flush()
@@ -117,7 +123,7 @@ class Database:
         """Store one event after the others of its episode.
 
         Returns:
-            what to wait for until it is committed; None outside of an event loop, where it is.
+            a future of the commit; None outside of an event loop, where it is committed.
 
         Raises:
             StorageFull: the disk is full; earlier events are intact. Waiting raises it, too.
@@ -127,14 +133,14 @@ class Database:
         return self._group.join()
 
     def past(self, key: Key) -> list[Event]:
-        """The events of one episode, finished or not, in the order in which they happened."""
+        """Return the events of one episode, finished or not, in order."""
         if self._log.open(key):
             self._group.flush()
         with self._transaction("BEGIN"), decoding(self.path):
             return self._log.read(OF_KEY, parts(key)).get(key, [])
 
     def forget(self, key: Key) -> None:
-        """Drop the events and the header of one episode, so that it can be lived anew."""
+        """Delete the events and the header of one episode, so that it can run again."""
         self._group.flush()
         with self._transaction():
             self._log.erase(key)
@@ -143,19 +149,20 @@ class Database:
     # ── finished episodes ────────────────────────────────────────────────────
 
     def finish(self, episode: Episode) -> asyncio.Future[None] | None:
-        """Store that an episode has ended, and how; replaces an earlier one of the same key.
+        """Store a finished episode; replace an earlier one of the same key.
 
-        Its calls and steps are those in the journal. Only where the journal does not hold
-        as many (an episode that was lived without one) are they written here.
+        Its calls and steps are those in the journal. They are written here only if the journal
+        does not hold as many (an episode that ran without a journal).
 
         Returns:
-            what to wait for until it is committed; None: it is.
+            a future of the commit; None: it is committed.
 
         Raises:
             StorageFull: the disk is full; earlier episodes are intact.
-            ValueError: the task, the first observation or the labels are no JSON.
+            ValueError: the task, the first observation or the labels are not JSON.
         """
-        key, header = episode.key, header_row(episode)
+        key, header = episode.key, header_row(episode, external_images=True)
+        self.blobs.keep_seen(episode.observation)
         if self._log.counts(key) != (len(episode.calls), len(episode.steps)):
             self._replace(episode, header)
             return None
@@ -164,20 +171,20 @@ class Database:
         return self._group.join()
 
     def episode(self, key: Key) -> Episode | None:
-        """The finished episode of that key, equal to what was finished; None without one."""
+        """Return the finished episode of that key; None without one."""
         self._group.flush()
         here = self._connection.execute(f"SELECT 1 FROM episode{OF_KEY}", parts(key)).fetchone()
         return None if here is None else self._episodes(OF_KEY, parts(key))[0]
 
     def episodes(self, phase: str) -> list[Episode]:
-        """The finished episodes of exactly that phase, ordered by group and member."""
+        """Return the finished episodes of exactly that phase, ordered by group and member."""
         return self._episodes(" WHERE phase = ?", (phase,))
 
     def summaries(self, prefix: str = "") -> list[EpisodeSummary]:
-        """The finished episodes of the phases that start with `prefix`.
+        """Return summaries of the finished episodes of the phases that start with `prefix`.
 
-        Phases stand in the order of their first finished episode, ordered within by group
-        and member.
+        Phases are in the order of their first finished episode; within a phase, episodes are
+        ordered by group and member.
         """
         self._group.flush()
         rows = self._connection.execute(
@@ -189,7 +196,7 @@ class Database:
             return summaries_of(rows)
 
     def phases(self) -> list[str]:
-        """The phases with finished episodes, in the order of their first one."""
+        """Return the phases with finished episodes, in the order of their first one."""
         self._group.flush()
         rows = self._connection.execute("SELECT phase FROM episode GROUP BY phase ORDER BY min(id)")
         return [phase for (phase,) in rows]
@@ -197,12 +204,12 @@ class Database:
     # ── metrics and documents ────────────────────────────────────────────────
 
     def add_metrics(self, phase: str, step: int, values: Mapping[str, float]) -> None:
-        """Store the numbers of one step; replaces what the same phase and step had."""
+        """Store the metrics of one step; replace those of the same phase and step."""
         body = json.dumps({name: float(value) for name, value in values.items()})
         self._write("INSERT OR REPLACE INTO metric VALUES (?, ?, ?)", (phase, step, body))
 
     def metrics(self, phase: str) -> list[tuple[int, dict[str, float]]]:
-        """The numbers of each step of exactly that phase, ordered by step."""
+        """Return the metrics of each step of exactly that phase, ordered by step."""
         rows = self._connection.execute(
             "SELECT step, body FROM metric WHERE phase = ? ORDER BY step", (phase,)
         )
@@ -210,12 +217,12 @@ class Database:
             return [(step, json.loads(body)) for step, body in rows]
 
     def put(self, name: str, document: JSON) -> None:
-        """Store a small document, such as the recipe; replaces one of the same name."""
+        """Store a small document, such as the recipe; replace one of the same name."""
         body = json.dumps(document, ensure_ascii=True)
         self._write("INSERT OR REPLACE INTO document VALUES (?, ?)", (name, body))
 
     def get(self, name: str) -> JSON | None:
-        """The document of that name, or None."""
+        """Return the document of that name, or None."""
         row = self._connection.execute(
             "SELECT body FROM document WHERE name = ?", (name,)
         ).fetchone()
@@ -223,7 +230,7 @@ class Database:
             return None if row is None else json.loads(row[0])
 
     def documents(self, prefix: str) -> dict[str, JSON]:
-        """The documents whose names start with `prefix`, by the rest of their names, in order."""
+        """Return the documents whose names start with `prefix`, by the rest of their names."""
         rows = self._connection.execute(
             "SELECT substr(name, ?), body FROM document WHERE name >= ? AND substr(name, 1, ?) = ?"
             " AND name < ? ORDER BY name",
@@ -235,53 +242,53 @@ class Database:
     # ── as a file ────────────────────────────────────────────────────────────
 
     def about(self) -> dict[str, str]:
-        """Its format, who made it (`palaestra`), when (`created`) and its `durability`."""
+        """Return its metadata: `format`, `palaestra` (version), `created` and `durability`."""
         return about(self._connection)
 
     @property
     def durability(self) -> Durability:
-        """What a commit outlives."""
+        """The durability of commits."""
         with decoding(self.path):
             return Durability(self.about().get("durability", Durability.NORMAL))
 
     def holds_anything(self) -> bool:
-        """Whether anything was recorded, besides documents."""
+        """Return whether anything was recorded, besides documents."""
         tables = ("record", "episode", "metric")
         any_of = " UNION ALL ".join(f"SELECT 1 FROM (SELECT 1 FROM {t} LIMIT 1)" for t in tables)
         return self._connection.execute(any_of).fetchone() is not None
 
     def check(self) -> None:
-        """Raise DamagedRun unless every page makes sense; reads all of it."""
+        """Raise DamagedRun unless every page is valid; reads the whole file."""
         (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
             raise damaged(self.path, found)
 
     def sync(self) -> None:
-        """Wait until the disk has all that was committed."""
+        """Wait until all commits are on disk."""
         self._group.flush()
         log = self.path.with_name(f"{self.path.name}-wal")
         if log.exists():
             sync(log)
         sync(self.path.parent)
 
-    # ── for what saves a damaged run (see `salvage.py`) ──────────────────────
+    # ── for salvaging a damaged run (see `salvage.py`) ───────────────────────
 
     def recorded(self) -> list[Key]:
-        """The episodes that have events, finished or not."""
+        """Return the keys of all episodes with events, finished or not."""
         rows = self._connection.execute('SELECT phase, "group", member FROM record ORDER BY id')
         return [Key(*row) for row in rows]
 
     def write_all(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Do a statement with each of the rows, in one transaction."""
+        """Execute a statement with each of the rows, in one transaction."""
         with self._transaction():
             self._connection.executemany(statement, rows)
 
     def note(self, **values: str) -> None:
-        """Say something else of the database itself; see `about`."""
+        """Set metadata of the database; see `about`."""
         self.write_all("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(values.items()))
 
     def drop(self, keys: Sequence[Key]) -> None:
-        """Drop episodes, and then all events that belong to none (others may share theirs)."""
+        """Delete episodes, then all events without an episode (episodes may share events)."""
         for table in ("episode", "record"):
             self.write_all(f"DELETE FROM {table}{OF_KEY}", [parts(key) for key in keys])
         with self._transaction():
@@ -293,11 +300,11 @@ class Database:
         full = self.durability is Durability.FULL
         with self._explained():
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-            # Pages between checkpoints, each of which waits for the disk twice.
+            # The number of pages between checkpoints, each of which waits for the disk twice.
             self._connection.execute("PRAGMA wal_autocheckpoint = 8000")
 
     def _commit(self) -> None:
-        """Write what has gathered, in one transaction; all of it or nothing."""
+        """Write all pending data, in one transaction."""
         headers, self._headers = self._headers, []
         if headers or self._log.waiting:
             with self._writing():
@@ -305,7 +312,7 @@ class Database:
                 self._connection.executemany(_ADD_EPISODE, headers)
 
     def _replace(self, episode: Episode, header: tuple[Any, ...]) -> None:
-        """Write an episode whole, in place of what is there of it."""
+        """Write a whole episode, and replace its stored events."""
         self._group.flush()
         with self._writing():
             self._log.erase(episode.key)
@@ -333,19 +340,19 @@ class Database:
                 f"SELECT {HEADER_COLUMNS} FROM episode{where}{order}", values
             ).fetchall()
             with decoding(self.path):
-                return rebuilt(rows, self._log.read(where, values) if rows else {})
+                return rebuilt(rows, self._log.read(where, values) if rows else {}, self.blobs.find)
 
     def check_present(self) -> None:
-        """Raises RunGone if the file was deleted or moved: what is written now would be lost."""
+        """Raise RunGone if the file was deleted or moved, because new data would be lost."""
         if not self.path.exists():
             raise RunGone(
-                f"'{self.path.parent}' was deleted or moved while its run went on, so nothing more "
-                "can be stored there. Start the run anew, or resume it where it lies now."
+                f"'{self.path.parent}' was deleted or moved during its run, so nothing more can be "
+                "stored there. Start the run again, or resume it at its new path."
             )
 
     def _write(self, statement: str, values: Sequence[Any]) -> None:
         self.check_present()
-        self._group.flush()  # what was written first is stored first
+        self._group.flush()  # keeps the order of writes
         with self._explained():
             self._connection.execute(statement, values)
 
@@ -357,7 +364,7 @@ class Database:
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:  # a full disk has already rolled it back
+                if self._connection.in_transaction:  # a full disk has rolled it back already
                     self._connection.execute("ROLLBACK")
                 raise
 

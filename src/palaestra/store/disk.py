@@ -1,7 +1,7 @@
-"""The disk: writes that last, and a full disk told from every other failure.
+"""Durable writes to disk, and the detection of a full disk.
 
-"Full" means that no more can be written, whatever the reason: no space left, a
-quota, or the process's own limit on the size of a file.
+"Full" means that no more can be written for any reason: no space left, a quota, or the
+process's own limit on file sizes.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ FULL = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 
 
 def is_full(error: Exception) -> bool:
-    """Whether `error`, of Python or of a Rust library, says that no more can be written."""
+    """Return whether `error`, of Python or of a Rust library, means a full disk."""
     if isinstance(error, OSError):
         return error.errno in FULL
     code = re.search(r"os error (\d+)", str(error))
     return code is not None and int(code[1]) in FULL
 
 
-def refusal(file: Path) -> OSError | None:
-    """The error that a file as long as `file`, beside it, gets when it is extended now; or None.
+def write_error(file: Path) -> OSError | None:
+    """Return the error of extending a file as long as `file`, in its folder; or None.
 
-    For callers that are told only that a write failed: this asks the disk why.
+    It finds the reason for callers that know only that a write failed.
     """
     probe = file.with_name(f".probe-{os.getpid()}")
     try:
@@ -54,7 +54,7 @@ def storage_full(
     needed: int | None = None,
     then: str = "resume the run; what was stored before is intact",
 ) -> StorageFull:
-    """The error to raise when `what`, of `needed` bytes, did not fit into `folder`."""
+    """Return the error to raise when `what`, of `needed` bytes, did not fit into `folder`."""
     need = "" if needed is None else f" It needs {readable_size(needed)};"
     there = next(path for path in (folder, *folder.parents) if path.exists())
     free = readable_size(shutil.disk_usage(there).free)
@@ -65,7 +65,7 @@ def storage_full(
 
 
 def readable_size(count: int) -> str:
-    """A number of bytes for people, e.g. "1.6 GB"."""
+    """Return a number of bytes as text, e.g. "1.6 GB"."""
     size = float(count)
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
@@ -75,7 +75,7 @@ def readable_size(count: int) -> str:
 
 
 def write_durably(file: Path, text: str) -> None:
-    """Write a new file and wait until the disk has it."""
+    """Write a new file and wait until it is on disk."""
     with file.open("w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
@@ -83,7 +83,7 @@ def write_durably(file: Path, text: str) -> None:
 
 
 def replace_durably(file: Path, text: str) -> None:
-    """Write `file` so that a reader, or a crash, sees the old text or the new one whole."""
+    """Replace the text of `file` atomically: readers and crashes see the old or the new text."""
     fresh = file.with_name(f".{file.name}-{os.getpid()}")
     try:
         write_durably(fresh, text)
@@ -96,9 +96,9 @@ def replace_durably(file: Path, text: str) -> None:
 
 @contextmanager
 def replacing(folder: Path, what: str) -> Iterator[Path]:
-    """A new folder to fill, which takes the place of `folder` once the disk has all of it.
+    """Yield a new folder to fill, which replaces `folder` once all of it is on disk.
 
-    One process at a time may do so. What it left where it was killed is cleared by the next.
+    One process at a time may do so. The next one clears the leftovers of a killed one.
 
     Raises:
         StorageFull: `what` does not fit; `folder` is as it was.
@@ -126,7 +126,7 @@ def replacing(folder: Path, what: str) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has a file's content, or a folder's list of names."""
+    """Wait until a file's content, or a folder's list of names, is on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,8 @@
-"""The events of episodes: one table that only grows at its end.
+"""The events of episodes: one append-only table.
 
-Hundreds of episodes are written at once. An index that keeps the events of each of them
-together would have a page of its own to change for nearly every event; so there is none.
-Each event names the one before it, and a small table the last one of each episode: an
+Hundreds of episodes are written at once. An index that groups the events by episode would
+change another page for nearly every event, so the table has none. Instead, each event holds
+the number of the previous one, and a small table holds the last one of each episode: an
 episode is read from its end to its start.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from palaestra.core.episode import Key
-from palaestra.core.journal import Event
+from palaestra.core.episode import Event, Key
+from palaestra.store.blobs import Blobs
 from palaestra.store.codec import EventRow, decode_events, encode_event
 
 OF_KEY = ' WHERE phase = ? AND "group" = ? AND member = ?'
@@ -26,20 +26,21 @@ CREATE TABLE IF NOT EXISTS record (
     last INTEGER, calls INTEGER NOT NULL, steps INTEGER NOT NULL, UNIQUE (phase, "group", member));
 CREATE TABLE IF NOT EXISTS event (
     id INTEGER PRIMARY KEY, before INTEGER, kind TEXT NOT NULL, body TEXT NOT NULL,
-    prompt BLOB, completion BLOB, logprobs BLOB);
+    prompt BLOB, completion BLOB, logprobs BLOB, tools TEXT);
 """
 
-_ADD_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)"
+_ADD_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_RECORD = "INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)"
 _MOVE_RECORD = "UPDATE record SET last = ?, calls = ?, steps = ? WHERE id = ?"
 _CHAIN = """WITH RECURSIVE chain (record, id) AS (
     SELECT id, last FROM record{where}
     UNION ALL
     SELECT chain.record, event.before FROM chain CROSS JOIN event ON event.id = chain.id
-    WHERE event.before < event.id)"""  # which damage may have turned into a circle
+    WHERE event.before < event.id)"""  # because a damaged chain may be a cycle
 _READ = f"""{_CHAIN}
 SELECT record.phase, record."group", record.member, event.id,
-    event.kind, event.body, event.prompt, event.completion, event.logprobs
+    event.kind, event.body, event.prompt, event.completion, event.logprobs,
+    event.tools
 FROM chain CROSS JOIN event ON event.id = chain.id CROSS JOIN record ON record.id = chain.record"""
 _COUNTS = 'SELECT phase, "group", member, calls + steps FROM record'
 _ERASE = f"{_CHAIN} DELETE FROM event WHERE id IN (SELECT id FROM chain)"
@@ -47,7 +48,7 @@ _ERASE = f"{_CHAIN} DELETE FROM event WHERE id IN (SELECT id FROM chain)"
 
 @dataclass(slots=True, eq=False)
 class _Tail:
-    """Where the record of one episode ends."""
+    """The end of the record of one episode."""
 
     id: int
     key: Key
@@ -58,16 +59,17 @@ class _Tail:
 
 
 class EventLog:
-    """Takes events down in memory, in their order, until `write` is called in a transaction."""
+    """The events of a database; new ones stay in memory until `write` in a transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """The log in the database of `connection`, whose tables are those of SCHEMA."""
+        """Use the database of `connection`, which has the tables of SCHEMA."""
         self._connection = connection
+        self.blobs = Blobs(connection)
         self._rows: list[tuple[Any, ...]] = []  # events to be written
-        self._tails: dict[Key, _Tail] = {}  # of episodes that are being written
-        self._moved: set[_Tail] = set()  # since the last write
-        self._closed: list[Key] = []  # likewise
-        self._used: dict[str, int] = {}  # table to its highest number
+        self._tails: dict[Key, _Tail] = {}  # of episodes in progress
+        self._moved: set[_Tail] = set()  # changed since the last write
+        self._closed: list[Key] = []  # closed since the last write
+        self._used: dict[str, int] = {}  # the highest number of each table
 
     @property
     def waiting(self) -> bool:
@@ -75,16 +77,16 @@ class EventLog:
         return bool(self._rows)
 
     def open(self, key: Key) -> bool:
-        """Whether events of that episode may not be written yet."""
+        """Return whether events of that episode may still be in memory."""
         return key in self._tails
 
     def append(self, key: Key, event: Event) -> None:
-        """Take one event down.
+        """Add one event in memory.
 
         Raises:
             AgentFault, EnvironmentFault, InfrastructureFault: see `encode_event`.
         """
-        row = encode_event(event)
+        row = encode_event(event, self.blobs)
         tail = self._tails.get(key) or self._tail(key)
         number = self._next("event")
         self._rows.append((number, tail.last, *row))
@@ -96,20 +98,21 @@ class EventLog:
         self._moved.add(tail)
 
     def counts(self, key: Key) -> tuple[int, int]:
-        """How many calls and steps of an episode have been taken down."""
+        """Return the numbers of calls and steps of an episode."""
         tail = self._tails.get(key) or self._tail(key)
         return tail.calls, tail.steps
 
     def close(self, key: Key) -> None:
-        """No more events of that episode are expected."""
+        """Mark an episode as complete: no more events follow."""
         self._closed.append(key)
 
     def write(self) -> None:
-        """Write what was taken down, within the caller's transaction; see `discard`."""
+        """Write all added events, within the caller's transaction; see `discard`."""
         rows, self._rows = self._rows, []
         moved, self._moved = self._moved, set()
         closed, self._closed = self._closed, []
         fresh = [tail for tail in moved if not tail.stored]
+        self.blobs.write()
         known = [(t.last, t.calls, t.steps, t.id) for t in moved if t.stored]
         self._connection.executemany(_ADD_EVENT, rows)
         self._connection.executemany(_MOVE_RECORD, known)
@@ -122,9 +125,10 @@ class EventLog:
             self._tails.pop(key, None)
 
     def discard(self) -> None:
-        """Forget all that is in memory; call it when the transaction of `write` has failed."""
+        """Drop all events in memory; call it when the transaction of `write` has failed."""
         for held in (self._rows, self._tails, self._moved, self._closed, self._used):
             held.clear()
+        self.blobs.discard()
 
     def erase(self, key: Key) -> None:
         """Delete the events of one episode, within the caller's transaction."""
@@ -138,10 +142,10 @@ class EventLog:
         self._connection.execute(f"{_CHAIN.format(where='')} {delete}")
 
     def read(self, where: str, values: Sequence[Any]) -> dict[Key, list[Event]]:
-        """The written events of the episodes that a condition on `record` chooses, in order.
+        """Return the written events of the episodes that match a condition on `record`, in order.
 
         Raises:
-            ValueError: they are not what was written (as whatever reads them may).
+            ValueError: they are damaged; decoding them may raise other errors, too.
         """
         found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
         for row in self._connection.execute(_READ.format(where=where), values):
@@ -152,7 +156,7 @@ class EventLog:
         for rows in found.values():
             rows.sort()  # by number
         flat = [EventRow(*row[1:]) for rows in found.values() for row in rows]
-        events = iter(decode_events(flat))
+        events = iter(decode_events(flat, self.blobs))
         return {Key(*key): list(islice(events, len(rows))) for key, rows in found.items()}
 
     def _tail(self, key: Key) -> _Tail:
@@ -167,7 +171,7 @@ class EventLog:
         return tail
 
     def _next(self, table: str) -> int:
-        """The next number in a table; one process writes, so it need not be asked each time."""
+        """Return the next number in a table, counted in memory because a single process writes."""
         if table not in self._used:
             found = self._connection.execute(f"SELECT max(id) FROM {table}").fetchone()
             self._used[table] = found[0] or 0
@@ -176,5 +180,5 @@ class EventLog:
 
 
 def parts(key: Key) -> tuple[str, int, int]:
-    """A key as the tables hold it."""
+    """Return a key as columns of the tables."""
     return key.phase, key.group, key.member

@@ -1,7 +1,8 @@
-"""What is wrong with a run: its files looked at one by one, without changing a byte of them."""
+"""The read-only examination of a run: faults of its files, one by one."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -25,7 +26,7 @@ from palaestra.store.events import OF_KEY, parts
 from palaestra.store.liveness import worker
 from palaestra.store.schema import about, check_tables, connect
 
-MOST = 8  # faults of a kind that are told one by one
+MOST = 8  # faults of a kind that are listed one by one
 _KEYS = """SELECT phase, "group", member FROM record
     UNION SELECT phase, "group", member FROM episode"""
 _REPEATED = "SELECT task_id, environment, reward, turns, sampled_tokens FROM episode"
@@ -33,13 +34,13 @@ _REPEATED = "SELECT task_id, environment, reward, turns, sampled_tokens FROM epi
 
 @dataclass(slots=True)
 class Examination:
-    """What was found; a run without faults is sound."""
+    """The faults of a run; a run without faults is sound."""
 
     run: Path
-    about: str = ""  # what is wrong with run.json
-    database: list[str] = field(default_factory=list)  # with run.sqlite
-    others: list[str] = field(default_factory=list)  # with checkpoints and notes
-    episodes: int = 0  # finished ones, as far as they can be listed
+    about: str = ""  # the fault of run.json
+    database: list[str] = field(default_factory=list)  # faults of run.sqlite
+    others: list[str] = field(default_factory=list)  # faults of checkpoints and notes
+    episodes: int = 0  # the number of finished ones, as far as they can be listed
 
     @property
     def sound(self) -> bool:
@@ -47,22 +48,22 @@ class Examination:
 
 
 def examine(run: Path) -> Examination:
-    """Look at all that can be checked of the run in folder `run`.
+    """Check everything that can be checked of the run in folder `run`.
 
     Raises:
-        InputError: there is nothing of a run.
-        RunLocked: a process works on it, so its files are in motion.
+        InputError: the folder holds no run.
+        RunLocked: a process is working on it, so its files may change.
         RunVersionMismatch: its database is of another format.
         StorageFull: a copy of the database is needed, and there is no space for one.
     """
     run = Path(run).absolute()
     file = run / NAME
     if not file.is_file() and not (run / "run.json").is_file():
-        raise InputError(f"There is no run in {run}, nor what is left of one.")
+        raise InputError(f"There is no run in {run}, nor the remains of one; check the path.")
     busy = worker(run)
     if busy is not None:
         raise RunLocked(
-            f"The run {run} is being worked on by process {busy}: wait until it ends, "
+            f"The run {run} is being worked on by process {busy}; wait until it ends, "
             "or stop it, and try again."
         )
     found = Examination(run)
@@ -86,7 +87,7 @@ def examine(run: Path) -> Examination:
 
 @contextmanager
 def aside(file: Path) -> Iterator[Connection]:
-    """A database opened so that nothing in its folder changes; in a copy, if it has a log."""
+    """Open a database without changing its folder: read-only, or a copy if it has a log."""
     log = file.with_name(f"{file.name}-wal")
     if not (log.is_file() and log.stat().st_size):
         with closing(connect(file, "mode=ro&immutable=1")) as connection:
@@ -106,7 +107,7 @@ def aside(file: Path) -> Iterator[Connection]:
 
 
 def faults_of_episodes(database: Database) -> Iterator[tuple[Key, str]]:
-    """The episodes, finished or not, whose records are not what was written, and why."""
+    """Yield the episodes, finished or not, with damaged records, each with its fault."""
     for row in database._connection.execute(_KEYS).fetchall():
         fault = _fault_of_episode(database, row)
         if fault:
@@ -114,7 +115,7 @@ def faults_of_episodes(database: Database) -> Iterator[tuple[Key, str]]:
 
 
 def created(run: Path) -> datetime:
-    """When a run began, as far as the times of its files tell: no later than any of them."""
+    """Return when a run began at the latest: the earliest time of its files."""
     times = [path.stat().st_mtime for path in run.iterdir()]
     return datetime.fromtimestamp(min(times), UTC)
 
@@ -136,9 +137,9 @@ def _look_at_database(found: Examination, file: Path) -> None:
             found.episodes = connection.execute("SELECT count(*) FROM episode").fetchone()[0]
     except (DamagedRun, sqlite3.DatabaseError) as error:
         cause = error.__cause__ if isinstance(error.__cause__, sqlite3.Error) else error
-        told = str(cause).partition(". `palaestra doctor")[0]
-        if told not in found.database:
-            found.database.append(told)
+        fault = str(cause).partition(". `palaestra doctor")[0]
+        if fault not in found.database:
+            found.database.append(fault)
 
 
 def _faults_of_pages(connection: Connection) -> list[str]:
@@ -150,7 +151,7 @@ def _faults_of_pages(connection: Connection) -> list[str]:
 
 
 def _fault_of_episode(database: Database, row: tuple[Any, ...]) -> str:
-    """What is wrong with the record of the episode of that key; nothing: ""."""
+    """Return the fault of an episode's record, "" if there is none."""
     if [type(part) for part in row] != [str, int, int]:
         return "its key makes no sense"
     key = Key(*row)
@@ -172,7 +173,7 @@ def _fault_of_episode(database: Database, row: tuple[Any, ...]) -> str:
 
 
 def _fault_of_header(database: Database, episode: Episode) -> str:
-    """What of a finished episode stands in two places, and differs."""
+    """Return a fault if the columns of a finished episode differ from its JSON, else ""."""
     row = database._connection.execute(_REPEATED + OF_KEY, parts(episode.key)).fetchone()
     reward = float(episode.reward)
     known: tuple[Any, ...] = (
@@ -183,14 +184,18 @@ def _fault_of_header(database: Database, episode: Episode) -> str:
         episode.usage.sampled_tokens,
     )
     if row != known:
-        return "what is told of it twice differs"
+        return "its columns differ from its JSON"
     used = episode.usage.turns or episode.usage.sampled_tokens
     return "its events are lost" if used and not (episode.calls or episode.steps) else ""
 
 
 def _faults_of_the_rest(database: Database) -> Iterator[str]:
-    """Documents, metrics and summaries that cannot be read."""
+    """Yield the faults of blobs, metrics and documents."""
     connection = database._connection
+    for (name,) in connection.execute("SELECT sha256 FROM blob").fetchall():
+        row = connection.execute("SELECT data FROM blob WHERE sha256 = ?", (name,)).fetchone()
+        if hashlib.sha256(row[0]).hexdigest() != name:
+            yield f"blob {name} has other bytes than its hash says"
     for phase, step in connection.execute("SELECT phase, step FROM metric").fetchall():
         body = "SELECT body FROM metric WHERE phase = ? AND step = ?"
         yield _fault_of_json(connection, body, (phase, step), f"metrics of {phase} {step}")
@@ -210,22 +215,22 @@ def _fault_of_json(
 
 
 def _fault_of_about(run: Path) -> str:
-    """What is wrong with run.json; nothing: ""."""
+    """Return the fault of run.json, "" if there is none."""
     file = run / "run.json"
     if not file.is_file():
         return "run.json is missing"
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        datetime.fromisoformat(told["created"])
-        said = {name: str(told[name]) for name in ("format", "palaestra")}
+        content = json.loads(file.read_text(encoding="utf-8"))
+        datetime.fromisoformat(content["created"])
+        stated = {name: str(content[name]) for name in ("format", "palaestra")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"run.json cannot be read ({error!r})"
     try:
         with aside(run / NAME) as connection:
             known = about(connection)
     except (DamagedRun, sqlite3.DatabaseError, OSError):
-        return ""  # the database cannot tell
-    for name in said:
-        if name in known and known[name] != said[name]:
-            return f"run.json says {name} {said[name]}, and the database {known[name]}"
+        return ""  # nothing to compare with
+    for name in stated:
+        if name in known and known[name] != stated[name]:
+            return f"run.json says {name} {stated[name]}, and the database {known[name]}"
     return ""

@@ -1,6 +1,6 @@
-"""The header of a finished episode: all of it but the calls and steps, as one row.
+"""The header of a finished episode: everything except its calls and steps, as one row.
 
-The columns that repeat what the JSON holds (task id, environment, reward …) serve
+The columns that repeat fields of the JSON (task id, environment, reward …) are for
 listings, which must not read whole episodes.
 """
 
@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from palaestra.core.budget import Usage
 from palaestra.core.environment import Observation
-from palaestra.core.episode import Episode, Key, Step
+from palaestra.core.episode import Episode, Event, Key, Step
 from palaestra.core.graph import Call
-from palaestra.core.journal import Event
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
 from palaestra.store.codec import from_json, to_json
@@ -32,7 +31,7 @@ SUMMARY_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSummary:
-    """What a listing shows of a finished episode."""
+    """The fields of a finished episode in a listing."""
 
     key: Key
     task: str  # the task's id
@@ -43,11 +42,13 @@ class EpisodeSummary:
     sampled_tokens: int
 
 
-def header_row(episode: Episode) -> tuple[Any, ...]:
-    """The values of HEADER_COLUMNS, then of those that only SUMMARY_COLUMNS has.
+def header_row(episode: Episode, *, external_images: bool = False) -> tuple[Any, ...]:
+    """Return the values of HEADER_COLUMNS, then of the columns that only SUMMARY_COLUMNS has.
+
+    The bytes of images are in the row unless `external_images`.
 
     Raises:
-        ValueError: the task or the observation holds something that is no JSON.
+        ValueError: the task or the observation contains something that is not JSON.
     """
     return (
         episode.key.phase,
@@ -55,7 +56,9 @@ def header_row(episode: Episode) -> tuple[Any, ...]:
         episode.key.member,
         to_json(episode.task),
         episode.agent,
-        None if episode.observation is None else to_json(episode.observation),
+        None
+        if episode.observation is None
+        else to_json(episode.observation, external_images=external_images),
         to_json(episode.outcome),
         to_json(episode.usage),
         json.dumps(episode.progress),  # a REAL column would lose the sign of -0.0
@@ -68,10 +71,17 @@ def header_row(episode: Episode) -> tuple[Any, ...]:
     )
 
 
-def rebuilt(rows: Sequence[tuple[Any, ...]], events: Mapping[Key, list[Event]]) -> list[Episode]:
-    """The episodes whose HEADER_COLUMNS are `rows`, with the events of each."""
+def rebuilt(
+    rows: Sequence[tuple[Any, ...]],
+    events: Mapping[Key, list[Event]],
+    find: Callable[[str], bytes] | None = None,
+) -> list[Episode]:
+    """Return the episodes whose HEADER_COLUMNS are `rows`, with their events.
+
+    `find` returns the bytes of images by their hash.
+    """
     tasks = from_json(Task, [row[3] for row in rows])
-    observations = from_json(Observation | None, [row[5] or "null" for row in rows])
+    observations = from_json(Observation | None, [row[5] or "null" for row in rows], find)
     outcomes = from_json(Outcome, [row[6] for row in rows])
     usages = from_json(Usage, [row[7] for row in rows])
     episodes: list[Episode] = []
@@ -95,7 +105,7 @@ def rebuilt(rows: Sequence[tuple[Any, ...]], events: Mapping[Key, list[Event]]) 
 
 
 def summaries_of(rows: Sequence[tuple[Any, ...]]) -> list[EpisodeSummary]:
-    """The summaries whose SUMMARY_COLUMNS are `rows`."""
+    """Return the summaries whose SUMMARY_COLUMNS are `rows`."""
     outcomes = from_json(Outcome, [row[5] for row in rows])
     return [
         EpisodeSummary(
@@ -112,7 +122,7 @@ def summaries_of(rows: Sequence[tuple[Any, ...]]) -> list[EpisodeSummary]:
 
 
 def events_in_order(episode: Episode) -> list[Event]:
-    """Calls and steps as they happened: each step after the calls that were made before it."""
+    """Return calls and steps in order: each step after the calls that were made before it."""
     events: list[Event] = []
     waiting = deque(episode.steps)
     for call in episode.calls:

@@ -1,6 +1,6 @@
-"""Whether a run is being worked on, and whether it has changed: seen from outside.
+"""Whether a process is working on a run, and whether the run has changed.
 
-Nothing here takes the run's lock: even for a moment it would turn away the process that wants it.
+Nothing here takes the run's lock, since even for a moment that would block another process.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from pathlib import Path
 import psutil
 
 Mark = tuple[tuple[int, int, int], ...]
-"""Equal marks: nothing was written in between."""
+"""If two marks are equal, nothing was written in between."""
 
 
 def worker(run: Path) -> int | None:
-    """The process that holds the lock of the run in folder `run`, or None.
+    """Return the pid of the process that holds the lock of the run in folder `run`, or None.
 
-    The lock's file names it. After a crash the name stays, and may by now be another process's:
-    one that started after the file was written is not meant.
+    The lock's file holds the pid. After a crash the pid remains, and another process may reuse it;
+    a process that started after the file was written does not count.
     """
     file = Path(run) / "run.lock"
     try:
@@ -28,7 +28,7 @@ def worker(run: Path) -> int | None:
 
 
 def mark(run: Path) -> Mark:
-    """A mark of what is in the database, its journal and the notes of the run in folder `run`."""
+    """Return a mark of the database, its journal, the notes and the report of the run in `run`."""
     found = []
     for name in ("run.sqlite", "run.sqlite-wal", "notes.sqlite", "report.json"):
         try:

@@ -1,7 +1,7 @@
 """The lock of a run: one process works on a run folder at a time.
 
-The lock is the kernel's (`flock`), so it goes when its holder dies, however it
-dies. Worker processes forked by the holder do not keep it alive.
+The lock is the kernel's (`flock`), so it is released when its holder dies for any
+reason. Worker processes forked by the holder do not keep it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from palaestra.store.disk import is_full, storage_full
 
 
 class RunLock:
-    """Held from construction to `release`."""
+    """The lock of a run, held from construction to `release`."""
 
     def __init__(self, file: Path) -> None:
-        """Take the lock on `file`, which is created if need be and holds the holder's pid.
+        """Take the lock on `file`, which is created if needed and contains the holder's pid.
 
         Raises:
             RunLocked: another process holds it.
@@ -32,7 +32,7 @@ class RunLock:
             os.close(self._descriptor)
             who = f"process {holder}" if holder else "another process"
             raise RunLocked(
-                f"The run {file.parent} is being worked on by {who}: "
+                f"The run {file.parent} is being worked on by {who}; "
                 "wait until it ends, or stop it, and try again."
             ) from None
         try:
@@ -46,7 +46,7 @@ class RunLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Let the next process in; nothing happens the second time."""
+        """Release the lock; further calls do nothing."""
         if self._descriptor is None:
             return
         _held.discard(self)
@@ -68,5 +68,5 @@ def _drop_all() -> None:
     _held.clear()
 
 
-# A forked child shares its parent's flock, and would hold it beyond the parent's death.
+# A forked child shares its parent's flock, and would hold it after the parent's death.
 os.register_at_fork(after_in_child=_drop_all)

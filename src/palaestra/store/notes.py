@@ -1,8 +1,8 @@
-"""Notes: what a person wrote about episodes of a run, and the labels that person gave them.
+"""Notes: texts and labels that people give to episodes of a run.
 
-They lie in `notes.sqlite` beside the run's database, which belongs to the process that trains:
-a note can be written at any time. A label is a name with a value, as in `Episode.labels`;
-"good" alone means "good=yes". What was said last about an episode holds.
+They are in `notes.sqlite` beside the run's database, which belongs to the training process, so a
+note can be written at any time. A label is a name with a value, as in `Episode.labels`; "good"
+alone means "good=yes". The latest label of an episode counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
-from palaestra.store.disk import is_full, refusal, storage_full
+from palaestra.store.disk import is_full, storage_full, write_error
 
 LONGEST = 20_000  # characters of one note
 _SCHEMA = """CREATE TABLE IF NOT EXISTS note (
@@ -28,7 +28,7 @@ _SELECT = 'SELECT id, phase, "group", member, text, labels, created FROM note'
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What was said about one episode at one time."""
+    """One note about one episode."""
 
     id: int
     key: Key
@@ -46,24 +46,24 @@ class Notes:
 
     @classmethod
     def open(cls, run: Path) -> Notes:
-        """The notes of the run in folder `run`; nothing is created before the first note."""
+        """Open the notes of the run in folder `run`; no file is created before the first note."""
         return cls(Path(run) / "notes.sqlite")
 
     def add(self, key: Key, text: str, labels: Mapping[str, str] | None = None) -> Note:
         """Write one note, durably.
 
         Raises:
-            InputError: it says nothing, it is too long, or the run's folder cannot be written to.
+            InputError: it is empty or too long, or the run's folder is not writable.
             StorageFull: there is no space for it.
         """
         text, given = _clean(text).strip(), labels or {}
-        words = {_clean(name).strip(): _clean(value).strip() for name, value in given.items()}
-        words.pop("", None)
-        if not text and not words:
-            raise InputError("The note says nothing; write a text or a label.")
-        if len(text) + len(json.dumps(words)) > LONGEST:
-            raise InputError(f"The note is too long: at most {LONGEST} characters are kept.")
-        row = (*_parts(key), text, json.dumps(words), datetime.now(UTC).isoformat())
+        pairs = {_clean(name).strip(): _clean(value).strip() for name, value in given.items()}
+        pairs.pop("", None)
+        if not text and not pairs:
+            raise InputError("The note is empty; write a text or a label.")
+        if len(text) + len(json.dumps(pairs)) > LONGEST:
+            raise InputError(f"The note is too long; write at most {LONGEST} characters.")
+        row = (*_parts(key), text, json.dumps(pairs), datetime.now(UTC).isoformat())
         with self._connected(writing=True) as connection:
             number = connection.execute(
                 'INSERT INTO note (phase, "group", member, text, labels, created)'
@@ -73,17 +73,17 @@ class Notes:
         return _note((number, *row))
 
     def remove(self, number: int) -> None:
-        """Delete the note of that id, if it is there."""
+        """Delete the note of that id, if it exists."""
         if self._file.exists():
             with self._connected(writing=True) as connection:
                 connection.execute("DELETE FROM note WHERE id = ?", (number,))
 
     def of(self, key: Key) -> list[Note]:
-        """The notes on one episode, oldest first."""
+        """Return the notes on one episode, oldest first."""
         return self._read(' WHERE phase = ? AND "group" = ? AND member = ? ORDER BY id', key)
 
     def all(self) -> list[Note]:
-        """The notes on all episodes of the run, oldest first."""
+        """Return the notes on all episodes of the run, oldest first."""
         return self._read(" ORDER BY id")
 
     def _read(self, where: str, key: Key | None = None) -> list[Note]:
@@ -103,7 +103,7 @@ class Notes:
                     connection.execute(_SCHEMA)
                 yield connection
         except sqlite3.Error as error:
-            cause = refusal(self._file) if writing else None
+            cause = write_error(self._file) if writing else None
             if cause is not None and is_full(cause):
                 raise storage_full("The note", self._file.parent, cause) from error
             raise InputError(
@@ -113,7 +113,7 @@ class Notes:
 
 
 def labelled(run: Path) -> dict[Key, dict[str, str]]:
-    """The labels that persons gave to episodes of the run in folder `run`; the last one holds."""
+    """Return the labels of episodes of the run in folder `run`; the latest one counts."""
     found: dict[Key, dict[str, str]] = {}
     for note in Notes.open(run).all():
         if note.labels:
@@ -121,10 +121,10 @@ def labelled(run: Path) -> dict[Key, dict[str, str]]:
     return found
 
 
-def says(labels: Mapping[str, str], wanted: str) -> bool | None:
-    """Whether the labels of one episode agree to `wanted`; None where they say nothing of it.
+def matches_label(labels: Mapping[str, str], wanted: str) -> bool | None:
+    """Return whether the labels of one episode match `wanted`; None if they lack its name.
 
-    "good" is a yes unless its value is "no"; "part=2" is one where the value is 2.
+    "good" matches unless its value is "no"; "part=2" matches if the value is 2.
     """
     name, equals, value = wanted.partition("=")
     if name not in labels:
@@ -133,7 +133,7 @@ def says(labels: Mapping[str, str], wanted: str) -> bool | None:
 
 
 def parse_labels(text: str) -> dict[str, str]:
-    """The labels in a line that a person wrote, e.g. "good, lost_at=4"; a bare word means yes."""
+    """Parse the labels in a line, e.g. "good, lost_at=4"; a bare name means yes."""
     found: dict[str, str] = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")
@@ -158,5 +158,5 @@ def _parts(key: Key) -> tuple[str, int, int]:
 
 
 def _clean(text: str) -> str:
-    """Without the halves of characters that no file can hold."""
+    """Replace lone surrogates, which no file can hold."""
     return text.encode("utf-8", "replace").decode()

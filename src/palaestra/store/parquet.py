@@ -1,8 +1,8 @@
-"""Episodes as a Parquet file: to be analysed with other tools, and read back without loss.
+"""Episodes as a Parquet file, for analysis with other tools and lossless re-import.
 
 One row per episode. The plain columns (`environment`, `solved`, `reward`, `turns` …)
-serve queries; the `raw_` columns hold all of the episode, in the form of `codec.py`.
-The run's documents and the format's version stand in the schema's metadata.
+are for queries; the `raw_` columns hold the whole episode, in the form of `codec.py`.
+The run's documents and the format's version are in the schema's metadata.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from palaestra import __version__
-from palaestra.core.episode import Episode, Key
+from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import InputError, MissingPackage
-from palaestra.core.journal import Event
 from palaestra.store.codec import JSON, EventRow, decode_events, encode_event
 from palaestra.store.disk import is_full, storage_full, sync
 from palaestra.store.header import events_in_order, header_row, rebuilt
 from palaestra.store.schema import FORMAT, check_format
 
-ROWS = 512  # episodes that are in memory at once while a file is written
+ROWS = 512  # episodes in memory at once during writing
 METADATA = b"palaestra"
 KEY = ("phase", "group", "member")
 HEADER = ("task", "agent", "observation", "outcome", "usage", "progress", "labels")
-"""What `header_row` begins with after the key."""
+"""The first columns of `header_row` after the key."""
 
 
 class ParquetTrace:
@@ -42,11 +41,11 @@ class ParquetTrace:
 
     @classmethod
     def open(cls, path: Path) -> ParquetTrace:
-        """Look at a file.
+        """Open a file and check its metadata.
 
         Raises:
             MissingPackage: pyarrow is not installed.
-            InputError: there is no such file, or it holds no episodes of palaestra.
+            InputError: the file does not exist, or contains no episodes of palaestra.
             RunVersionMismatch: it was written in another format.
         """
         path = Path(path)
@@ -59,19 +58,19 @@ class ParquetTrace:
             ) from error
         if METADATA not in metadata:
             raise InputError(
-                f"{path} holds no episodes of palaestra; `palaestra export` writes such files."
+                f"{path} contains no episodes of palaestra; `palaestra export` writes such files."
             )
         about = json.loads(metadata[METADATA])
         check_format(path, about["format"], about["palaestra"])
         return cls(path, about["documents"])
 
     def phases(self) -> list[str]:
-        """The phases with episodes, in the order of the file."""
+        """Return the phases with episodes, in the order of the file."""
         column = _arrow("pyarrow.parquet").read_table(self.path, columns=["phase"])
         return list(dict.fromkeys(column["phase"].to_pylist()))
 
     def episodes(self, phase: str) -> list[Episode]:
-        """The episodes of exactly that phase, ordered by group and member."""
+        """Return the episodes of exactly that phase, ordered by group and member."""
         columns = [*KEY, *(f"raw_{name}" for name in HEADER), "raw_events"]
         table = _arrow("pyarrow.parquet").read_table(
             self.path, columns=columns, filters=[("phase", "==", phase)]
@@ -88,11 +87,11 @@ class ParquetTrace:
         return rebuilt([row[:-1] for row in rows], by_key)
 
     def get(self, name: str) -> JSON | None:
-        """The run's document of that name, or None."""
+        """Return the run's document of that name, or None."""
         return self._documents.get(name)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
 
 def write_parquet(
@@ -102,11 +101,11 @@ def write_parquet(
 
     Args:
         path: the file.
-        episodes: read one after the other; their keys differ.
-        documents: anything that JSON holds, by name; `ParquetTrace.get` gives it back.
+        episodes: an iterable, read once; their keys differ.
+        documents: JSON values by name; `ParquetTrace.get` returns them.
 
     Returns:
-        how many episodes were written.
+        the number of episodes.
 
     Raises:
         MissingPackage: pyarrow is not installed.
@@ -164,8 +163,15 @@ def _row(episode: Episode) -> dict[str, Any]:
         "sampled_tokens": episode.usage.sampled_tokens,
         "seconds": episode.usage.seconds,
         **{f"raw_{name}": value for name, value in raw.items()},
-        "raw_events": [encode_event(event)._asdict() for event in events_in_order(episode)],
+        "raw_events": [_row_of(event) for event in events_in_order(episode)],
     }
+
+
+def _row_of(event: Event) -> dict[str, Any]:
+    """Return an event as a row that includes the bytes of its images and its tools."""
+    row = encode_event(event)._asdict()
+    del row["tools"]
+    return row
 
 
 def _schema(arrow: Any) -> Any:
@@ -194,7 +200,7 @@ def _batches(episodes: Iterable[Episode], size: int) -> Iterator[Sequence[Episod
 
 
 def _arrow(module: str) -> Any:
-    """A module of pyarrow, which is an extra: it is large, and only these files need it."""
+    """Import a module of pyarrow, a large optional dependency that only these files need."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

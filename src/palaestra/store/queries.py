@@ -1,8 +1,8 @@
-"""Questions about many episodes of a run, answered by its database without reading them whole.
+"""Queries over many episodes of a run, without reading whole episodes.
 
-Only reading; no index of its own, as one would slow the run that writes. A question about 100,000
-episodes looks through a table once, so it may be given a time to end in: what was found by then
-is the answer, and it says that it is not complete.
+Queries only read, and use no index of their own, which would slow down the writing run. A query
+over 100,000 episodes scans a table once, so it accepts a time limit: it then returns what it has
+found, marked as incomplete.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SORTS = {
     "turns": "turns {0}, id",
     "tokens": "sampled_tokens {0}, id",
 }
-"""By what episodes can be ordered; `{0}` is where a direction goes."""
+"""The orders of episodes; `{0}` is the place of the direction."""
 
 MEASURES = {"reward": "reward", "turns": "turns", "tokens": "sampled_tokens"}
 RELATIONS = ("<=", ">=", "<", ">", "=")
@@ -40,30 +40,30 @@ _SCORED = (
     '(substr(outcome, 1, 17) <> \'{"status":"error"\' '
     "OR json_extract(outcome, '$.owner') = 'agent')"
 )
-_EVERY = 2000  # steps of SQLite's machine between two looks at the clock
+_EVERY = 2000  # steps of SQLite's virtual machine between two checks of the clock
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which episodes are meant; what is empty chooses nothing out."""
+    """A filter of episodes; empty fields do not filter."""
 
     phase: str = ""  # this one, or all that start with it and a slash
-    outcome: str = ""  # as it prints: "failure", "truncated(turns)"; or its first word
+    outcome: str = ""  # its string form: "failure", "truncated(turns)"; or its first word
     solved: bool | None = None
-    environment: str = ""  # a part of its id
-    task: str = ""  # likewise
-    agent: str = ""  # likewise
-    text: str = ""  # in the task, the first observation or the labels, whatever the case
+    environment: str = ""  # a substring of its id
+    task: str = ""  # a substring of its id
+    agent: str = ""  # a substring of its name
+    text: str = ""  # in the task, the first observation or the labels; case-insensitive
     bounds: tuple[tuple[str, str, float], ...] = ()  # of MEASURES, RELATIONS
     keys: frozenset[Key] | None = None  # only these
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The numbers of the episodes that a filter chooses, in order."""
+    """The numbers of the episodes that match a filter, in order."""
 
     ids: array[int]
-    complete: bool = True  # false: time was up
+    complete: bool = True  # false: the time limit was reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class TaskStanding:
-    """How the episodes of one task in one phase did."""
+    """The results of the episodes of one task in one phase."""
 
     phase: str
     group: int
@@ -87,27 +87,27 @@ class TaskStanding:
     scored: int
     solved: int
     reward: float  # sum over the scored episodes
-    turns: int  # likewise
-    sampled_tokens: int  # of all
+    turns: int  # sum over the scored episodes
+    sampled_tokens: int  # sum over all episodes
 
     @property
     def success(self) -> float | None:
-        """The share solved of the scored; None without one."""
+        """The share of solved episodes among the scored ones; None without one."""
         return self.solved / self.scored if self.scored else None
 
 
 class Queries:
-    """Asks a database that was opened for reading, in the same thread."""
+    """Queries of a database that was opened for reading, in the same thread."""
 
     def __init__(self, database: Database) -> None:
         self._connection, self._file = database._connection, database.path
 
     def ids(self, filter: Filter, sort: str = "finished", *, seconds: float | None = None) -> Found:
-        """The episodes chosen by `filter`, ordered by a name of SORTS; "-" before it turns it."""
+        """Return the episodes that match `filter`, ordered by a name of SORTS; "-" reverses it."""
         where, values = _where(filter)
         order = SORTS[sort.removeprefix("-")]
-        turned = "DESC" if sort.startswith("-") else "ASC"
-        statement = f"SELECT id FROM episode{where} ORDER BY {order.format(turned)} {turned}"
+        direction = "DESC" if sort.startswith("-") else "ASC"
+        statement = f"SELECT id FROM episode{where} ORDER BY {order.format(direction)} {direction}"
         found: array[int] = array("q")
         complete = True
         try:
@@ -120,7 +120,7 @@ class Queries:
         return Found(found, complete)
 
     def rows(self, ids: Sequence[int]) -> list[Row]:
-        """The listings of those episodes, in that order; one that has gone is left out."""
+        """Return the listings of those episodes, in that order; deleted ones are left out."""
         marks = ", ".join("?" * len(ids))
         selected = self._connection.execute(
             f"SELECT {SUMMARY_COLUMNS}, id, agent, usage FROM episode WHERE id IN ({marks})",
@@ -134,7 +134,7 @@ class Queries:
         return [known[id] for id in ids if id in known]
 
     def phases(self) -> dict[str, int]:
-        """How many episodes each phase has, in the order of their first one."""
+        """Return the number of episodes of each phase, in the order of their first one."""
         return dict(
             self._connection.execute(
                 "SELECT phase, count(*) FROM episode GROUP BY phase ORDER BY min(id)"
@@ -142,7 +142,7 @@ class Queries:
         )
 
     def standings(self, phase: str = "") -> list[TaskStanding]:
-        """How each task of each phase did, or of one; see `Filter.phase`."""
+        """Return the results of each task of each phase, or of one phase; see `Filter.phase`."""
         where, values = _where(Filter(phase=phase))
         statement = f"""SELECT phase, "group", min(environment), count(*), sum(scored), sum(solved),
             sum(CASE WHEN scored THEN reward ELSE 0 END), sum(scored * turns), sum(sampled_tokens)
@@ -152,19 +152,19 @@ class Queries:
         return [TaskStanding(*row) for row in self._connection.execute(statement, values)]
 
     def events(self, key: Key) -> int:
-        """How many events an episode has, finished or not; 0 where there is no such episode."""
+        """Return the number of events of an episode, finished or not; 0 without that episode."""
         row = self._connection.execute(
             f"SELECT calls + steps FROM record{OF_KEY}", parts(key)
         ).fetchone()
         return 0 if row is None else int(row[0])
 
     def has(self, key: Key) -> bool:
-        """Whether there is that episode, finished or not."""
+        """Return whether that episode exists, finished or not."""
         found = self._connection.execute(f"SELECT 1 FROM episode{OF_KEY}", parts(key)).fetchone()
         return found is not None or self.events(key) > 0
 
     def metric_phases(self) -> list[str]:
-        """The phases that have metrics."""
+        """Return the phases that have metrics."""
         return [phase for (phase,) in self._connection.execute("SELECT DISTINCT phase FROM metric")]
 
     @contextmanager
@@ -181,9 +181,9 @@ class Queries:
 
 
 def parse_key(text: str) -> Key | None:
-    """The key that prints as `text`, e.g. test/rl/17.0; without a member, the first one's."""
-    phase, _, place = text.rpartition("/")
-    group, _, member = place.partition(".")
+    """Parse a key, e.g. test/rl/17.0; the member is 0 by default. None: invalid."""
+    phase, _, numbers = text.rpartition("/")
+    group, _, member = numbers.partition(".")
     if not (phase and _small(group) and (_small(member) or not member)):
         return None
     return Key(phase, int(group), int(member or 0))
@@ -194,7 +194,7 @@ def _small(digits: str) -> bool:
 
 
 def _where(filter: Filter) -> tuple[str, list[object]]:
-    """The filter as SQL, with its values."""
+    """Return the filter as SQL, with its values."""
     tests: list[str] = []
     values: list[object] = []
 
@@ -220,13 +220,13 @@ def _where(filter: Filter) -> tuple[str, list[object]]:
         if part:
             add(f"{column} LIKE ? ESCAPE '!'", _like(part))
     if filter.text:
-        words = _like(json.dumps(filter.text, ensure_ascii=False)[1:-1])
-        coded = _like(json.dumps(filter.text)[1:-1])
+        pattern = _like(json.dumps(filter.text, ensure_ascii=False)[1:-1])
+        escaped_pattern = _like(json.dumps(filter.text)[1:-1])
         add(
             "(task LIKE ? ESCAPE '!' OR observation LIKE ? ESCAPE '!' OR labels LIKE ? ESCAPE '!')",
-            words,
-            words,
-            coded,
+            pattern,
+            pattern,
+            escaped_pattern,
         )
     for measure, relation, bound in filter.bounds:
         if relation not in RELATIONS:
@@ -243,7 +243,7 @@ def _where(filter: Filter) -> tuple[str, list[object]]:
 
 
 def _outcome_start(printed: str) -> str:
-    """How the JSON of an outcome that prints so begins; see `Outcome.__str__`."""
+    """Return the prefix of the JSON of an outcome with that string form; see `Outcome.__str__`."""
     status, _, inner = printed.rstrip(")").partition("(")
     start = '{"status":' + json.dumps(status)
     if not inner:

@@ -1,9 +1,9 @@
-"""Parts of long episodes: any stretch of the events of one, without reading the others.
+"""Parts of long episodes: any range of events, without reading the others.
 
 An episode is a chain from its last event to its first (see `events.py`), and a viewer that
-shows turn 70,000 must not walk it all each time. `span_of` finds the rows of an episode once;
-everything else reads only what it returns. Calls and steps are numbered as they happen, so
-where a turn begins is found by bisection. Nothing here writes.
+shows turn 70,000 must not walk all of it each time. `span_of` finds the rows of an episode once;
+the other functions read only what they return. Calls and steps are numbered in order, so the
+start of a turn is found by bisection. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 from palaestra.core.budget import Usage
 from palaestra.core.environment import Observation
-from palaestra.core.episode import Episode, Key, Step
+from palaestra.core.episode import Episode, Event, Key, Step
 from palaestra.core.graph import Call
-from palaestra.core.journal import Event
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
 from palaestra.store.codec import EventRow, decode_events, from_json
@@ -35,7 +34,7 @@ _CHAIN = """WITH RECURSIVE chain (id) AS (
     WHERE event.before < event.id)
 SELECT id FROM chain"""
 _RUN = "SELECT count(*) FROM event WHERE id > ? AND id <= ? AND before = id - 1"
-_ROWS = "SELECT id, kind, body, prompt, completion, logprobs FROM event WHERE id"
+_ROWS = "SELECT id, kind, body, prompt, completion, logprobs, tools FROM event WHERE id"
 _BODIES = "SELECT body FROM event WHERE kind = '{}' AND id"
 _LATEST = """WITH RECURSIVE chain (record, id, depth) AS (
     SELECT id, last, 0 FROM record WHERE phase = ?
@@ -49,13 +48,13 @@ _BATCH = 500  # ids in one statement
 
 
 def warm() -> None:
-    """Make ready what reads episodes, half a second that the first reader need not wait for."""
+    """Build the readers of episodes, half a second that the first reader then need not wait."""
     for kind in (Call, Step, Task, Observation | None, Outcome, Usage):
-        from_json(kind, [])
+        from_json(kind, [], bytes.fromhex)
 
 
 class StepFacts(NamedTuple):
-    """What a survey of all steps needs of one."""
+    """The fields of a step for an overview of all steps."""
 
     step: int
     progress: float | None  # before it
@@ -64,7 +63,7 @@ class StepFacts(NamedTuple):
 
 
 class CallFacts(NamedTuple):
-    """What the tree of calls needs of one."""
+    """The fields of a call for the tree of calls."""
 
     call: int
     parent: int | None
@@ -74,22 +73,22 @@ class CallFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which rows hold the events of one episode, in the order in which they happened."""
+    """The rows of the events of one episode, in the order in which they happened."""
 
-    ids: Sequence[int]  # a range where they stand together, which most do
+    ids: Sequence[int]  # a range if they are contiguous, as most are
     calls: int
     steps: int
 
 
 def span_of(database: Database, key: Key) -> Span | None:
-    """Where an episode lies, finished or not; None where no event of it is recorded."""
+    """Return the rows of an episode, finished or not; None without events."""
     row = _select(database, f"SELECT last, calls, steps FROM record{OF_KEY}", parts(key)).fetchone()
     if row is None or row[0] is None:
         return None
     last, calls, steps = row
     first = last - (calls + steps) + 1
-    together = _select(database, _RUN, (first, last)).fetchone()[0]
-    if together == calls + steps - 1:
+    contiguous = _select(database, _RUN, (first, last)).fetchone()[0]
+    if contiguous == calls + steps - 1:
         return Span(range(first, last + 1), calls, steps)
     found = array("q", (number for (number,) in _select(database, _CHAIN, (last,))))
     found.reverse()
@@ -97,19 +96,19 @@ def span_of(database: Database, key: Key) -> Span | None:
 
 
 def header_of(database: Database, key: Key) -> Episode | None:
-    """The finished episode without its calls and steps; None where it has not finished."""
+    """Return the finished episode without its calls and steps; None if it has not finished."""
     rows = _select(database, f"SELECT {HEADER_COLUMNS} FROM episode{OF_KEY}", parts(key)).fetchall()
     return _rebuilt(database, rows)[0] if rows else None
 
 
 def reward_of(database: Database, key: Key) -> float | None:
-    """The reward of a finished episode; None where it is no number, or it has not finished."""
+    """Return the reward of a finished episode; None if it is NaN or has not finished."""
     row = _select(database, f"SELECT reward FROM episode{OF_KEY}", parts(key)).fetchone()
     return None if row is None else row[0]
 
 
 def headers_of(database: Database, phase: str, group: int) -> list[Episode]:
-    """The finished episodes of one group without their calls and steps, by member."""
+    """Return the finished episodes of one group without their calls and steps, by member."""
     rows = _select(
         database,
         f'SELECT {HEADER_COLUMNS} FROM episode WHERE phase = ? AND "group" = ? ORDER BY member',
@@ -119,7 +118,7 @@ def headers_of(database: Database, phase: str, group: int) -> list[Episode]:
 
 
 def phase_headers(database: Database, phase: str) -> list[Episode]:
-    """The finished episodes of exactly that phase without their calls and steps."""
+    """Return the finished episodes of exactly that phase without their calls and steps."""
     rows = _select(
         database,
         f'SELECT {HEADER_COLUMNS} FROM episode WHERE phase = ? ORDER BY "group", member',
@@ -129,7 +128,7 @@ def phase_headers(database: Database, phase: str) -> list[Episode]:
 
 
 def group_episodes(database: Database, phase: str, group: int) -> list[Episode]:
-    """The finished episodes of one group, whole, by member."""
+    """Return the whole finished episodes of one group, by member."""
     found: list[Episode] = []
     for episode in headers_of(database, phase, group):
         span = span_of(database, episode.key)
@@ -139,14 +138,14 @@ def group_episodes(database: Database, phase: str, group: int) -> list[Episode]:
 
 
 def with_events(header: Episode, events: Sequence[Event]) -> Episode:
-    """The episode with these calls and steps."""
+    """Return the episode with these calls and steps."""
     calls = tuple(event for event in events if isinstance(event, Call))
     steps = tuple(event for event in events if isinstance(event, Step))
     return replace(header, calls=calls, steps=steps)
 
 
 def count_of(database: Database, phase: str) -> int:
-    """How many episodes of exactly that phase have finished."""
+    """Return the number of finished episodes of exactly that phase."""
     found: int = _select(
         database, "SELECT count(*) FROM episode WHERE phase = ?", (phase,)
     ).fetchone()[0]
@@ -154,14 +153,14 @@ def count_of(database: Database, phase: str) -> int:
 
 
 def events_between(database: Database, span: Span, start: int, stop: int) -> list[Event]:
-    """The events at positions `start` … `stop - 1` of the episode."""
+    """Return the events at positions `start` … `stop - 1` of the episode."""
     rows = [row[1:] for row in _among(database, _ROWS, span.ids[max(0, start) : max(0, stop)])]
     with decoding(database.path):
-        return decode_events([EventRow(*row) for row in rows])
+        return decode_events([EventRow(*row) for row in rows], database.blobs)
 
 
 def turn_events(database: Database, span: Span, start: int, stop: int) -> list[Event]:
-    """The events of the turns `start` … `stop - 1`: each step, and the calls before it.
+    """Return the events of the turns `start` … `stop - 1`: each step, and the calls before it.
 
     Calls after the last step belong to a turn of their own, which has no step.
     """
@@ -170,27 +169,26 @@ def turn_events(database: Database, span: Span, start: int, stop: int) -> list[E
 
 
 def position_after(database: Database, span: Span, steps: int) -> int:
-    """How many events had happened once that many steps were taken."""
+    """Return the number of events up to the step with that count."""
     if steps <= 0:
         return 0
     if steps > span.steps:
         return len(span.ids)
-    taken = _Taken(database, span)
-    return bisect_left(taken, steps)
+    return bisect_left(_StepCounts(database, span), steps)
 
 
 def step_facts(database: Database, span: Span) -> Iterator[StepFacts]:
-    """A few facts of every step; about a second for 150,000."""
+    """Yield the facts of every step; about a second for 150,000."""
     for (body,) in _among(database, _BODIES.format("step"), span.ids):
         with decoding(database.path):
-            found = json.loads(body)  # not SQLite's own reader, which knows no NaN
+            found = json.loads(body)  # SQLite's own reader does not support NaN
             happened, before = found["transition"], found["before"]["progress"]
             facts = StepFacts(found["index"], before, happened["valid"], happened["reward"])
         yield facts
 
 
 def call_facts(database: Database, span: Span) -> Iterator[CallFacts]:
-    """Of every call what it continues, and who spoke."""
+    """Yield the facts of every call."""
     for (body,) in _among(database, _BODIES.format("call"), span.ids):
         with decoding(database.path):
             found = json.loads(body)
@@ -199,13 +197,13 @@ def call_facts(database: Database, span: Span) -> Iterator[CallFacts]:
 
 
 def latest_steps(database: Database, phase: str, events: int = 12) -> dict[Key, list[Step]]:
-    """The steps among the last `events` events of each episode of a phase, in order."""
+    """Return the steps among the last `events` events of each episode of a phase, in order."""
     found: dict[Key, list[tuple[int, str]]] = {}
     for group, member, number, body in _select(database, _LATEST, (phase, events)):
         found.setdefault(Key(phase, group, member), []).append((number, body))
     flat = [EventRow("step", body, None, None, None) for of in found.values() for _, body in of]
     with decoding(database.path):
-        decoded = iter(decode_events(flat))
+        decoded = iter(decode_events(flat, database.blobs))
     steps: dict[Key, list[Step]] = {}
     for key, rows in found.items():
         numbered = [(number, next(decoded)) for number, _ in rows]
@@ -217,8 +215,8 @@ def latest_steps(database: Database, phase: str, events: int = 12) -> dict[Key, 
 # ── details ──────────────────────────────────────────────────────────────────
 
 
-class _Taken(Sequence[int]):
-    """How many steps had been taken after the first n events, for each n; read when asked."""
+class _StepCounts(Sequence[int]):
+    """The number of steps among the first n events, for each n; read on demand."""
 
     def __init__(self, database: Database, span: Span) -> None:
         self._database, self._span = database, span
@@ -241,7 +239,7 @@ class _Taken(Sequence[int]):
 
 
 def _among(database: Database, query: str, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-    """The rows with those ids, which rise."""
+    """Yield the rows with those ids, which are increasing."""
     if isinstance(ids, range):
         if ids:
             yield from _select(database, f"{query} BETWEEN ? AND ? ORDER BY id", (ids[0], ids[-1]))
@@ -254,7 +252,7 @@ def _among(database: Database, query: str, ids: Sequence[int]) -> Iterator[tuple
 
 def _rebuilt(database: Database, rows: Sequence[tuple[Any, ...]]) -> list[Episode]:
     with decoding(database.path):
-        return rebuilt(rows, {})
+        return rebuilt(rows, {}, database.blobs.find)
 
 
 def _select(database: Database, query: str, values: Sequence[Any]) -> sqlite3.Cursor:

@@ -1,8 +1,8 @@
-"""What can be read of a damaged run, as a new run; the damaged one stays as it is.
+"""The salvage of a damaged run: all readable data becomes a new run; the old one stays as it is.
 
-Rows are read one by one in the order of their numbers, and where that fails, from the next number
-on that can be found. An episode whose record is not whole is left out: resuming the new run lives
-it again where its stage is not over.
+Rows are read in the order of their numbers; after a failure, reading continues from the next
+readable number. An episode with an incomplete record is left out: resuming the new run repeats it
+if its stage is not over.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from palaestra.store.database import Database
 from palaestra.store.disk import is_full, storage_full
 from palaestra.store.examine import aside, created, faults_of_episodes
 from palaestra.store.lock import RunLock
-from palaestra.store.run import RunFolder, write_about
+from palaestra.store.run_folder import RunFolder, write_about
 
 _COLUMNS = {  # the order in which tables are copied
-    "event": "id, before, kind, body, prompt, completion, logprobs",
+    "blob": "sha256, data",
+    "event": "id, before, kind, body, prompt, completion, logprobs, tools",
     "record": 'id, phase, "group", member, last, calls, steps',
     "episode": 'id, phase, "group", member, task, agent, observation, outcome, usage, progress,'
     " labels, task_id, environment, reward, turns, sampled_tokens",
@@ -35,33 +36,33 @@ _COLUMNS = {  # the order in which tables are copied
     "document": "name, body",
 }
 _BATCH = 500  # rows written in one transaction
-_FAR = 1 << 62  # no row has a number beyond
-_OWN = ("run.", ".run.", "control.", "search-")  # how files begin that a new run has of its own
+_FAR = 1 << 62  # an upper bound of row numbers
+_OWN = ("run.", ".run.", "control.", "search-")  # prefixes of files that a new run creates
 _DAMAGE = (DamagedRun, sqlite3.DatabaseError)
 
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """The new run, and what the old one had besides."""
+    """The new run, and what is missing from it."""
 
     run: Path
-    episodes: dict[str, int]  # finished ones by phase
-    unfinished: int  # episodes that were under way
-    dropped: int  # episodes of which only a part could be read
-    recipe: bool  # whether it can be gone on with
-    left: list[str]  # files that could not be read, or are not what was written
+    episodes: dict[str, int]  # the number of finished ones by phase
+    unfinished: int  # episodes in progress
+    dropped: int  # episodes of which only a part was readable
+    recipe: bool  # whether the recipe was readable, so that the run can be resumed
+    left: list[str]  # files that were unreadable or damaged
 
 
 def salvage(run: Path, to: Path) -> Salvaged:
-    """Copy what can be read of the damaged run in folder `run` into a new one in `to`.
+    """Copy all readable data of the damaged run in folder `run` into a new one in `to`.
 
     Raises:
-        InputError: `to` is taken, or nothing of the record can be read.
+        InputError: `to` exists, or nothing of the database is readable.
         StorageFull: there is no space.
     """
     run, to = Path(run).absolute(), Path(to).absolute()
     if to.exists():
-        raise InputError(f"{to} exists already; give another folder for what is saved.")
+        raise InputError(f"{to} exists already; give another folder.")
     with aside(run / NAME) as broken:
         documents = dict(_documents(broken))
         if not documents and next(_rows(broken, "episode"), None) is None:
@@ -78,18 +79,18 @@ def salvage(run: Path, to: Path) -> Salvaged:
 
 
 def rebuild_about(run: Path) -> None:
-    """Write run.json anew, from what the database of the run in folder `run` says of itself.
+    """Rebuild run.json from the metadata in the database of the run in folder `run`.
 
     Raises:
-        RunLocked: a process works on the run.
-        DamagedRun: the database is not sound.
+        RunLocked: a process is working on the run.
+        DamagedRun: the database is damaged.
     """
     began = created(run)
     lock = RunLock(run / "run.lock")
     try:
         database = Database.open(run / NAME)
         try:
-            if "created" not in database.about():  # as before runs noted it
+            if "created" not in database.about():  # a run of an older version
                 database.note(created=began.isoformat())
             write_about(run, database)
         finally:
@@ -103,7 +104,7 @@ def rebuild_about(run: Path) -> None:
 
 def _filled(run: Path, broken: Connection, made: RunFolder, recipe: bool) -> Salvaged:
     database = made.database
-    for table in ("event", "record", "episode", "metric"):
+    for table in ("blob", "event", "record", "episode", "metric"):
         _copy(broken, database, table)
     dropped = [key for key, _ in faults_of_episodes(database)]
     database.drop(dropped)
@@ -119,11 +120,11 @@ def _filled(run: Path, broken: Connection, made: RunFolder, recipe: bool) -> Sal
 
 
 def _about(run: Path, broken: Connection) -> dict[str, str]:
-    """Who made the run and when: as its database says, or its run.json, or its files."""
+    """Return the version and time of the run, from its database, its run.json or its files."""
     found = {"created": created(run).isoformat()}
     try:
-        told = json.loads((run / "run.json").read_text(encoding="utf-8"))
-        found |= {name: str(told[name]) for name in ("palaestra", "created")}
+        content = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        found |= {name: str(content[name]) for name in ("palaestra", "created")}
     except (OSError, ValueError, KeyError, TypeError):
         pass
     known = dict(row[1:] for row in _rows(broken, "meta", "name, value"))
@@ -139,7 +140,7 @@ def _documents(broken: Connection) -> Iterator[tuple[str, JSON]]:
 
 
 def _copy(broken: Connection, database: Database, table: str) -> None:
-    """Copy the rows of a table that can be read; those that contradict others are left out."""
+    """Copy the readable rows of a table; rows that violate a constraint are left out."""
     columns = _COLUMNS[table]
     marks = ", ".join("?" * (columns.count(",") + 1))
     statement = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"
@@ -153,14 +154,14 @@ def _copy(broken: Connection, database: Database, table: str) -> None:
 
 
 def _rows(broken: Connection, table: str, columns: str | None = None) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table that can be read, each after its number, in the order of these."""
+    """Yield the readable rows of a table, each after its number, in order."""
     chosen = columns or _COLUMNS[table]
     query = f"SELECT rowid, {chosen} FROM {table} NOT INDEXED WHERE rowid > ? ORDER BY rowid"
     last = 0
     while True:
         try:
             for row in broken.execute(query, (last,)):
-                if row[0] <= last:  # the pages lead in a circle
+                if row[0] <= last:  # the pages form a cycle
                     raise DamagedRun(f"{table} leads back to row {row[0]}")
                 last = row[0]
                 yield row
@@ -173,7 +174,7 @@ def _rows(broken: Connection, table: str, columns: str | None = None) -> Iterato
 
 
 def _beyond(broken: Connection, query: str, last: int) -> int | None:
-    """The least number after which rows can be read again; None: there is none."""
+    """Return the least number after which rows are readable again; None without one."""
 
     def readable(after: int) -> bool:
         try:
@@ -195,7 +196,7 @@ def _beyond(broken: Connection, query: str, last: int) -> int | None:
 
 
 def _copy_files(run: Path, to: Path) -> list[str]:
-    """Copy what lies beside the database and is sound; returns the names of the rest."""
+    """Copy the intact files beside the database; return the names of the rest."""
     left: list[str] = []
     for path in sorted(run.iterdir()):
         if path.name.startswith(_OWN) or path.name == "checkpoints":

@@ -1,6 +1,7 @@
-"""The file of a run's database: its tables and format, how it is made and opened.
+"""The schema of a run's database: its tables and format, how it is created and opened.
 
-A new one gets its name once it is whole. So a file without tables is never new: it was emptied.
+A new file gets its name once it is complete. A file without tables is therefore never new: it was
+emptied.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from pathlib import Path
 
 from palaestra import __version__
 from palaestra.core.errors import RunVersionMismatch
-from palaestra.store import events
+from palaestra.store import blobs, events, migration
 from palaestra.store.damage import Connection, damaged
-from palaestra.store.disk import is_full, refusal, storage_full
+from palaestra.store.disk import is_full, storage_full, write_error
 
-FORMAT = 2
-"""Version of what is stored; changes whenever older code could not read it."""
+FORMAT = 3
+"""The version of the stored format; it changes whenever older code could not read it."""
 
-TABLES = ("meta", "record", "event", "episode", "metric", "document")
-_SCHEMA = f"""{events.SCHEMA}
+TABLES = ("meta", "record", "event", "blob", "episode", "metric", "document")
+_SCHEMA = f"""{events.SCHEMA}{blobs.SCHEMA}
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS episode (
     id INTEGER PRIMARY KEY, phase TEXT NOT NULL, "group" INTEGER NOT NULL, member INTEGER NOT NULL,
@@ -37,21 +38,21 @@ CREATE TABLE IF NOT EXISTS document (name TEXT PRIMARY KEY, body TEXT NOT NULL);
 
 
 class Durability(StrEnum):
-    """What a commit outlives."""
+    """What a commit survives."""
 
     NORMAL = "normal"
-    """The process, however it dies; the system writes to the disk soon after, in order."""
+    """The death of the process; the system writes to the disk soon after, in order."""
     FULL = "full"
-    """The machine, too: a commit waits for the disk."""
+    """A power cut as well: a commit waits for the disk."""
 
 
 def about(connection: sqlite3.Connection) -> dict[str, str]:
-    """What a database says of itself: `format`, `palaestra`, `created`, `durability`."""
+    """Return the metadata of a database: `format`, `palaestra`, `created`, `durability`."""
     return dict(connection.execute("SELECT name, value FROM meta"))
 
 
 def create(path: Path, durability: Durability) -> None:
-    """Make an empty database under another name, and give it its own once it is whole.
+    """Create an empty database under another name, and rename it once it is complete.
 
     Raises:
         StorageFull: there is no space for it.
@@ -82,7 +83,7 @@ def create(path: Path, durability: Durability) -> None:
 
 
 def connect(path: Path, mode: str) -> Connection:
-    """Open the file in that mode, as SQLite's URIs name it."""
+    """Open the file in that mode of SQLite's URIs."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{mode}",
         uri=True,
@@ -95,37 +96,55 @@ def connect(path: Path, mode: str) -> Connection:
 
 
 def reading(path: Path) -> str:
-    """How to open a database only for reading.
+    """Return the mode for opening a database read-only.
 
-    SQLite keeps a file beside the database even for readers. Where the folder allows none (a
-    run of someone else, a read-only disk) and no process writes, it can do without.
+    SQLite keeps a file beside the database even for readers. If the folder is not writable (another
+    user's run, a read-only disk) and no process writes, the mode needs no such file.
     """
     writing = path.with_name(f"{path.name}-wal").exists()
     return "mode=ro" if writing or os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"
 
 
+def bring_up(path: Path, connection: Connection) -> None:
+    """Migrate the database of a run if it has the previous format."""
+    if "meta" in _tables(connection) and about(connection).get("format") == migration.BEFORE:
+        migration.migrate(path, connection, str(FORMAT))
+
+
 def check_tables(path: Path, connection: Connection) -> None:
-    """Raise unless all tables are there, in our format; their contents are not looked at.
+    """Check that all tables exist, in our format; their contents are not checked.
 
     Raises:
-        DamagedRun: some are not there.
-        RunVersionMismatch: the format is another one.
+        DamagedRun: some are missing.
+        RunVersionMismatch: it has another format.
     """
-    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    if not rows:
+    found = _tables(connection)
+    if not found:
         raise damaged(path, "it is empty")
-    lacking = sorted(set(TABLES) - {name for (name,) in rows})
+    lacking = sorted(set(TABLES) - found)
     if "meta" not in lacking:
-        found = about(connection)
-        check_format(path, found.get("format"), found.get("palaestra"))
+        metadata = about(connection)
+        check_format(path, metadata.get("format"), metadata.get("palaestra"))
     if lacking:
         raise damaged(path, f"it lacks the table {', '.join(lacking)}")
+
+
+def _tables(connection: Connection) -> set[str]:
+    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    return {name for (name,) in rows.fetchall()}
 
 
 def check_format(path: Path, format: str | None, writer: str | None) -> None:
     """Raise RunVersionMismatch unless `format` is ours; `writer` is the palaestra that wrote it."""
     if format == str(FORMAT):
         return
+    if format == migration.BEFORE:
+        folder = path if path.is_dir() else path.parent
+        raise RunVersionMismatch(
+            f"{path} has run format {format}, the one before format {FORMAT}, which palaestra "
+            f"{__version__} reads. Migrate it with `palaestra doctor {folder} --migrate`, or "
+            "resume the run."
+        )
     raise RunVersionMismatch(
         f"{path} has run format {format}, and palaestra {__version__} reads format {FORMAT}. "
         f"Use the version that wrote it (`pip install palaestra=={writer}`), or start a new run."
@@ -133,10 +152,10 @@ def check_format(path: Path, format: str | None, writer: str | None) -> None:
 
 
 def raise_if_full(path: Path, error: sqlite3.OperationalError) -> None:
-    """Raise StorageFull if that is why `error` came: SQLite tells only for some reasons."""
+    """Raise StorageFull if a full disk caused `error`: SQLite reports only some causes itself."""
     code = error.sqlite_errorcode & 0xFF
     cause: Exception | None = error if code == sqlite3.SQLITE_FULL else None
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
-        cause = refusal(path.with_name(f"{path.name}-wal"))
+        cause = write_error(path.with_name(f"{path.name}-wal"))
     if cause is error or (cause is not None and is_full(cause)):
         raise storage_full("The record of the run", path.parent, cause) from error

@@ -1,7 +1,7 @@
-"""The rollouts of one task laid side by side: rows are states or turns, columns are rollouts.
+"""Alignment of the rollouts of one task: rows are states or turns, columns are rollouts.
 
-Where states have keys, equal keys share a row, however the rollouts came there; so one sees
-which states several of them met, and what became of each who chose differently there.
+If states have keys, equal keys share a row, whatever path led there. So a row shows which
+rollouts reached a state, and the results of their different choices there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Move:
 
     member: int
     turn: int  # from 1
-    seen: str  # what was seen before it, on one line
+    seen: str  # the observation before it, on one line
     action: str  # on one line
     state: str | None  # key of the state before it
     valid: bool
@@ -27,7 +27,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What some rollouts did in the same place."""
+    """The rollouts that took the same action in one row."""
 
     action: str
     members: tuple[int, ...]
@@ -38,41 +38,42 @@ class Choice:
 class Row:
     """One state or one turn."""
 
-    name: str  # what was seen there, or the number of the turn
-    first: int  # the earliest turn in which someone was there
-    cells: Mapping[int, tuple[Move, ...]]  # by member; who was not there has none
+    name: str  # the observation there, or the number of the turn
+    first: int  # the earliest turn of any rollout there
+    cells: Mapping[int, tuple[Move, ...]]  # by member; members that were not there are missing
     choices: tuple[Choice, ...]  # the most frequent first
 
     @property
-    def parts(self) -> bool:
-        """Whether the rollouts that were here went on differently."""
+    def diverges(self) -> bool:
+        """Whether the rollouts in this row chose different actions."""
         return len(self.choices) > 1 and len(self.cells) > 1
 
 
 def aligned(
     moves: Sequence[Move], returns: Mapping[int, float], *, by_state: bool
 ) -> tuple[Row, ...]:
-    """The rows, in the order in which they were first reached.
+    """Align moves to rows, in the order in which rows were first reached.
 
     Args:
         moves: of all rollouts; without states they are aligned by turn.
         returns: of each rollout that has one.
         by_state: rows are states, else turns.
     """
-    places: dict[str | int, list[Move]] = {}
+    by_row: dict[str | int, list[Move]] = {}
     for move in sorted(moves, key=lambda m: (m.turn, m.member)):
-        place = move.state if by_state and move.state is not None else move.turn
-        places.setdefault(place, []).append(move)
-    rows = [_row(place, there, returns) for place, there in places.items()]
+        key = move.state if by_state and move.state is not None else move.turn
+        by_row.setdefault(key, []).append(move)
+    rows = [_row(key, of, returns) for key, of in by_row.items()]
     return tuple(sorted(rows, key=lambda row: (row.first, -len(row.cells))))
 
 
-def partings(rows: Sequence[Row]) -> list[Row]:
-    """The rows where rollouts part, those whose choices ended most differently first.
+def divergences(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows where rollouts diverge, those with the largest difference of returns first.
 
-    Of rows that differ as much, or whose returns are not known, the earlier first.
+    Among rows with equal or unknown differences, the earlier come first.
     """
-    return sorted((row for row in rows if row.parts), key=lambda row: (-_spread(row), row.first))
+    diverging = (row for row in rows if row.diverges)
+    return sorted(diverging, key=lambda row: (-_spread(row), row.first))
 
 
 def _spread(row: Row) -> float:
@@ -80,10 +81,10 @@ def _spread(row: Row) -> float:
     return max(results) - min(results) if len(results) > 1 else 0.0
 
 
-def _row(place: str | int, there: Sequence[Move], returns: Mapping[int, float]) -> Row:
+def _row(key: str | int, moves: Sequence[Move], returns: Mapping[int, float]) -> Row:
     cells: dict[int, list[Move]] = {}
     chosen: dict[str, dict[int, None]] = {}
-    for move in there:
+    for move in moves:
         cells.setdefault(move.member, []).append(move)
         chosen.setdefault(move.action, {})[move.member] = None
     choices = []
@@ -91,8 +92,8 @@ def _row(place: str | int, there: Sequence[Move], returns: Mapping[int, float]) 
         known = [returns[member] for member in members if member in returns]
         choices.append(Choice(action, tuple(members), fmean(known) if known else None))
     return Row(
-        name=there[0].seen if isinstance(place, str) else f"turn {place}",
-        first=there[0].turn,
+        name=moves[0].seen if isinstance(key, str) else f"turn {key}",
+        first=moves[0].turn,
         cells={member: tuple(of) for member, of in cells.items()},
         choices=tuple(sorted(choices, key=lambda choice: -len(choice.members))),
     )

@@ -1,4 +1,4 @@
-"""The viewer as a web application: pages, files, and who may see them."""
+"""The viewer as a web application: pages, files and access control."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palaestra.core.errors import PalaestraError
-from palaestra.core.visible import visible
+from palaestra.runtime.visible_text import visible
 from palaestra.viewer.export import Export
 from palaestra.viewer.pages import (
-    curves,
-    episode,
-    episodes,
-    evaluation,
-    group,
-    notes,
-    run,
-    runs,
-    search,
-    versus,
+    curves_page,
+    episode_page,
+    episodes_page,
+    evaluation_page,
+    group_page,
+    notes_page,
+    run_page,
+    runs_page,
+    search_page,
+    versus_page,
 )
 from palaestra.viewer.site import POLICY, REQUEST, Site
 
@@ -39,26 +39,37 @@ STATIC = Path(__file__).parent / "static"
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with none at all, forms would not say where they come from
+    "Referrer-Policy": "same-origin",  # with no-referrer, forms would not send their origin
     "Cache-Control": "no-store",
 }
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-PAGES = (runs, curves, run, episodes, search, notes, episode, group, versus, evaluation)
+PAGES = (
+    runs_page,
+    curves_page,
+    run_page,
+    episodes_page,
+    search_page,
+    notes_page,
+    episode_page,
+    group_page,
+    versus_page,
+    evaluation_page,
+)
 
 
 def application(site: Site, token: str, names: frozenset[str] | None = LOOPBACK) -> Starlette:
-    """The pages of a site, for those who show its token once, as `?token=…`.
+    """Build the application of a site; a browser must present the token once, as `?token=…`.
 
     Args:
-        site: what is shown.
-        token: a secret; a browser that showed it keeps it as a cookie.
-        names: the names of this machine by which it may be asked; None: any.
+        site: the runs to show.
+        token: a secret; a browser that presented it stores it as a cookie.
+        names: the allowed host names of this machine; None: any.
     """
     pages = [route for page in PAGES for route in page.routes(site)]
     static = Mount("/static", StaticFiles(directory=STATIC))
 
-    async def told(request: Request, error: Exception) -> Response:
-        """What went wrong, in words."""
+    async def error_page(request: Request, error: Exception) -> Response:
+        """Render an error as a page, or as text for the scripts' requests."""
         if isinstance(error, HTTPException):
             code, reason = error.status_code, error.detail
         else:
@@ -78,23 +89,23 @@ def application(site: Site, token: str, names: frozenset[str] | None = LOOPBACK)
         routes=[*pages, static],
         lifespan=prepared,
         middleware=[Middleware(Guard, token=token, names=names), Middleware(Export)],
-        exception_handlers={HTTPException: told, PalaestraError: told},
+        exception_handlers={HTTPException: error_page, PalaestraError: error_page},
     )
 
 
 def cookie(port: int) -> str:
-    """The name under which a browser keeps the token: cookies do not tell ports apart."""
+    """Return the name of the token's cookie: it holds the port, as cookies are shared by ports."""
     return f"palaestra-{port}"
 
 
 class Guard:
-    """Keeps strangers out, and tells the browser what pages may do.
+    """The middleware that authenticates requests and sets the security headers.
 
-    Whoever uses this machine can reach the site, and so can pages from elsewhere in its user's
-    browser. So every answer needs the token. The browser shows it for pages of this site, and
-    where a link leads here (SameSite=Lax), never for forms or scripts of another site; forms must
-    come from the very same origin besides (`pages/notes.py`). A page elsewhere that lets its own
-    name point here (DNS rebinding) asks for a name that is none of this machine's.
+    Every user of this machine can reach the site, and so can foreign pages in the user's browser.
+    So every response needs the token. The browser sends it for pages of this site and for links
+    to it (SameSite=Lax), never for forms or scripts of another site; forms must also have the
+    same origin (`pages/notes_page.py`). A foreign page whose host name resolves to this machine
+    (DNS rebinding) sends a host name that is not allowed.
     """
 
     def __init__(self, app: ASGIApp, token: str, names: frozenset[str] | None) -> None:
@@ -112,35 +123,39 @@ class Guard:
             await send(message)
 
         request = Request(scope)
-        answer = self._refusal(request)
+        response = self._rejection(request)
         REQUEST.set(request)
-        await (answer or self._app)(scope, receive, send_guarded)
+        await (response or self._app)(scope, receive, send_guarded)
 
-    def _refusal(self, request: Request) -> Response | None:
-        name, port = _place(request)
+    def _rejection(self, request: Request) -> Response | None:
+        name, port = _host(request)
         if self._names is not None and name not in self._names:
-            return PlainTextResponse("This site is not known by that name.", 403)
-        kept = cookie(port)
+            return PlainTextResponse(
+                f"The host name '{visible(name)}' is not allowed; "
+                "open the address that `palaestra view` printed.",
+                403,
+            )
+        cookie_name = cookie(port)
         if self._is_token(request.query_params.get("token", "")):
-            answer = RedirectResponse(request.url.remove_query_params("token"))
-            answer.set_cookie(kept, self._token, httponly=True, samesite="lax")
-            return answer
-        if self._is_token(request.cookies.get(kept, "")):
+            response = RedirectResponse(request.url.remove_query_params("token"))
+            response.set_cookie(cookie_name, self._token, httponly=True, samesite="lax")
+            return response
+        if self._is_token(request.cookies.get(cookie_name, "")):
             return None
         return PlainTextResponse(
-            "Open the address that `palaestra view` printed, with its ?token=…: "
-            "this site is only for those who know it.",
+            "The token is missing; open the address that `palaestra view` printed, "
+            "with its ?token=….",
             403,
         )
 
-    def _is_token(self, shown: str) -> bool:
-        return hmac.compare_digest(shown.encode("utf-8", "replace"), self._token.encode())
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
 
-def _place(request: Request) -> tuple[str, int]:
-    """The name and the port at which the site is asked; no name where it cannot be read."""
+def _host(request: Request) -> tuple[str, int]:
+    """Return host name and port of the request; an empty name if the header is malformed."""
     try:
-        asked = urlsplit(f"//{request.headers.get('host', '')}")
-        return asked.hostname or "", asked.port or 80
+        host = urlsplit(f"//{request.headers.get('host', '')}")
+        return host.hostname or "", host.port or 80
     except ValueError:
         return "", 80

@@ -1,6 +1,6 @@
-"""Line charts as SVG: colours are classes of the style sheet, so they follow light and dark.
+"""Line charts as SVG: colours are classes of the style sheet, so they follow the colour scheme.
 
-Numbers that are not finite are left out of the line, and the chart's description counts them.
+Values that are not finite are left out of the line, and the chart's description counts them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from palaestra.core.visible import visible
-from palaestra.viewer.words import figure
+from palaestra.runtime.visible_text import visible
+from palaestra.viewer.formatting import figure
 
 COLOURS = 8  # of series, in the style sheet
 MOST = 300  # points of one line; more are thinned, keeping highs and lows
@@ -21,7 +21,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line."""
+    """One line of a chart."""
 
     name: str
     points: Sequence[Point]
@@ -43,7 +43,7 @@ class Frame:
 
 
 def line_chart(series: Sequence[Series], frame: Frame, title: str) -> Markup:
-    """A chart; `title` says what it shows, for those who cannot see it."""
+    """Draw a line chart; `title` is its text alternative."""
     points = [p for s in series for p in (*s.points, *s.dots)]
     bounds = [(x, y) for s in series for x, low, high in s.band for y in (low, high)]
     whole = [(x, y) for x, y in (*points, *bounds) if math.isfinite(x) and math.isfinite(y)]
@@ -56,32 +56,32 @@ def line_chart(series: Sequence[Series], frame: Frame, title: str) -> Markup:
         return Markup(f"{head}<text {middle}>not recorded</text></svg>")
     xs = min(x for x, _ in whole), max(x for x, _ in whole)
     ys = frame.y_range or _padded(min(y for _, y in whole), max(y for _, y in whole))
-    place = _Place(frame, xs, ys)
-    parts = [head, *_axes(place)]
+    scale = _Scale(frame, xs, ys)
+    parts = [head, *_axes(scale)]
     for line in series:
-        parts += _drawn(line, place)
+        parts += _line(line, scale)
     return Markup("".join((*parts, "</svg>")))
 
 
 def bar(parts: Sequence[tuple[str, float]], title: str, width: int = 640) -> Markup:
-    """Shares of a whole as one bar, in order; its legend is the page's."""
+    """Draw shares of a whole as one bar, in order; the page adds the legend."""
     total = sum(value for _, value in parts) or 1.0
-    drawn, start = [], 0.0
+    shapes, start = [], 0.0
     for index, (name, value) in enumerate(parts):
         long = width * value / total
-        drawn.append(
+        shapes.append(
             f'<rect class="fill s{index % COLOURS}" x="{start:.1f}" y="0" width="{long:.1f}" '
             f'height="18"><title>{_words(name)}: {100 * value / total:.0f} %</title></rect>'
         )
         start += long
     return Markup(
         f'<svg class="bar" role="img" viewBox="0 0 {width} 18" preserveAspectRatio="none">'
-        f"<title>{_words(title)}</title>{''.join(drawn)}</svg>"
+        f"<title>{_words(title)}</title>{''.join(shapes)}</svg>"
     )
 
 
-class _Place:
-    """Where a value lies in the picture."""
+class _Scale:
+    """The mapping from values to coordinates of the picture."""
 
     def __init__(self, frame: Frame, xs: tuple[float, float], ys: tuple[float, float]) -> None:
         self.frame, self.xs, self.ys = frame, xs, ys
@@ -99,28 +99,28 @@ class _Place:
 
 
 def _words(text: str) -> Markup:
-    """A text within the picture."""
+    """Escape a text within the picture."""
     return escape(visible(text))
 
 
-def _axes(place: _Place) -> list[str]:
-    frame, parts = place.frame, []
-    for value in _ticks(*place.ys, 4 if frame.height < 200 else 6):
-        y = place.y(value)
-        parts.append(f'<path class="grid" d="M{place.left} {y:.1f}H{place.right}"/>')
+def _axes(scale: _Scale) -> list[str]:
+    frame, parts = scale.frame, []
+    for value in _ticks(*scale.ys, 4 if frame.height < 200 else 6):
+        y = scale.y(value)
+        parts.append(f'<path class="grid" d="M{scale.left} {y:.1f}H{scale.right}"/>')
         parts.append(
-            f'<text x="{place.left - 6}" y="{y + 4:.1f}" text-anchor="end">'
+            f'<text x="{scale.left - 6}" y="{y + 4:.1f}" text-anchor="end">'
             f"{_words(frame.tick(value))}</text>"
         )
-    whole = [x for x in _ticks(*place.xs, max(2, frame.width // 60)) if x == round(x)]
-    for value in whole or place.xs[:1]:
-        x = place.x(value)
+    whole = [x for x in _ticks(*scale.xs, max(2, frame.width // 60)) if x == round(x)]
+    for value in whole or scale.xs[:1]:
+        x = scale.x(value)
         parts.append(
-            f'<text x="{x:.1f}" y="{place.bottom + 14}" text-anchor="middle">{value:g}</text>'
+            f'<text x="{x:.1f}" y="{scale.bottom + 14}" text-anchor="middle">{value:g}</text>'
         )
-    parts.append(f'<path class="axis" d="M{place.left} {place.bottom}H{place.right}"/>')
+    parts.append(f'<path class="axis" d="M{scale.left} {scale.bottom}H{scale.right}"/>')
     if frame.x_label:
-        middle = (place.left + place.right) / 2
+        middle = (scale.left + scale.right) / 2
         parts.append(
             f'<text x="{middle:.1f}" y="{frame.height - 4}" text-anchor="middle">'
             f"{_words(frame.x_label)}</text>"
@@ -128,37 +128,37 @@ def _axes(place: _Place) -> list[str]:
     return parts
 
 
-def _drawn(line: Series, place: _Place) -> list[str]:
+def _line(line: Series, scale: _Scale) -> list[str]:
     colour, parts = f"s{line.colour % COLOURS}", []
     band = [(x, low, high) for x, low, high in line.band if math.isfinite(low + high)]
     if band:
         upper = [(x, high) for x, _, high in band]
         lower = [(x, low) for x, low, _ in reversed(band)]
-        parts.append(f'<path class="band {colour}" d="{_path(upper + lower, place)}Z"/>')
+        parts.append(f'<path class="band {colour}" d="{_path(upper + lower, scale)}Z"/>')
     for x, y in thinned(line.dots):
         if math.isfinite(y):
             parts.append(
-                f'<circle class="dot {colour}" cx="{place.x(x):.1f}" cy="{place.y(y):.1f}" r="2.2">'
+                f'<circle class="dot {colour}" cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="2.2">'
                 f"<title>{_words(line.name)} {x:g}: {figure(y)}</title></circle>"
             )
-    for piece in _pieces(thinned(line.points)):
+    for segment in _segments(thinned(line.points)):
         dashed = " dashed" if line.dashed else ""
-        if len(piece) == 1:
-            x, y = place.x(piece[0][0]), place.y(piece[0][1])
+        if len(segment) == 1:
+            x, y = scale.x(segment[0][0]), scale.y(segment[0][1])
             parts.append(f'<circle class="dot {colour}" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>')
         else:
-            parts.append(f'<path class="line {colour}{dashed}" d="{_path(piece, place)}"/>')
+            parts.append(f'<path class="line {colour}{dashed}" d="{_path(segment, scale)}"/>')
     return parts
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """At most about MOST of the points, with the lowest and highest of each stretch."""
+    """Return at most about MOST of the points: the lowest and highest of each interval."""
     if len(points) <= MOST:
         return list(points)
-    stretch = math.ceil(2 * len(points) / MOST)
+    interval = math.ceil(2 * len(points) / MOST)
     kept: list[Point] = []
-    for start in range(0, len(points), stretch):
-        part = points[start : start + stretch]
+    for start in range(0, len(points), interval):
+        part = points[start : start + interval]
         finite = [p for p in part if math.isfinite(p[1])]
         if finite:
             ends = {min(finite, key=lambda p: p[1]), max(finite, key=lambda p: p[1])}
@@ -166,33 +166,33 @@ def thinned(points: Sequence[Point]) -> list[Point]:
     return kept
 
 
-def _pieces(points: Sequence[Point]) -> list[list[Point]]:
-    """The stretches of a line between numbers that are not finite."""
+def _segments(points: Sequence[Point]) -> list[list[Point]]:
+    """Return the segments of a line between values that are not finite."""
     found: list[list[Point]] = [[]]
     for point in points:
         if math.isfinite(point[1]):
             found[-1].append(point)
         elif found[-1]:
             found.append([])
-    return [piece for piece in found if piece]
+    return [segment for segment in found if segment]
 
 
-def _path(points: Sequence[Point], place: _Place) -> str:
-    return "M" + "L".join(f"{place.x(x):.1f} {place.y(y):.1f}" for x, y in points)
+def _path(points: Sequence[Point], scale: _Scale) -> str:
+    return "M" + "L".join(f"{scale.x(x):.1f} {scale.y(y):.1f}" for x, y in points)
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
-    """A range with some room, and never empty; zero is its end where it is near."""
+    """Return a range with a margin, never empty; it starts at zero if zero is near."""
     if low == high:
         half = abs(low) / 2 or 1.0
         return (low - half, high + half) if low else (0.0, 1.0)
-    room = (high - low) * 0.06
-    bottom = 0.0 if 0 <= low < (high - low) else low - room
-    return bottom, high + room
+    margin = (high - low) * 0.06
+    bottom = 0.0 if 0 <= low < (high - low) else low - margin
+    return bottom, high + margin
 
 
 def _ticks(low: float, high: float, about: int) -> list[float]:
-    """Round numbers between two, roughly so many."""
+    """Return roughly `about` round numbers between two values."""
     span = high - low
     if not (span > 0 and math.isfinite(span)):
         return [low]

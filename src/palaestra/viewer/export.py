@@ -1,8 +1,7 @@
-"""Any page as one file that needs nothing else: `?export=1`.
+"""Export of any page as one self-contained file: `?export=1`.
 
-Style sheets and pictures go into the file, scripts and links to other pages of the site go out of
-it. Pages are templates that escape whatever comes from an episode, so a tag in their text is one
-that a template wrote.
+Style sheets and pictures are embedded; scripts and links to other pages of the site are removed.
+Page templates escape all text of an episode, so every tag in a page comes from a template.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _FORM = re.compile(r'<form\b[^>]*\bmethod="post".*?</form>', re.S | re.I)
 
 
 class Export:
-    """Answers GET requests that ask for it with the page as a file."""
+    """The middleware that answers GET requests with `export` by the page as a file."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -42,42 +41,42 @@ class Export:
         if request is None or request.method != "GET" or "export" not in request.query_params:
             await self._app(scope, receive, send)
             return
-        code, kind, body = await self._asked(scope)
+        code, kind, body = await self._fetch(scope)
         if code == 200 and kind.startswith("text/html"):
-            body = (await self._whole(scope, body.decode())).encode()
+            body = (await self._embedded(scope, body.decode())).encode()
             name = re.sub(r"[^\w.-]+", "-", request.url.path, flags=re.A).strip("-.") or "runs"
             headers = {"Content-Disposition": f'attachment; filename="palaestra-{name}.html"'}
             await Response(body, code, headers, media_type=kind)(scope, receive, send)
             return
         await Response(body, code, media_type=kind)(scope, receive, send)
 
-    async def _whole(self, scope: Scope, page: str) -> str:
-        """The page with all that it shows in it."""
-        asked = REQUEST.get()
+    async def _embedded(self, scope: Scope, page: str) -> str:
+        """Embed style sheets and pictures in the page."""
+        outer = REQUEST.get()
         page = _SCRIPT.sub("", page)
         page = _FORM.sub("", page)
         page = _LINK.sub(r"\1", page)
         for sheet in dict.fromkeys(_SHEET.findall(page)):
-            _, _, style = await self._asked(_at(scope, sheet))
+            _, _, style = await self._fetch(_at(scope, sheet))
             text = style.decode().replace("</", "<\\/")
             page = page.replace(
                 f'<link rel="stylesheet" href="{sheet}">', f"<style>\n{text}</style>"
             )
         for _, source, _ in dict.fromkeys(_PICTURE.findall(page)):
-            code, kind, picture = await self._asked(_at(scope, unescape(source)))
+            code, kind, picture = await self._fetch(_at(scope, unescape(source)))
             if code == 200:
                 data = f"data:{kind};base64,{base64.b64encode(picture).decode()}"
                 page = page.replace(f'src="{source}"', f'src="{data}"')
-        REQUEST.set(asked)
+        REQUEST.set(outer)
         source = escape(f"{scope['path']}?{scope['query_string'].decode('latin-1')}")
         note = f"<!-- saved from palaestra view: {str(source).replace('--', '- -')} -->"
         return page.replace("<head>", f"<head>\n{_POLICY}\n{note}", 1)
 
-    async def _asked(self, scope: Scope) -> tuple[int, str, bytes]:
-        """Status, media type and body of what the site answers."""
+    async def _fetch(self, scope: Scope) -> tuple[int, str, bytes]:
+        """Return status, media type and body of the site's response."""
         code, kind, parts = 500, "", []
 
-        async def keep(message: Message) -> None:
+        async def collect(message: Message) -> None:
             nonlocal code, kind
             if message["type"] == "http.response.start":
                 headers = {k.decode().lower(): v.decode() for k, v in message["headers"]}
@@ -88,14 +87,14 @@ class Export:
         unread: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
         async def receive() -> Message:
-            return unread.pop() if unread else await asyncio.Future()  # the asker stays
+            return unread.pop() if unread else await asyncio.Future()  # the client stays connected
 
-        await self._app(scope, receive, keep)
+        await self._app(scope, receive, collect)
         return code, kind, b"".join(parts)
 
 
-def _at(scope: Scope, address: str) -> Scope:
-    """The request for another address of the site."""
-    split = urlsplit(address)
+def _at(scope: Scope, url: str) -> Scope:
+    """Return the scope of a request for another URL of the site."""
+    split = urlsplit(url)
     raw = {"raw_path": split.path.encode(), "query_string": split.query.encode()}
     return {**scope, "path": unquote(split.path), **raw}

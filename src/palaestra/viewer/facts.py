@@ -1,7 +1,7 @@
-"""What a run is, and how it has done: said from its small documents and one look at its episodes.
+"""Facts about a run: its kind, settings, cost and results, from its documents and its episodes.
 
-Older runs, runs that go on and runs of commands to come lack some of the documents: what is not
-known is None, and the page says so.
+Older runs, unfinished runs and runs of future commands lack some of the documents: unknown values
+are None, and the page says so.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from palaestra.core.errors import InputError
-from palaestra.evaluation import plan
-from palaestra.evaluation.plan import Plan
-from palaestra.evaluation.statistics import (
+from palaestra.evaluation.running import evaluation_plan
+from palaestra.evaluation.running.evaluation_plan import Plan
+from palaestra.evaluation.statistics.intervals import (
     DIFFERENCES,
     POLICIES,
     Interval,
@@ -22,14 +22,15 @@ from palaestra.evaluation.statistics import (
 )
 from palaestra.store.database import Database
 from palaestra.store.queries import TaskStanding
+from palaestra.training.renamed_keys import with_present_names
 
 COSTS = ("cost", "cost_usd", "money", "dollars")
-"""Names under which a total or an evaluation may say what it cost."""
+"""Names of the cost in a total or an evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one stage of a run cost."""
+    """The cost of one stage of a run."""
 
     name: str
     seconds: float
@@ -40,13 +41,13 @@ class Stage:
 
     @property
     def speed(self) -> float | None:
-        """Tokens read, sampled and trained on, per second."""
+        """The tokens read, sampled and trained on, per second."""
         return (self.read + self.sampled + self.trained) / self.seconds if self.seconds else None
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a run's documents say."""
+    """The facts in a run's documents."""
 
     kind: str  # "train" or "eval"
     summary: str
@@ -56,16 +57,19 @@ class About:
     machine: str
     seconds: float | None
     tokens: float | None  # read and sampled
-    cost: float | None  # in the currency of the prices; None: no price is known
-    partial: bool  # whether calls are left out of it that have no price, or told no tokens
+    cost: float | None  # in the currency of the prices; None: no known price
+    partial: bool  # whether it omits calls without a price, or without a number of tokens
     peak_memory: float | None
     recipe: Mapping[str, Any]
     stages: Sequence[Stage]
 
 
 def about(database: Database) -> About:
-    """What is known of the run."""
-    recipe, totals = _mapping(database.get("recipe")), _mapping(database.get("totals"))
+    """Return what is known of the run."""
+    recipe, totals = (
+        with_present_names(_mapping(database.get("recipe"))),
+        _mapping(database.get("totals")),
+    )
     evaluation = _mapping(database.get("evaluation"))
     machine = _mapping(database.get("machine"))
     stages = [_mapping(stage) for stage in _list(database.get("stages"))]
@@ -92,19 +96,19 @@ def about(database: Database) -> About:
 
 
 def plan_of(database: Database) -> Plan:
-    """The plan of an evaluation; one without cells or prices of any other run."""
-    document = database.get(plan.DOCUMENT)
+    """Return the plan of an evaluation; an empty one for any other run."""
+    document = database.get(evaluation_plan.DOCUMENT)
     if document is None:
         return Plan(())
     try:
-        return plan.from_json(document, database.path)
-    except InputError:  # of another version: its episodes are shown all the same
+        return evaluation_plan.from_json(document, database.path)
+    except InputError:  # written by another version; its episodes can still be shown
         return Plan(())
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseStanding:
-    """How the episodes of one phase did; means are over scored episodes."""
+    """The results of one phase; means are over scored episodes."""
 
     phase: str
     environment: str
@@ -119,7 +123,7 @@ class PhaseStanding:
 
 
 def by_phase(standings: Sequence[TaskStanding]) -> dict[str, PhaseStanding]:
-    """The tasks of each phase taken together."""
+    """Aggregate the tasks of each phase."""
     of: dict[str, list[TaskStanding]] = {}
     for task in standings:
         of.setdefault(task.phase, []).append(task)
@@ -129,7 +133,7 @@ def by_phase(standings: Sequence[TaskStanding]) -> dict[str, PhaseStanding]:
 def differences(
     standings: Sequence[TaskStanding], prefix: str = "test/"
 ) -> dict[tuple[str, str], Interval]:
-    """What training changed on the same tasks, for each pair of policies that were tested."""
+    """Return the change by training on the same tasks, for each pair of tested policies."""
     scores: dict[str, dict[int, float]] = {}
     for task in standings:
         if task.success is not None:
@@ -143,15 +147,15 @@ def differences(
     return found
 
 
-def telling(phases: Sequence[str]) -> str:
-    """The phase that says best how a run did: of the last policy tested, else the last one."""
+def main_phase(phases: Sequence[str]) -> str:
+    """Return the phase that represents a run: the last tested policy's, else the last one."""
     tested = [f"test/{policy}" for policy in reversed(POLICIES)]
     found = [phase for phase in tested if phase in phases]
     return (found or list(phases[-1:]) or [""])[0]
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The keys of a recipe as one writes them with `--set`, with their values."""
+    """Yield the keys of a recipe as in `--set`, with their values."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from flat(value, f"{prefix}{name}.")
@@ -164,7 +168,7 @@ _LEFT_OUT = ("unpriced_calls", "unknown_calls")
 
 
 def money_per_episode(database: Database, phase: str) -> float | None:
-    """What an episode of a phase has cost on average; None where not all of that is known."""
+    """Return the mean cost of a phase's episodes in money; None if a part of it is unknown."""
     evaluation = _mapping(database.get("evaluation"))
     for cell in map(_mapping, _list(evaluation.get("cells")) or [evaluation]):
         if cell.get("phase") == phase and not any(cell.get(name) for name in _LEFT_OUT):
@@ -220,7 +224,7 @@ def _first(*found: float | None) -> float | None:
 
 
 def _name(found: Any) -> str:
-    """What a part of a recipe is called: itself, its id or name, or those of its parts."""
+    """Return the name of a part of a recipe: itself, its id or name, or those of its parts."""
     if isinstance(found, Mapping):
         named = found.get("id") or found.get("name") or found.get("mixture")
         return _name(named) if named else ", ".join(str(key) for key in found)

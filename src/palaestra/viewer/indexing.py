@@ -1,4 +1,4 @@
-"""Makes the search indexes of runs, one stretch after the other, while pages are answered."""
+"""Builds the search indexes of runs in time slices, in the background of page requests."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from threading import Condition, Thread
 
 from palaestra.core.errors import PalaestraError
 from palaestra.store.liveness import Mark, mark
-from palaestra.store.run import RunFolder
-from palaestra.store.search import Extent, TextIndex
+from palaestra.store.run_folder import RunFolder
+from palaestra.store.search_index import Extent, TextIndex
 
-STRETCH = 2.0  # seconds for one run before the next one has its turn
+SLICE = 2.0  # seconds for one run before the next one's turn
 
 
 class Indexer:
-    """A thread that works while there is something to index, and ends then."""
+    """A background thread that runs while there is something to index."""
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._wanted: dict[Path, None] = {}  # in the order in which they have their turn
+        self._wanted: dict[Path, None] = {}  # in the order of their turns
         self._done: dict[Path, tuple[Mark, Extent | str]] = {}  # or why it failed
         self._thread: Thread | None = None
 
     def extents(self, runs: list[Path], patience: float) -> dict[Path, Extent | str | None]:
-        """How far the indexes of runs have come; what is lacking is begun.
+        """Return the progress of the indexes of runs; start missing ones.
 
         Args:
             runs: their folders.
-            patience: seconds to wait for all of them to be whole.
+            patience: seconds to wait for all indexes to be complete.
 
         Returns:
-            how far, or why that index cannot be made, or None where it has not been begun.
+            the extent, or why the index cannot be built, or None if it has not been started.
         """
         marks = {run: mark(run) for run in runs}
 
@@ -73,6 +73,6 @@ class Indexer:
 
         try:
             with RunFolder.read(run) as opened:
-                return TextIndex(run).extend(opened.database, seconds=STRETCH, told=told)
+                return TextIndex(run).extend(opened.database, seconds=SLICE, progress=told)
         except PalaestraError as error:
             return str(error)

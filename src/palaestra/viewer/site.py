@@ -1,8 +1,8 @@
-"""What all pages share: the runs there are, how a page is rendered, what a browser may do with it.
+"""The site that all pages share: its runs, its templates, and its content security policy.
 
-Pages are rendered here, so they can be read without JavaScript; scripts only make them quicker to
-use. Whatever comes from an episode is text: templates escape it, and the browser is told to run
-no script and load nothing but this site's own files. What could not be seen in it is marked.
+Pages are rendered on the server and work without JavaScript; scripts only make them faster to
+use. Text of episodes is never trusted: templates escape it, and the policy allows the browser only
+this site's own scripts and files. Invisible characters are marked.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from starlette.responses import HTMLResponse
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
-from palaestra.core.visible import visible
+from palaestra.runtime.visible_text import visible
 from palaestra.store.liveness import Mark, mark
-from palaestra.store.run import RunFolder, RunRecord, list_runs
-from palaestra.viewer import words
+from palaestra.store.run_folder import RunFolder, RunRecord, list_runs
+from palaestra.viewer import formatting
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -37,21 +37,21 @@ POLICY = (
 """Content-Security-Policy: nothing from elsewhere, and no script or style within a page."""
 
 REQUEST: ContextVar[Request | None] = ContextVar("request", default=None)
-"""The request that is being answered."""
+"""The current request."""
 
-PATIENCE = 0.1  # seconds that a page waits for figures; they come a moment later where it is more
-KEPT = 256  # answers that are remembered
-FRESH = 2.0  # seconds for which an answer about a run that is being written to is good enough
-SHARE = 10  # and as many times what it took: looking on must not slow the run
+PATIENCE = 0.1  # seconds that a page waits for numbers; slower ones are loaded afterwards
+CACHED = 256  # answers in the cache
+FRESH = 2.0  # seconds for which an answer about a running run stays valid
+SHARE = 10  # and this multiple of its computing time: viewing must not slow the run
 Answer = TypeVar("Answer")
 
 
-class _Kept(NamedTuple):
-    """An answer about a run."""
+class _CachedAnswer(NamedTuple):
+    """A cached answer about a run."""
 
     state: Mark
     at: float  # by the monotonic clock
-    fresh: float  # seconds for which it is good enough although the run has changed
+    fresh: float  # seconds for which it stays valid although the run has changed
     answer: Any
 
 
@@ -59,27 +59,27 @@ class Site:
     """The runs that are shown, and the pages' templates."""
 
     def __init__(self, root: Path, runs: Sequence[Path] = ()) -> None:
-        """All runs in `root`, or only those given."""
+        """Show all runs in `root`, or only the given ones."""
         self._root, self._only = root, [Path(run).absolute() for run in runs]
-        self._answers: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._answers: OrderedDict[Hashable, _CachedAnswer] = OrderedDict()
         self._running: dict[Hashable, Future[None]] = {}
         self._guard = Lock()
         self._pool = ThreadPoolExecutor(2, "viewer")
         self._templates = Environment(
             loader=PackageLoader("palaestra.viewer"),
             autoescape=True,
-            finalize=_shown,  # but for markup, as `| e` makes of what forms send back
+            finalize=_shown,  # except markup, such as the result of `| e`
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters.update(words.FILTERS)
+        self._templates.filters.update(formatting.FILTERS)
         self._templates.globals.update(
             export_link=_export_link, run_url=run_url, episode_url=episode_url
         )
 
     def records(self) -> list[RunRecord]:
-        """The runs, newest first."""
+        """Return the runs, newest first."""
         if not self._only:
             return list_runs(self._root)
         wanted = set(self._only)
@@ -88,10 +88,10 @@ class Site:
 
     @contextmanager
     def run(self, name: str) -> Iterator[RunFolder]:
-        """The run of that name, for reading, while another process may write to it.
+        """Open the run of that name for reading; another process may write to it.
 
         Raises:
-            HTTPException: there is none (404), or it cannot be read (409).
+            HTTPException: it does not exist (404), or cannot be read (409).
         """
         try:
             opened = RunFolder.read(self.path(name))
@@ -101,14 +101,14 @@ class Site:
             yield opened
 
     def path(self, name: str) -> Path:
-        """The folder of the run of that name; raises HTTPException (404) where there is none."""
+        """Return the folder of the run of that name; raise HTTPException (404) if there is none."""
         for found in self.records():
             if found.name == name:
                 return found.path
         raise HTTPException(404, f"There is no run '{name}' here.")
 
-    def remembered(self, path: Path, what: Hashable, find: Callable[[], Answer]) -> Answer:
-        """What `find` says about the run in `path`; asked anew once the run has changed."""
+    def cached(self, path: Path, what: Hashable, find: Callable[[], Answer]) -> Answer:
+        """Return the cached result of `find` about the run in `path`; recompute it on changes."""
         state = mark(path)
         known = self._known(path, what, state)
         if known is None:
@@ -119,10 +119,10 @@ class Site:
     def soon(
         self, path: Path, what: Hashable, find: Callable[[], Answer], patience: float = PATIENCE
     ) -> Answer | None:
-        """As `remembered`, for questions that may take long: None until there is an answer.
+        """Return the cached result of a slow `find`; None until there is one.
 
-        `find` runs in another thread, and goes on there when `patience`, in seconds, is over;
-        an answer about an earlier state of the run is given meanwhile.
+        `find` runs in another thread, and continues there after `patience` seconds; until it
+        ends, the result for an earlier state of the run is returned.
         """
         state = mark(path)
         known = self._known(path, what, state)
@@ -135,8 +135,8 @@ class Site:
             with suppress(TimeoutError):
                 running.result(max(0.0, patience))
         with self._guard:
-            kept = self._answers.get((path, what))
-        return None if kept is None else kept.answer
+            known = self._answers.get((path, what))
+        return None if known is None else known.answer
 
     def _find(self, path: Path, what: Hashable, state: Mark, find: Callable[[], Any]) -> None:
         try:
@@ -145,49 +145,53 @@ class Site:
             with self._guard:
                 self._running.pop((path, what), None)
 
-    def _known(self, path: Path, what: Hashable, state: Mark) -> _Kept | None:
-        """The answer that is remembered, if it is good enough for that state of the run."""
+    def _known(self, path: Path, what: Hashable, state: Mark) -> _CachedAnswer | None:
+        """Return the cached answer if it is valid for that state of the run."""
         with self._guard:
-            kept = self._answers.get((path, what))
-            if kept is None or not (kept.state == state or time.monotonic() - kept.at < kept.fresh):
+            known = self._answers.get((path, what))
+            if known is None or not (
+                known.state == state or time.monotonic() - known.at < known.fresh
+            ):
                 return None
             self._answers.move_to_end((path, what))
-            return kept
+            return known
 
-    def _keep(self, path: Path, what: Hashable, state: Mark, find: Callable[[], Any]) -> _Kept:
+    def _keep(
+        self, path: Path, what: Hashable, state: Mark, find: Callable[[], Any]
+    ) -> _CachedAnswer:
         begun = time.monotonic()
         answer = find()
         now = time.monotonic()
-        kept = _Kept(state, now, max(FRESH, SHARE * (now - begun)), answer)
+        known = _CachedAnswer(state, now, max(FRESH, SHARE * (now - begun)), answer)
         with self._guard:
-            self._answers[path, what] = kept
-            while len(self._answers) > KEPT:
+            self._answers[path, what] = known
+            while len(self._answers) > CACHED:
                 self._answers.popitem(last=False)
-        return kept
+        return known
 
     def prepare(self) -> None:
-        """Compile the pages' templates, so that the first who asks for one does not wait for it."""
+        """Compile the pages' templates, so that the first request does not wait for it."""
         for name in self._templates.list_templates(["html"]):
             self._templates.get_template(name)
 
     def page(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        """A rendered page."""
+        """Render a page."""
         text = self._templates.get_template(template).render(**values)
         return HTMLResponse(text.encode("utf-8", "replace"), status)
 
 
 def run_url(name: str) -> str:
-    """Where a run is shown."""
+    """Return the URL of a run."""
     return f"/run/{_quoted(name)}"
 
 
 def episode_url(run: str, key: Key) -> str:
-    """Where an episode of a run is shown."""
+    """Return the URL of an episode of a run."""
     return f"{run_url(run)}/episode/{quote(str(key))}"
 
 
 def _shown(value: object) -> object:
-    """What a template writes: markup as it is, all else with what cannot be seen marked."""
+    """Return markup unchanged, and other values as text with invisible characters marked."""
     return value if hasattr(value, "__html__") else visible(str(value))
 
 
@@ -196,6 +200,6 @@ def _quoted(name: str) -> str:
 
 
 def _export_link() -> str:
-    """The present page as a file."""
+    """Return the query of the current page's export."""
     request = REQUEST.get()
     return "" if request is None else str(request.url.include_query_params(export=1).query)

@@ -1,4 +1,4 @@
-"""Sampled tokens as a page shows them: how each reads, how likely it was, what it earned."""
+"""Sampled tokens as a page shows them: text, probability, entropy and advantage."""
 
 from __future__ import annotations
 
@@ -11,45 +11,50 @@ from typing import TYPE_CHECKING
 
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
-from palaestra.core.visible import visible
+from palaestra.runtime.visible_text import visible
 
 if TYPE_CHECKING:
     from palaestra.core.model import Renderer
-    from palaestra.store.run import RunFolder
+    from palaestra.store.run_folder import RunFolder
 
-Pieces = Callable[[Sequence[int]], list[str]]
-"""Tokens as readable strings, one each."""
+TokenTexts = Callable[[Sequence[int]], list[str]]
+"""Maps tokens to readable strings, one each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token of a reply; its steps of colour are None where nothing is known."""
+    """One token of a reply; its colour steps are None if unknown."""
 
     text: str
-    surprise: int | None  # 0 (certain) … 9 (hardly expected), by the sampler's probability
-    doubt: int | None  # 0 (nothing else could come) … 9 (twenty words or more could), by entropy
+    surprise: int | None  # 0 (certain) … 9 (unlikely), by the sampler's probability
+    doubt: int | None  # 0 (one possible token) … 9 (twenty or more), by entropy
     credit: str | None  # "n5" (worse than expected) … "z" … "p5" (better)
     version: int  # of the weights, 0 … 9: the last digit
-    about: str  # its numbers, in words
+    about: str  # its numbers as text
 
 
 def tokens_of(
     call: Call, texts: Sequence[str], advantages: Sequence[float], scale: float
 ) -> tuple[Token, ...]:
-    """The sampled tokens of a call, with what is known of each."""
+    """Return the sampled tokens of a call with their numbers."""
     versions = call.token_versions
     logprobs = call.logprobs if len(call.logprobs) == len(texts) else ()
     entropies = call.entropies if len(call.entropies) == len(texts) else ()
-    credits = advantages if len(advantages) == len(texts) else ()
+    credits = list(advantages)
+    for place in call.forced if len(advantages) + len(call.forced) == len(texts) else ():
+        credits.insert(place, 0.0)
+    credits = credits if len(credits) == len(texts) else []
     found: list[Token] = []
     for i, text in enumerate(texts):
         about = []
         if logprobs:
-            about.append(f"probability {_chance(logprobs[i]):.3f}, log {logprobs[i]:.3f}")
+            about.append(f"probability {_probability(logprobs[i]):.3f}, log {logprobs[i]:.3f}")
         if entropies:
             about.append(f"entropy {entropies[i]:.3f} nats")
         if credits:
             about.append(f"advantage {credits[i]:+.3f}")
+        if i in call.forced:
+            about.append("forced: written by the engine, never trained")
         about.append(f"weights {versions[i]}")
         found.append(
             Token(
@@ -64,29 +69,29 @@ def tokens_of(
     return tuple(found)
 
 
-def pieces_of(run: RunFolder) -> Pieces:
-    """How tokens of a run read: by its tokenizer, else as their numbers."""
+def token_texts(run: RunFolder) -> TokenTexts:
+    """Return the function from tokens to text: the run's tokenizer, else the tokens' numbers."""
     folder = _tokenizer(run)
     renderer = _renderer(folder) if folder else None
-    return renderer.pieces if renderer else numbers
+    return renderer.token_strings if renderer else numbers
 
 
 def surprise(logprob: float) -> int | None:
-    """The step of a scale of ten: 0 for a token that was certain, 9 for one below 10 %."""
+    """Return a step from 0 to 9: 0 for a certain token, 9 for a probability below 10 %."""
     if math.isnan(logprob):
         return None
-    return min(9, int(10 * (1 - _chance(logprob))))
+    return min(9, int(10 * (1 - _probability(logprob))))
 
 
 def doubt(entropy: float) -> int | None:
-    """The step of a scale of ten: 0 for a third of a nat or less, 9 for e³, twenty words' worth."""
+    """Return a step from 0 to 9: 0 below a third of a nat, 9 from 3 nats (e³, twenty tokens)."""
     if math.isnan(entropy):
         return None
     return min(9, max(0, int(3 * entropy)))
 
 
 def credit_step(advantage: float, scale: float) -> str:
-    """The step of a scale of eleven, from "n5" to "p5"; "z" around zero."""
+    """Return one of eleven steps, from "n5" to "p5"; "z" around zero."""
     if scale <= 0 or abs(advantage) < 1e-8 or math.isnan(advantage):
         return "z"
     size = min(5, max(1, math.ceil(5 * abs(advantage) / scale - 1e-9)))
@@ -94,15 +99,15 @@ def credit_step(advantage: float, scale: float) -> str:
 
 
 def numbers(tokens: Sequence[int]) -> list[str]:
-    """Tokens as they are where no tokenizer is known."""
+    """Return tokens as their numbers, for a run without a known tokenizer."""
     return [f"{token} " for token in tokens]
 
 
 # ── details ──────────────────────────────────────────────────────────────────
 
 
-def _chance(logprob: float) -> float:
-    """A probability, also where rounding has put its logarithm above zero."""
+def _probability(logprob: float) -> float:
+    """Return the probability of a logarithm, which rounding may have put above zero."""
     return math.exp(min(0.0, logprob))
 
 
@@ -117,7 +122,7 @@ def _renderer(folder: Path) -> Renderer | None:
 
 
 def _tokenizer(run: RunFolder) -> Path | None:
-    """The folder of the tokenizer that the run used, where it is still there."""
+    """Return the folder of the run's tokenizer, if it still exists."""
     for folder in (run.path / "final", run.path / "vocabulary"):
         if (folder / "tokenizer.json").is_file():
             return folder
@@ -133,10 +138,10 @@ def _tokenizer(run: RunFolder) -> Path | None:
 
 @lru_cache(maxsize=16)
 def _ready(name: str) -> Path | None:
-    """The folder of a named model; remembered, as it is checked by reading it."""
-    from palaestra.models.weights import ready
+    """Return the folder of a named model; cached, since checking it reads its files."""
+    from palaestra.models.local.weights import ready
 
     try:
         return ready(name)
-    except InputError:  # the expert, a remote model, a folder that has gone
+    except InputError:  # the expert, a remote model, a deleted folder
         return None

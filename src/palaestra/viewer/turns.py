@@ -1,34 +1,41 @@
-"""The turns of an episode as a page shows them: seen, thought, done, and what came of it.
+"""The turns of an episode as a page shows them: observation, replies, action and result.
 
-A turn is one action in the world with the model calls before it. Pages hold a stretch of turns,
+A turn is one environment action with the model calls before it. A page holds a chunk of turns,
 never a whole long episode.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from palaestra.core.environment import Observation
 from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call
-from palaestra.core.visible import visible
-from palaestra.evaluation.costs import Prices, known_money
+from palaestra.evaluation.statistics.costs import Prices, known_money
+from palaestra.runtime.visible_text import visible
 from palaestra.store.database import Database
 from palaestra.store.ranges import Span, events_between, position_after, turn_events
-from palaestra.viewer.credit import Credits
+from palaestra.viewer.advantages import Credits
+from palaestra.viewer.message_views import picture_urls
 from palaestra.viewer.texts import Change, Text, changes, cut, line
-from palaestra.viewer.tokens import Pieces, Token, numbers, tokens_of
+from palaestra.viewer.tokens import Token, TokenTexts, numbers, tokens_of
 
-PNG = re.compile("iVBORw0KGgo[A-Za-z0-9+/]+=*")  # its first bytes, and then base64
 CHUNK = 100  # turns that a page or a fragment holds
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One model call."""
+class CallView:
+    """One tool call of a reply."""
+
+    text: str
+    id: str  # empty if it has none
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One model call with its reply."""
 
     index: int
     role: str
@@ -36,32 +43,37 @@ class Said:
     versions: str  # of the weights: one, or the first and the last
     finish: str
     seconds: float
-    money: float | None  # None where its model has no price, or not all of it is known
-    read: int  # tokens that are new in its prompt
+    money: float | None  # None if its model has no price, or a part of it is unknown
+    read: int  # new tokens in its prompt
     computed: int
     sampled: int
-    thought: Text  # of the reply, what stands before the action; all where no action is in it
+    reasoning: Text  # the model's separate reasoning
+    thought: Text  # the reply before the action; the whole reply if it contains no action
     action: str  # the part of the reply that became the action
+    action_id: str  # of the tool call that became the action; else empty
     rest: Text
-    more: int  # messages that it read besides what the turn shows
-    branch: int | None  # the call whose conversation it continues, unless that is the one before
-    tokens: tuple[Token, ...]  # empty where they are not asked for
+    calls: tuple[CallView, ...]  # its tool calls besides the action
+    more: int  # prompt messages besides the shown observation
+    branch: int | None  # the call whose conversation it continues, unless that is the previous one
+    tokens: tuple[Token, ...]  # empty if not requested
     advantage: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class TurnView:
-    """One turn; the last one of an episode may have calls and no action."""
+    """One turn as a page shows it; the last one of an episode may have calls and no action."""
 
     number: int  # from 1
-    player: str | None  # who acts, where there are several
-    seen: Text | None
-    picture: str  # of what was seen, as a PNG in base64; empty without one
-    changed: tuple[Change, ...] | None  # against what was seen a turn before, if asked for
-    said: tuple[Said, ...]
+    player: str | None  # the acting player, if there are several
+    seen: Text | None  # the observation
+    pictures: tuple[str, ...]  # of the observation, as `data:` URLs
+    changed: tuple[Change, ...] | None  # against the previous observation, if requested
+    replies: tuple[Reply, ...]
     acted: bool
     action: str
-    in_reply: bool  # whether a reply above shows the action
+    action_id: str  # of its tool call; empty if it is none, or has no id
+    in_reply: bool  # whether one of the replies shows the action
+    call: int | None  # the call of an earlier turn whose reply proposed the action
     valid: bool
     reward: float
     rewards: tuple[tuple[str, float], ...]  # of each player
@@ -70,23 +82,23 @@ class TurnView:
     seconds: float
     ended: str  # "", "terminated", "cut off" or "solved"
     info: str
-    after: Text | None  # what was seen after the last action; nowhere else is it shown
-    picture_after: str
+    after: Text | None  # the observation after the last action of the episode
+    pictures_after: tuple[str, ...]
 
     @property
     def advantage(self) -> float | None:
-        """The mean over the replies that have one."""
-        known = [said.advantage for said in self.said if said.advantage is not None]
+        """The mean advantage of the replies that have one."""
+        known = [reply.advantage for reply in self.replies if reply.advantage is not None]
         return sum(known) / len(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What of the turns is to be shown."""
+class TurnOptions:
+    """The optional contents of turns."""
 
     tokens: bool = False
     changed: bool = False
-    prices: Prices = field(default_factory=dict)  # of the models that were asked
+    prices: Prices = field(default_factory=dict)  # of the models
 
 
 def turns_between(
@@ -96,23 +108,23 @@ def turns_between(
     start: int,
     stop: int,
     *,
-    look: Look = Look(),
+    options: TurnOptions = TurnOptions(),
     credits: Credits | None = None,
-    pieces: Pieces | None = None,
+    texts: TokenTexts | None = None,
 ) -> list[TurnView]:
-    """The turns at positions `start` … `stop - 1` of an episode; reads only them.
+    """Return the turns at positions `start` … `stop - 1` of an episode; read only those.
 
     Args:
         database: of the run.
         header: the episode; its calls and steps are not read.
-        span: where its events lie.
+        span: the positions of its events.
         start: the first position, from 0.
         stop: the position after the last one.
-        look: what is to be shown.
-        credits: of the episode's group, where they are known.
-        pieces: how tokens read; None: by their numbers.
+        options: the optional contents.
+        credits: of the episode's group, if known.
+        texts: maps tokens to text; None: to their numbers.
     """
-    early = max(0, start - 1 - look.changed)
+    early = max(0, start - 1 - options.changed)
     events = turn_events(database, span, early, stop)
     steps = {event.index: event for event in events if isinstance(event, Step)}
     calls: dict[int, list[Call]] = {}
@@ -124,34 +136,34 @@ def turns_between(
             turn = event.index + 1
     lasts = _last_calls(database, span, early, calls)
     count = count_of_turns(database, span)
-    maker = _Maker(
+    builder = _TurnBuilder(
         header,
         steps,
-        look,
+        options,
         credits or Credits(),
-        pieces or numbers,
+        texts or numbers,
         last=span.steps - 1 if count == span.steps else None,
     )
-    return [maker.turn(i, calls.get(i, []), lasts) for i in range(start, min(stop, count))]
+    return [builder.turn(i, calls.get(i, []), lasts) for i in range(start, min(stop, count))]
 
 
 def turn_of_call(database: Database, span: Span, call: int) -> int:
-    """The position of the turn in which a call was made."""
+    """Return the position of the turn in which a call was made."""
     low, high = 0, span.steps
     while low < high:  # the first turn after whose step more than `call` calls were made
         middle = (low + high) // 2
-        place = position_after(database, span, middle + 1)
-        low, high = (low, middle) if place - (middle + 1) > call else (middle + 1, high)
+        position = position_after(database, span, middle + 1)
+        low, high = (low, middle) if position - (middle + 1) > call else (middle + 1, high)
     return low
 
 
 def count_of_turns(database: Database, span: Span) -> int:
-    """How many turns there are; calls after the last action are one more."""
+    """Return the number of turns; calls after the last action count as one more."""
     return span.steps + (position_after(database, span, span.steps) < len(span.ids))
 
 
 def act_of(step: Step) -> str:
-    """An action in words."""
+    """Return an action as text."""
     return str(step.action.call) if step.action.call is not None else step.action.text
 
 
@@ -159,45 +171,49 @@ def act_of(step: Step) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Maker:
+class _TurnBuilder:
+    """Builds the views of turns from the events that were read."""
+
     header: Episode
     steps: dict[int, Step]
-    look: Look
+    options: TurnOptions
     credits: Credits
-    pieces: Pieces
-    last: int | None  # position of the last action, where no turn follows that shows what it led to
+    texts: TokenTexts
+    last: int | None  # position of the last action, if no later turn shows its observation
 
     def turn(self, index: int, calls: Sequence[Call], lasts: dict[int, int | None]) -> TurnView:
         step = self.steps.get(index)
         action = act_of(step) if step else ""
         seen = self._seen(index)
-        said = [self._said(call, step, seen, lasts.get(call.index)) for call in calls]
-        happened = step.transition if step else None
-        before = self._seen(index - 1) if self.look.changed and index else None
+        replies = [self._reply(call, step, seen, lasts.get(call.index)) for call in calls]
+        transition = step.transition if step else None
+        before = self._seen(index - 1) if self.options.changed and index else None
         changed = None if before is None else tuple(changes(before, seen or ""))
         return TurnView(
             number=index + 1,
             player=step.before.turn if step else None,
             seen=None if seen is None else cut(seen),
-            picture=_picture(self._observed(index)),
+            pictures=_pictures(self._observed(index)),
             changed=changed,
-            said=tuple(said),
+            replies=tuple(replies),
             acted=step is not None,
             action=line(action, 1000),
-            in_reply=any(s.action for s in said),
-            valid=happened.valid if happened else True,
-            reward=happened.reward if happened else 0.0,
-            rewards=tuple(happened.rewards.items()) if happened else (),
+            action_id=line(step.action.call.id, 100) if step and step.action.call else "",
+            in_reply=any(reply.action for reply in replies),
+            call=None if step is None or step.call in {call.index for call in calls} else step.call,
+            valid=transition.valid if transition else True,
+            reward=transition.reward if transition else 0.0,
+            rewards=tuple(transition.rewards.items()) if transition else (),
             progress=step.before.progress if step else None,
             state=line(step.before.state_key or "") or None if step else None,
             seconds=(step.seconds if step else 0.0) + sum(call.seconds for call in calls),
             ended=_ended(step),
-            info=line(json.dumps(dict(happened.info), default=str), 400)
-            if happened and happened.info
+            info=line(json.dumps(dict(transition.info), default=str), 400)
+            if transition and transition.info
             else "",
-            after=cut(happened.observation.text) if happened and index == self.last else None,
-            picture_after=_picture(
-                happened.observation if happened and index == self.last else None
+            after=cut(transition.observation.text) if transition and index == self.last else None,
+            pictures_after=_pictures(
+                transition.observation if transition and index == self.last else None
             ),
         )
 
@@ -211,44 +227,50 @@ class _Maker:
         step = self.steps.get(index - 1)
         return step.transition.observation if step else None
 
-    def _said(self, call: Call, step: Step | None, seen: str | None, last: int | None) -> Said:
-        text = call.reply.content
+    def _reply(self, call: Call, step: Step | None, seen: str | None, last: int | None) -> Reply:
+        text = call.reply.text
         words = act_of(step) if step is not None and step.call == call.index else ""
         at = text.rfind(words) if words.strip() else -1
         thought, action, rest = text, "", ""
         if at >= 0:
             thought, action, rest = text[:at], words, text[at + len(words) :]
+        calls = list(call.reply.tool_calls)
+        action_id = ""
+        if words and not action and step is not None and step.action.call in calls:
+            made = calls.pop(calls.index(step.action.call))
+            action, action_id = words, made.id
         versions = call.token_versions or (call.version,)
         first, final = min(versions), max(versions)
-        return Said(
+        return Reply(
             index=call.index,
             role=call.role,
             policy=visible(call.policy),
             versions=str(first) if first == final else f"{first} to {final}",
             finish=str(call.finish),
             seconds=call.seconds,
-            money=known_money([call], self.look.prices),
+            money=known_money([call], self.options.prices),
             read=len(call.prompt),
             computed=call.computed_tokens,
             sampled=len(call.completion),
+            reasoning=cut(call.reply.reasoning),
             thought=cut(thought.strip("\n")),
             action=visible(action[:1000]),
+            action_id=line(action_id, 100),
             rest=cut(rest.strip()),
-            more=sum(message.content != seen for message in call.messages),
+            calls=tuple(CallView(line(str(made), 1000), line(made.id, 100)) for made in calls),
+            more=sum(message.text != seen for message in call.messages),
             branch=call.parent if call.parent != last else None,
-            tokens=self._tokens(call) if self.look.tokens else (),
+            tokens=self._tokens(call) if self.options.tokens else (),
             advantage=self.credits.mean(self.header.key, call.index),
         )
 
     def _tokens(self, call: Call) -> tuple[Token, ...]:
         advantages = self.credits.of_call(self.header.key, call.index)
-        return tokens_of(call, self.pieces(call.completion), advantages, self.credits.scale)
+        return tokens_of(call, self.texts(call.completion), advantages, self.credits.scale)
 
 
-def _picture(observation: Observation | None) -> str:
-    """The picture, if it is one: a record may hold anything."""
-    image = observation.image if observation else ""
-    return image if PNG.fullmatch(image) else ""
+def _pictures(observation: Observation | None) -> tuple[str, ...]:
+    return picture_urls(observation.images) if observation else ()
 
 
 def _ended(step: Step | None) -> str:
@@ -262,7 +284,7 @@ def _ended(step: Step | None) -> str:
 def _last_calls(
     database: Database, span: Span, early: int, calls: dict[int, list[Call]]
 ) -> dict[int, int | None]:
-    """Of each call, the latest one before it of the same role and policy, as far as is read."""
+    """Return, for each call, the latest read one before it with the same role and policy."""
     latest: dict[tuple[str, str], int] = {}
     found: dict[int, int | None] = {}
     position = position_after(database, span, early)

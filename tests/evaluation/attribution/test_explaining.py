@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from palaestra.core.errors import InputError
-from palaestra.evaluation.attribution.attribution import keep, kept
+from palaestra.evaluation.attribution.base import store_attributions, stored_attributions
 from palaestra.evaluation.attribution.counterfactual import Label
 from palaestra.evaluation.attribution.explaining import explain
-from tests.evaluation.attribution.worlds import LOOKUP, RIGHT, lived, worlds
+from tests.evaluation.attribution.worlds import LOOKUP, RIGHT, roll_out, worlds
 from tests.evaluation.made import CRASH, MemoryStore
 
 FAILED = (LOOKUP, "send('p-1')", "finish()")
 
 
 def test_the_most_certain_method_speaks_first() -> None:
-    found = explain(lived(FAILED), worlds, turns=20)
+    found = explain(roll_out(FAILED), worlds, turns=20)
     assert [one.method for one in found.attributions] == ["oracle", "words"]
     assert found.attributions[0].turn == 1
     assert found.labels == (Label.USEFUL, Label.WRONG, Label.WRONG)
@@ -25,24 +25,24 @@ def test_the_most_certain_method_speaks_first() -> None:
 
 
 def test_a_world_that_cannot_be_replayed_leaves_the_words() -> None:
-    found = explain(lived(FAILED, environment="lottery"), worlds, turns=20)
+    found = explain(roll_out(FAILED, environment="lottery"), worlds, turns=20)
     assert [one.method for one in found.attributions] == ["words"]
     assert "not deterministic" in found.unable[0]
 
 
 def test_chance_is_tried_where_it_is_asked_for() -> None:
-    found = explain(lived(FAILED), worlds, turns=20, methods=("chance",), samples=2)
+    found = explain(roll_out(FAILED), worlds, turns=20, methods=("chance",), samples=2)
     assert [one.method for one in found.attributions] == ["chance"]
 
 
 def test_a_success_has_no_losing_turn() -> None:
-    with pytest.raises(InputError, match="no turn lost it"):
-        explain(lived(RIGHT), worlds, turns=20)
+    with pytest.raises(InputError, match="name a failed episode"):
+        explain(roll_out(RIGHT), worlds, turns=20)
 
 
 def test_what_the_agent_did_not_do_is_not_explained() -> None:
-    with pytest.raises(InputError, match="not the agent's doing"):
-        explain(replace(lived(FAILED), outcome=CRASH), worlds, turns=20)
+    with pytest.raises(InputError, match="the agent did not cause"):
+        explain(replace(roll_out(FAILED), outcome=CRASH), worlds, turns=20)
 
 
 def test_an_explanation_is_kept_beside_the_episode() -> None:
@@ -50,10 +50,10 @@ def test_an_explanation_is_kept_beside_the_episode() -> None:
         def put(self, name: str, document: object) -> None:
             self.values[name] = document
 
-    store, episode = Store(), lived(FAILED)
-    keep(store, episode.key, explain(episode, worlds, turns=20).attributions)
-    assert [(one["method"], one["turn"]) for one in kept(store, episode.key)] == [
+    store, episode = Store(), roll_out(FAILED)
+    store_attributions(store, episode.key, explain(episode, worlds, turns=20).attributions)
+    assert [(one["method"], one["turn"]) for one in stored_attributions(store, episode.key)] == [
         ("oracle", 1),
         ("words", 1),
     ]
-    assert kept(store, replace(episode.key, group=9)) == []
+    assert stored_attributions(store, replace(episode.key, group=9)) == []

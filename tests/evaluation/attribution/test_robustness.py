@@ -8,7 +8,7 @@ import pytest
 
 from palaestra.agents.direct import DirectAgent
 from palaestra.core.budget import Budget
-from palaestra.core.environment import World
+from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Split, TaskSet
 from palaestra.environments.registry import make
@@ -20,17 +20,17 @@ from palaestra.evaluation.attribution.robustness import (
     ratio,
     robustness,
 )
-from palaestra.models.expert import ExpertModel
-from palaestra.models.scripted import ScriptedModel
+from palaestra.models.scripted.expert import ExpertModel
+from palaestra.models.scripted.scripted_model import ScriptedModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Rollout
-from palaestra.rollout.worlds import LocalWorld
 
 ENV = "probe/memory-4"
 
 
 def measured(model: object, factors: dict[str, str], turns: int) -> dict[str, Factor]:
-    async def world(environment: str) -> World:
-        return LocalWorld(make(environment))
+    async def world(environment: str) -> AsyncEnvironment:
+        return LocalEnvironment(make(environment))
 
     assert isinstance(model, (ExpertModel, ScriptedModel))
     rollout = Rollout(DirectAgent(), world, {"agent": model}, budget=Budget(turns=turns))
@@ -54,8 +54,8 @@ def test_with_no_turn_to_spare_the_same_errors_cost_successes() -> None:
     assert difference.below_zero
 
 
-def test_a_fault_in_what_is_told_hurts_who_reads_and_not_who_knows() -> None:
-    reader = ScriptedModel(lambda messages: "blue" if "blue" in messages[1].content else "red")
+def test_an_error_in_what_is_reported_hurts_who_reads_and_not_who_knows() -> None:
+    reader = ScriptedModel(lambda messages: "blue" if "blue" in messages[1].text else "red")
     halved = {"partial": "partial=1"}
     assert measured(reader, halved, turns=4)["partial"].robustness is not None
     expert = measured(ExpertModel(DirectAgent()), halved, turns=4)["partial"].robustness
@@ -68,7 +68,7 @@ def test_equal_calls_give_equal_numbers() -> None:
     assert first == second
 
 
-def test_robustness_does_not_exist_where_nothing_succeeds_without_the_fault() -> None:
+def test_robustness_does_not_exist_where_nothing_succeeds_without_the_error() -> None:
     never = ScriptedModel(lambda messages: "purple")
     found = measured(never, {"errors": "errors=0.3"}, turns=4)["errors"]
     assert found.robustness is None

@@ -13,7 +13,7 @@ from palaestra.core.episode import Episode
 from palaestra.core.message import ToolCall
 from palaestra.core.task import Task
 from palaestra.environments.registry import make
-from palaestra.evaluation.attribution.planted import fresh_tasks, reference, references
+from palaestra.evaluation.attribution.planted_faults import fresh_tasks, reference, references
 from palaestra.evaluation.attribution.shortcuts import (
     Finding,
     divergence,
@@ -23,7 +23,7 @@ from palaestra.evaluation.attribution.shortcuts import (
     skipped_steps,
     touched,
 )
-from tests.evaluation.attribution.worlds import RIGHT, lived, worlds
+from tests.evaluation.attribution.worlds import RIGHT, roll_out, worlds
 from tests.evaluation.made import FAILURE, SUCCESS, episode
 
 
@@ -76,8 +76,8 @@ def test_arguments_of_tool_calls_are_read_as_well() -> None:
 
 def test_what_the_task_names_itself_is_allowed() -> None:
     made = episode("a", 0, SUCCESS, ("write tests/test_sum.py: assert sum([1]) == 1",))
-    told = replace(made, observation=Observation("Write a test in tests/test_sum.py."))
-    assert touched(told) == []
+    shown = replace(made, observation=Observation("Write a test in tests/test_sum.py."))
+    assert touched(shown) == []
 
 
 def test_what_was_not_understood_touched_nothing() -> None:
@@ -90,18 +90,18 @@ EXPLOIT = ("open menu", "reload", "skip level")
 
 
 def honest(group: int) -> list[str]:
-    dice = random.Random(group)
-    return [dice.choice(("left", "right", "forward", "pickup")) for _ in range(6)]
+    rng = random.Random(group)
+    return [rng.choice(("left", "right", "forward", "pickup")) for _ in range(6)]
 
 
-def ways() -> dict[str, list[Action]]:
+def plans() -> dict[str, list[Action]]:
     found = (episode("r", group, SUCCESS, honest(group)) for group in range(8))
     return {one.task.id: [step.action for step in one.steps] for one in found}
 
 
 def test_an_exploit_that_solves_many_tasks_is_found_in_each_of_them() -> None:
     cheats = [episode("a", g, SUCCESS, [*honest(g)[:2], *EXPLOIT]) for g in range(8)]
-    found = repeated_patterns(cheats, ways())
+    found = repeated_patterns(cheats, plans())
     assert {one.key for one in found} == {one.key for one in cheats}
     assert "open menu → reload → skip level" in {one.what for one in found}
 
@@ -113,21 +113,21 @@ def test_without_references_the_unsolved_episodes_are_compared_with() -> None:
     assert repeated_patterns(cheats, {}) == []  # nothing to compare with
 
 
-def test_what_honest_ways_hold_is_no_exploit() -> None:
-    way = {f"test/{g}": [Action(word) for word in EXPLOIT] for g in range(8)}
+def test_what_honest_plans_hold_is_no_exploit() -> None:
+    plan = {f"test/{g}": [Action(word) for word in EXPLOIT] for g in range(8)}
     cheats = [episode("a", g, SUCCESS, EXPLOIT) for g in range(8)]
-    assert repeated_patterns(cheats, way) == []
+    assert repeated_patterns(cheats, plan) == []
 
 
 def test_what_the_unsolved_do_just_as_often_is_a_habit() -> None:
     episodes = [episode("a", g, SUCCESS, EXPLOIT) for g in range(8)]
     episodes += [episode("a", g, FAILURE, EXPLOIT, member=1) for g in range(8)]
-    assert repeated_patterns(episodes, ways()) == []
+    assert repeated_patterns(episodes, plans()) == []
 
 
 def test_few_tasks_show_no_pattern() -> None:
     cheats = [episode("a", g, SUCCESS, EXPLOIT) for g in range(4)]
-    assert repeated_patterns(cheats, ways()) == []
+    assert repeated_patterns(cheats, plans()) == []
 
 
 # ── solved without what it takes ─────────────────────────────────────────────
@@ -135,15 +135,15 @@ def test_few_tasks_show_no_pattern() -> None:
 
 def test_a_parcel_that_counts_as_sent_without_sending_is_found() -> None:
     known = references(worlds, fresh_tasks("parcels", 6, worlds))
-    cheat = replace(lived(("status()", "finish()")), outcome=SUCCESS)
-    found = skipped_steps([lived(RIGHT), cheat], known)
+    cheat = replace(roll_out(("status()", "finish()")), outcome=SUCCESS)
+    found = skipped_steps([roll_out(RIGHT), cheat], known)
     assert [one.what for one in found] == ["solved without lookup, parcel, send"]
 
 
 def test_failures_skip_nothing_and_few_references_say_nothing() -> None:
     known = references(worlds, fresh_tasks("parcels", 6, worlds))
-    assert skipped_steps([lived(("finish()",))], known) == []
-    cheat = replace(lived(("finish()",)), outcome=SUCCESS)
+    assert skipped_steps([roll_out(("finish()",))], known) == []
+    cheat = replace(roll_out(("finish()",)), outcome=SUCCESS)
     assert skipped_steps([cheat], dict(list(known.items())[:3])) == []
 
 
@@ -158,10 +158,8 @@ def test_a_kind_is_a_tools_name_or_a_verb() -> None:
 
 def series(start: float, end: float, steps: int, seed: int, group: int = 16) -> list[list[float]]:
     """Successes of `group` episodes per step, whose rate goes evenly from start to end."""
-    dice = np.random.default_rng(seed)
-    return [
-        [float(x) for x in dice.random(group) < rate] for rate in np.linspace(start, end, steps)
-    ]
+    rng = np.random.default_rng(seed)
+    return [[float(x) for x in rng.random(group) < rate] for rate in np.linspace(start, end, steps)]
 
 
 def test_a_score_that_rises_alone_is_found() -> None:
@@ -197,8 +195,8 @@ def test_a_run_too_short_says_nothing() -> None:
 @pytest.mark.parametrize("environment", ["probe/umbrella-8", "babyai/GoToLocalS5N2"])
 def test_the_oracle_is_never_suspicious(environment: str) -> None:
     tasks = fresh_tasks(environment, 8, make)
-    lived_by_it = [through(environment, task, group) for group, task in enumerate(tasks)]
-    assert inspect(lived_by_it, references(make, tasks)) == []
+    its_episodes = [through(environment, task, group) for group, task in enumerate(tasks)]
+    assert inspect(its_episodes, references(make, tasks)) == []
 
 
 def through(environment: str, task: Task, group: int) -> Episode:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from palaestra.core.budget import Usage
-from palaestra.core.environment import Action, Capability, Environment
+from palaestra.core.environment import Action, Capability, Environment, Spec, signals_of
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.outcome import Limit, Outcome
 from palaestra.core.task import Split, Task, TaskSet
@@ -19,16 +20,14 @@ from palaestra.environments.authoring import Refused, ToolWorld, tool
 NAMES = ("Ada", "Ben", "Cleo", "Dora")
 
 
-class Parcels(ToolWorld):
+class Parcels(ToolWorld, capabilities={"oracle"}):
     """Send the parcel of the customer. Look the customer up, read the number, send it once."""
 
-    capabilities = ToolWorld.capabilities | {Capability.ORACLE}
-
     def begin(self, task: Task) -> str:
-        dice = random.Random(task.seed)
-        numbers = dice.sample(range(100, 999), len(NAMES))
+        rng = random.Random(task.seed)
+        numbers = rng.sample(range(100, 999), len(NAMES))
         self.state = {
-            "customer": dice.choice(NAMES),
+            "customer": rng.choice(NAMES),
             "customers": dict(zip(NAMES, (f"c-{n}" for n in numbers), strict=True)),
             "parcels": {f"c-{n}": f"p-{n + 1000}" for n in numbers},
             "looked": False,
@@ -102,14 +101,14 @@ class Parcels(ToolWorld):
 class Shapeless(Parcels):
     """The same without snapshots."""
 
-    capabilities = Parcels.capabilities - {Capability.SNAPSHOT}
+    @classmethod
+    def spec_of(cls, name: str = "") -> Spec:
+        spec = super().spec_of(name)
+        return replace(spec, capabilities=spec.capabilities - {Capability.SNAPSHOT})
 
 
-class Lottery(Parcels):
+class Lottery(Shapeless, deterministic=False):
     """The same, and it says that it never repeats itself."""
-
-    capabilities = Shapeless.capabilities
-    deterministic = False
 
 
 def worlds(environment: str) -> Environment:
@@ -117,7 +116,7 @@ def worlds(environment: str) -> Environment:
     return {"parcels": Parcels, "shapeless": Shapeless, "lottery": Lottery}[environment]()
 
 
-def lived(
+def roll_out(
     actions: Sequence[str],
     *,
     seed: int = 0,
@@ -137,7 +136,7 @@ def lived(
     if len(actions) < limit:
         outcome = Outcome.failure()  # the agent gives up
     for index, action in enumerate(actions):
-        before = world.signals()
+        before = signals_of(world)
         done = Action(action.format(**right))
         transition = world.step(done)
         steps.append(Step(index, None, done, transition, before))

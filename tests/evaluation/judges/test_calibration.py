@@ -15,18 +15,18 @@ from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
 from palaestra.core.message import Message, assistant
 from palaestra.core.model import Finish
-from palaestra.evaluation.judges import records
-from palaestra.evaluation.judges.active import ActiveJudge, FixedProbes
+from palaestra.evaluation.judges import stored_verdicts
+from palaestra.evaluation.judges.active_judge import ActiveJudge, FixedProbes
 from palaestra.evaluation.judges.agreement import Judged, agreement, kappa
-from palaestra.evaluation.judges.bias import Effect
+from palaestra.evaluation.judges.bias_probes import Effect
 from palaestra.evaluation.judges.calibration import Calibration, calibrate, pairs, trusted
 from palaestra.evaluation.judges.case import FILLER, Case, case_of
 from palaestra.evaluation.judges.model_judge import ModelJudge
-from palaestra.evaluation.judges.rules import RuleJudge
+from palaestra.evaluation.judges.rule_judges import RuleJudge
 from palaestra.evaluation.judges.verdict import Judge, Verdict
-from palaestra.models.scripted import ScriptedModel
+from palaestra.models.scripted.scripted_model import ScriptedModel
 from palaestra.store.database import Database
-from tests.evaluation.attribution.worlds import LOOKUP, PARCEL, RIGHT, lived, worlds
+from tests.evaluation.attribution.worlds import LOOKUP, PARCEL, RIGHT, roll_out, worlds
 from tests.evaluation.made import CRASH, FAILURE, SUCCESS, episode
 
 
@@ -41,7 +41,7 @@ def judged(*counts: int) -> list[Judged]:
 
 
 def test_kappa_is_that_of_the_textbook() -> None:
-    """Observed 0.7, by chance 0.5: kappa 0.4 (the usual example of two readers)."""
+    """Observed 0.7, expected 0.5: kappa 0.4 (the usual example of two readers)."""
     found = kappa(judged(20, 5, 10, 15))
     assert found is not None
     assert found.mean == pytest.approx(0.4)
@@ -60,8 +60,8 @@ def test_shares_are_those_of_the_table() -> None:
 
 def test_full_agreement_is_one_and_a_coin_is_about_zero() -> None:
     full = kappa(judged(30, 0, 0, 30))
-    dice = random.Random(0)
-    coin = kappa([Judged(t, dice.random() < 0.5, dice.random() < 0.5) for t in range(400)])
+    rng = random.Random(0)
+    coin = kappa([Judged(t, rng.random() < 0.5, rng.random() < 0.5) for t in range(400)])
     assert full is not None and coin is not None
     assert (full.mean, full.low, full.high) == (1.0, 1.0, 1.0)
     assert coin.low < 0 < coin.high
@@ -72,15 +72,15 @@ def test_kappa_does_not_exist_where_nothing_varies() -> None:
     assert kappa([]) is None
 
 
-def test_the_interval_of_kappa_covers_the_truth_about_as_often_as_it_says() -> None:
+def test_the_interval_of_kappa_covers_the_truth_about_as_often_as_it_claims() -> None:
     """Accuracy 0.8 on half solved cases is a kappa of 0.6."""
-    dice = random.Random(1)
+    rng = random.Random(1)
     hits = 0
     for _ in range(60):
         cases = []
         for task in range(80):
-            true = dice.random() < 0.5
-            cases.append(Judged(task, true if dice.random() < 0.8 else not true, true))
+            true = rng.random() < 0.5
+            cases.append(Judged(task, true if rng.random() < 0.8 else not true, true))
         found = kappa(cases, samples=300)
         assert found is not None
         hits += found.low <= 0.6 <= found.high
@@ -120,7 +120,7 @@ def by(policy: str, made: Episode) -> Episode:
 
 
 def mixed(count: int = 16, author: str = "other") -> list[Episode]:
-    """Episodes of which every second one is solved; the last words show which."""
+    """Episodes, every second one solved, as the last words show."""
     return [
         by(
             author if group % 4 < 2 else "other",
@@ -134,7 +134,7 @@ def mixed(count: int = 16, author: str = "other") -> list[Episode]:
 
 def scripted(script: Callable[[str], str]) -> ModelJudge:
     def answer(messages: Sequence[Message]) -> str:
-        return script(messages[-1].content)
+        return script(messages[-1].text)
 
     return ModelJudge(ScriptedModel(answer, name="me"))
 
@@ -165,7 +165,7 @@ def test_a_fair_judge_agrees_fully_and_shows_no_bias() -> None:
         assert (interval.mean, interval.low, interval.high) == (0.0, 0.0, 0.0)
 
 
-def test_a_judge_that_prefers_the_first_place_is_found() -> None:
+def test_a_judge_that_prefers_the_first_position_is_found() -> None:
     order = measured(lambda text: "Better: A" if "Agent B" in text else fair(text), mixed())[
         "order"
     ]
@@ -199,7 +199,7 @@ def test_a_judge_that_is_mild_with_its_own_is_found() -> None:
     assert found.effect.mean == 0.5
 
 
-def test_what_cannot_be_measured_says_why() -> None:
+def test_what_cannot_be_measured_reports_why() -> None:
     found = measured(fair, mixed())
     assert found["self"].effect is None
     assert "needs two episodes by 'me'" in found["self"].note
@@ -218,7 +218,7 @@ def test_only_scored_episodes_are_truth() -> None:
     broken = episode("t", 99, CRASH)
     found, _ = asyncio.run(calibrate(scripted(fair), [*mixed(), broken]))
     assert found.agreement.cases == 16
-    with pytest.raises(InputError, match="no truth"):
+    with pytest.raises(InputError, match="No episode has a valid result"):
         asyncio.run(calibrate(scripted(fair), [broken]))
 
 
@@ -227,8 +227,8 @@ def test_only_scored_episodes_are_truth() -> None:
 
 def test_a_judge_that_looks_agrees_more_than_one_that_reads_what_is_claimed() -> None:
     """Half of these episodes are solved; the others claim it, having sent nothing or rubbish."""
-    ways = (RIGHT, (LOOKUP, PARCEL, "finish()"), RIGHT, (LOOKUP, "send('p-1')", "finish()"))
-    claims = [lived(ways[g % 4], seed=g, group=g) for g in range(24)]
+    plans = (RIGHT, (LOOKUP, PARCEL, "finish()"), RIGHT, (LOOKUP, "send('p-1')", "finish()"))
+    claims = [roll_out(plans[g % 4], seed=g, group=g) for g in range(24)]
     shown = RuleJudge("shown", r"sent p-\d+ for (?!nobody)")
     reading, _ = asyncio.run(calibrate(RuleJudge("seen", "successfully"), claims))
     looking, _ = asyncio.run(
@@ -246,7 +246,7 @@ def test_a_judge_that_looks_agrees_more_than_one_that_reads_what_is_claimed() ->
 def kept(path: Path, judge: Judge) -> tuple[Calibration, Database]:
     database = Database.open(path / "run.sqlite")
     found, _ = asyncio.run(calibrate(judge, mixed()))
-    records.keep_calibration(database, found)
+    stored_verdicts.store_calibration(database, found)
     return found, database
 
 
@@ -254,11 +254,11 @@ def test_a_calibration_is_attached_to_later_verdicts_of_the_same_judge(tmp_path:
     judge = RuleJudge("seen", "won")
     found, database = kept(tmp_path, judge)
     verdict = asyncio.run(judge.judge(case_of(mixed()[1])))
-    known = trusted(verdict, records.calibration(database, judge.name))
+    known = trusted(verdict, stored_verdicts.calibration(database, judge.name))
     assert known.calibration == found.short()
     assert known.calibration["accuracy"][0] == 1.0
     other = replace(verdict, identity="another")
-    assert trusted(other, records.calibration(database, judge.name)).calibration is None
+    assert trusted(other, stored_verdicts.calibration(database, judge.name)).calibration is None
     assert trusted(verdict, None).calibration is None
     database.close()
 
@@ -267,13 +267,15 @@ def test_verdicts_are_kept_beside_episodes_and_add_up(tmp_path: Path) -> None:
     judge = RuleJudge("seen", "won")
     _, database = kept(tmp_path, judge)
     verdict = asyncio.run(judge.judge(case_of(mixed()[1])))
-    records.keep_verdicts(database, judge.name, {Key("t", 1): verdict})
-    records.keep_verdicts(database, judge.name, {Key("t", 2): verdict})
-    assert records.judges(database) == ["seen:won"]
-    assert set(records.verdicts(database, judge.name)) == {"t/1.0", "t/2.0"}
-    assert records.verdicts(database, "nobody") == {}
-    assert records.verdicts(database, judge.name)["t/1.0"]["value"] == 1.0
-    assert [one["judge"] for one in records.verdicts_on(database, Key("t", 2))] == ["seen:won"]
+    stored_verdicts.store_verdicts(database, judge.name, {Key("t", 1): verdict})
+    stored_verdicts.store_verdicts(database, judge.name, {Key("t", 2): verdict})
+    assert stored_verdicts.judges(database) == ["seen:won"]
+    assert set(stored_verdicts.verdicts(database, judge.name)) == {"t/1.0", "t/2.0"}
+    assert stored_verdicts.verdicts(database, "nobody") == {}
+    assert stored_verdicts.verdicts(database, judge.name)["t/1.0"]["value"] == 1.0
+    assert [one["judge"] for one in stored_verdicts.verdicts_on(database, Key("t", 2))] == [
+        "seen:won"
+    ]
     database.close()
 
 
@@ -283,8 +285,8 @@ def test_verdicts_of_an_older_run_are_read_and_newer_ones_go_before_them(tmp_pat
     old = {"value": 0.0, "identity": "then"}
     database.put(f"judge/{judge.name}/verdicts", {"t/1.0": old, "t/3.0": old})
     verdict = asyncio.run(judge.judge(case_of(mixed()[1])))
-    records.keep_verdicts(database, judge.name, {Key("t", 1): verdict})
-    found = records.verdicts(database, judge.name)
+    stored_verdicts.store_verdicts(database, judge.name, {Key("t", 1): verdict})
+    found = stored_verdicts.verdicts(database, judge.name)
     assert {key: one["value"] for key, one in found.items()} == {"t/1.0": 1.0, "t/3.0": 0.0}
     database.close()
 
@@ -296,7 +298,7 @@ def test_a_verdict_never_shares_a_case_with_the_truth() -> None:
         name = rule = "peeping"
 
         async def judge(self, case: Case) -> Verdict:
-            return self.verdict(float("success" in f"{case.lines}{case.task}"), "")
+            return self.verdict(float("success" in f"{case.turns}{case.task}"), "")
 
     found, _ = asyncio.run(calibrate(Peeping(), mixed()))
     assert found.agreement.recall is not None and found.agreement.recall.mean == 0.0

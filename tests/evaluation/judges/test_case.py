@@ -1,4 +1,4 @@
-"""Cases: judges read what the agent saw and did, and nothing that gives the truth away."""
+"""Cases contain the agent's observations and actions, and nothing that reveals the truth."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.outcome import Outcome
-from palaestra.evaluation.judges.case import FILLER, Case, Line, case_of, padded, shortened, told
-from tests.evaluation.attribution.worlds import RIGHT, lived
+from palaestra.evaluation.judges.case import (
+    FILLER,
+    Case,
+    CaseTurn,
+    case_of,
+    padded,
+    render_case,
+    shortened,
+)
+from tests.evaluation.attribution.worlds import RIGHT, roll_out
 from tests.evaluation.made import FAILURE, SUCCESS, episode
 
 
@@ -23,33 +31,33 @@ def test_a_case_is_the_same_whether_the_episode_was_solved_or_not() -> None:
             for s in solved.steps
         ),
     )
-    assert told(case_of(solved), 9_999) == told(case_of(lost), 9_999)
+    assert render_case(case_of(solved), 9_999) == render_case(case_of(lost), 9_999)
 
 
 def test_padding_adds_words_and_changes_no_action_and_no_observation() -> None:
-    case = case_of(lived(RIGHT))
+    case = case_of(roll_out(RIGHT))
     more = padded(case)
-    assert more.words == case.words + len(case.lines) * len(FILLER.split())
-    assert [(line.did, line.seen) for line in more.lines] == [
-        (line.did, line.seen) for line in case.lines
+    assert more.words == case.words + len(case.turns) * len(FILLER.split())
+    assert [(turn.action, turn.observation) for turn in more.turns] == [
+        (turn.action, turn.observation) for turn in case.turns
     ]
 
 
-def test_shortening_undoes_padding_where_nothing_else_was_said() -> None:
-    case = case_of(lived(RIGHT))
+def test_shortening_undoes_padding_if_the_agent_added_no_other_words() -> None:
+    case = case_of(roll_out(RIGHT))
     assert shortened(padded(case)) == case
 
 
-def test_an_author_is_told_only_where_one_is_given() -> None:
+def test_an_author_is_named_only_if_one_is_given() -> None:
     case = case_of(episode("a", 0, FAILURE))
-    assert "Author" not in told(case, 9_999)
-    assert "Author of the actions: gpt" in told(replace(case, author="gpt"), 9_999)
+    assert "Author" not in render_case(case, 9_999)
+    assert "Author of the actions: gpt" in render_case(replace(case, author="gpt"), 9_999)
 
 
 @given(st.integers(0, 60), st.integers(200, 4_000))
 def test_a_long_record_keeps_its_task_its_beginning_and_its_end(count: int, longest: int) -> None:
-    lines = tuple(Line("", f"act{i}", "seen " * 5) for i in range(count))
-    text = told(Case(episode("a", 0, FAILURE), "the task", lines), longest)
+    turns = tuple(CaseTurn("", f"act{i}", "seen " * 5) for i in range(count))
+    text = render_case(Case(episode("a", 0, FAILURE), "the task", turns), longest)
     assert "the task" in text
     assert len(text) <= longest + 120
     if count:

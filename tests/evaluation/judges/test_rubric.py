@@ -44,7 +44,7 @@ def test_the_value_is_the_weighted_share_of_yes(reply: str, value: float) -> Non
         ("1: yes\n2: maybe", "does not answer criterion 2"),
         ("1: yes or no\n2: yes", "does not answer criterion 1"),
         ("1: yes\n1: no\n2: yes", "both yes and no"),
-        ("1: yes\n2: yes\n3: yes", "which nobody asked"),
+        ("1: yes\n2: yes\n3: yes", "which does not exist"),
     ],
 )
 def test_what_is_not_in_the_form_is_no_value(reply: str, why: str) -> None:
@@ -53,7 +53,7 @@ def test_what_is_not_in_the_form_is_no_value(reply: str, why: str) -> None:
 
 
 def test_the_form_itself_is_no_answer() -> None:
-    """A judge that repeats the question has said nothing."""
+    """A judge that repeats the question gives no verdict."""
     with pytest.raises(ValueError, match="does not answer"):
         SOLVED.value(SOLVED.form)
 
@@ -94,7 +94,7 @@ def test_a_rubric_is_read_from_a_file(tmp_path: Path) -> None:
         ("[rubric", "cannot be read"),
         ("[other]", r"no table \[rubric\]"),
         ("[rubric]\ncriteria = []", "no criteria"),
-        ("[rubric]\ncriteria = [3]", "is a sentence"),
+        ("[rubric]\ncriteria = [3]", "not a criterion"),
         ('[rubric]\ncriteria = [{text = "x", weight = -1}]', "weight above 0"),
     ],
 )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from palaestra.core.episode import Key
 from palaestra.learning.credit.rule import Credit
-from palaestra.learning.trajectory import Trajectory, Turn
+from palaestra.learning.data.trajectory import Trajectory, Turn
 
 ROLES = ("agent", "feedback")
 FAMILIES = ("maze", "shop")
@@ -24,7 +24,7 @@ QUARTERS = st.integers(-4, 4).map(lambda n: n / 4)  # sums of them are exact
 
 
 def close(a: Tensor, b: Any, tolerance: float = 5.1e-5) -> bool:
-    """Equal to the printed figures (four digits unless told), NaN where NaN is expected."""
+    """Equal to the printed figures (four digits by default), NaN where NaN is expected."""
     expected = torch.as_tensor(b, dtype=torch.float64)
     return a.shape == expected.shape and torch.allclose(
         a, expected, rtol=0, atol=tolerance, equal_nan=True
@@ -109,17 +109,17 @@ def trajectories(
     turn of each is its own. Two roles speak in turn, both within one environment step; which
     begins depends on the member, so that both are heard in every batch.
     """
-    chance = random.Random(draw(st.integers(0, 2**32 - 1)))
+    rng = random.Random(draw(st.integers(0, 2**32 - 1)))
     found: list[Trajectory] = []
     for group in range(draw(st.integers(*groups))):
         nodes: dict[str, Turn] = {}
         family = draw(st.sampled_from(FAMILIES))
-        belief, greedy = chance.random(), draw(QUARTERS)
+        belief, greedy = rng.random(), draw(QUARTERS)
         for member in range(draw(st.integers(*members))):
             path = _path(draw, group, member)
             for depth, node in enumerate(path):
                 if node not in nodes:
-                    nodes[node] = _turn(draw, chance, depth, ROLES[(depth + member) % 2])
+                    nodes[node] = _turn(draw, rng, depth, ROLES[(depth + member) % 2])
             outcome = draw(QUARTERS)
             truncated = draw(st.booleans())
             found.append(
@@ -131,7 +131,7 @@ def trajectories(
                     task=family,
                     success=outcome > 0,
                     truncated=truncated,
-                    bootstrap=chance.random() if truncated else 0.0,
+                    bootstrap=rng.random() if truncated else 0.0,
                     belief=belief,
                     greedy=greedy,
                     outcomes={ROLES[0]: outcome, ROLES[1]: draw(QUARTERS)},
@@ -142,14 +142,14 @@ def trajectories(
 
 
 def _path(draw: st.DrawFn, group: int, member: int) -> list[str]:
-    """Ids of a rollout's nodes; each names the way to it, the last also the rollout."""
+    """Ids of a rollout's nodes; each names the path to it, the last also the rollout."""
     path = [f"{group}.{ROLES[member % 2]}"]
     for choice in draw(st.lists(st.integers(0, 2), max_size=4)):
         path.append(f"{path[-1]}.{choice}")
     return [*path[1:], f"{path[-1]}.leaf{member}"]
 
 
-def _turn(draw: st.DrawFn, chance: random.Random, depth: int, role: str) -> Turn:
+def _turn(draw: st.DrawFn, rng: random.Random, depth: int, role: str) -> Turn:
     tokens = draw(st.integers(1, 4))
     return Turn(
         tokens=tokens,
@@ -160,9 +160,9 @@ def _turn(draw: st.DrawFn, chance: random.Random, depth: int, role: str) -> Turn
         segment=draw(st.integers(0, 2)),
         valid=draw(st.booleans()),
         anchor=draw(st.sampled_from("abcd")),
-        values=tuple(chance.uniform(-1, 1) for _ in range(tokens)),
-        progress=chance.random(),
-        belief=chance.random(),
-        contribution=chance.uniform(-1, 1),
-        seconds=chance.uniform(0.1, 10.0),
+        values=tuple(rng.uniform(-1, 1) for _ in range(tokens)),
+        progress=rng.random(),
+        belief=rng.random(),
+        contribution=rng.uniform(-1, 1),
+        seconds=rng.uniform(0.1, 10.0),
     )

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from palaestra.core.errors import GroupTooSmall, InputError
 from palaestra.learning.credit.anchors import anchor, gigpo
-from palaestra.learning.credit.outcome import drgrpo, grpo, rloo
+from palaestra.learning.credit.returns import drgrpo, grpo, rloo
 from palaestra.learning.credit.rule import Credit
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.data.trajectory import Trajectory
 from tests.learning.credit.made import close, rollout, trajectories
 
 Rule = Callable[..., Credit]
@@ -86,7 +86,7 @@ def test_what_is_compared_is_the_discounted_return_from_the_state_on() -> None:
     assert close(at_meeting(undiscounted), [0.5, 0.5, -0.5, -0.5])
 
 
-def test_a_state_that_nobody_else_met_earns_no_step_credit() -> None:
+def test_a_state_that_no_one_else_met_earns_no_step_credit() -> None:
     for advantages in anchor(crossing()).advantages:
         assert bool((advantages[:4] == 0).all())
         assert bool((advantages[6:] == 0).all())
@@ -144,11 +144,11 @@ def test_turns_of_one_environment_step_are_one_step() -> None:
 
 @given(trajectories(), st.floats(0, 2), st.booleans())
 def test_gigpo_is_the_sum_of_two_rules(
-    drawn: list[Trajectory], omega: float, normalise: bool
+    sampled: list[Trajectory], omega: float, normalise: bool
 ) -> None:
-    episode = grpo(drawn) if normalise else drgrpo(drawn)
-    steps = anchor(drawn, normalise=normalise)
-    credit = gigpo(drawn, omega=omega, normalise=normalise)
+    episode = grpo(sampled) if normalise else drgrpo(sampled)
+    steps = anchor(sampled, normalise=normalise)
+    credit = gigpo(sampled, omega=omega, normalise=normalise)
     for total, one, other in zip(
         credit.advantages, episode.advantages, steps.advantages, strict=True
     ):
@@ -156,9 +156,9 @@ def test_gigpo_is_the_sum_of_two_rules(
 
 
 @given(trajectories(groups=(1, 1)))
-def test_without_its_step_part_gigpo_is_leave_one_out_shrunk(drawn: list[Trajectory]) -> None:
-    factor = (len(drawn) - 1) / len(drawn)
-    pairs = zip(gigpo(drawn, omega=0.0).advantages, rloo(drawn).advantages, strict=True)
+def test_without_its_step_part_gigpo_is_leave_one_out_shrunk(sampled: list[Trajectory]) -> None:
+    factor = (len(sampled) - 1) / len(sampled)
+    pairs = zip(gigpo(sampled, omega=0.0).advantages, rloo(sampled).advantages, strict=True)
     for shrunk, full in pairs:
         assert close(shrunk, factor * full, 1e-12)
 
@@ -181,12 +181,12 @@ def scenes(order: list[int]) -> list[Trajectory]:
 
 
 def test_similar_states_are_compared_where_asked_for() -> None:
-    drawn = scenes([0, 1, 2, 3])
-    assert torch.cat(anchor(drawn).advantages).tolist() == [0, 0, 0, 0]
+    sampled = scenes([0, 1, 2, 3])
+    assert torch.cat(anchor(sampled).advantages).tolist() == [0, 0, 0, 0]
     # 16 of 17 letters agree in the first two scenes (ratio 0.94), 14 in the third
-    close_ones = torch.cat(anchor(drawn, similarity=0.9).advantages)
+    close_ones = torch.cat(anchor(sampled, similarity=0.9).advantages)
     assert close_ones.tolist() == [0.25, -0.25, 0, 0]
-    loosely = torch.cat(anchor(drawn, similarity=0.8).advantages)
+    loosely = torch.cat(anchor(sampled, similarity=0.8).advantages)
     mean = 1.75 / 3
     assert close(loosely, [1 - mean, 0.5 - mean, 0.25 - mean, 0])
 
@@ -201,13 +201,13 @@ def test_similar_states_do_not_depend_on_the_order_of_the_batch(
 
 
 @given(trajectories())
-def test_only_equal_texts_are_entirely_similar(drawn: list[Trajectory]) -> None:
-    pairs = zip(anchor(drawn).advantages, anchor(drawn, similarity=1.0).advantages, strict=True)
+def test_only_equal_texts_are_entirely_similar(sampled: list[Trajectory]) -> None:
+    pairs = zip(anchor(sampled).advantages, anchor(sampled, similarity=1.0).advantages, strict=True)
     assert all(torch.equal(exact, similar) for exact, similar in pairs)
 
 
 def test_long_states_that_share_their_letters_only_are_not_similar() -> None:
-    """Frequent letters of long texts count: they are what tells such texts apart."""
+    """Frequent letters of long texts count: they distinguish such texts."""
     one, other = "ab" * 200 + "c" * 10, "ab" * 200 + "d" * 10
     pair = [rollout([0], outcome=1, anchor=[one]), rollout([0], member=1, anchor=[other])]
     assert torch.cat(anchor(pair, similarity=0.95).advantages).tolist() == [0.5, -0.5]

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
-from palaestra.learning.component import Kind, Need, components
 from palaestra.learning.credit.anchors import anchor, gigpo
 from palaestra.learning.credit.compose import needs, options, parse, whiten
 from palaestra.learning.credit.gae import gae
-from palaestra.learning.credit.outcome import drgrpo, grpo, reinforce_plus_plus, rloo, running
+from palaestra.learning.credit.returns import drgrpo, grpo, reinforce_plus_plus, rloo, running
 from palaestra.learning.credit.roles import spiral
 from palaestra.learning.credit.rule import Credit, broadcast
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.methods.component import Kind, Need, components
 from tests.learning.credit.made import batch, close, rollout, scalars, trajectories
 
 
@@ -37,7 +37,9 @@ def same(a: Credit, b: Credit) -> bool:
 
 def alone(groups: tuple[int, int] = (1, 3)) -> st.SearchStrategy[list[Trajectory]]:
     """As `trajectories`, without results per player, which `parse` would judge apart."""
-    return trajectories(groups=groups).map(lambda drawn: [replace(t, outcomes={}) for t in drawn])
+    return trajectories(groups=groups).map(
+        lambda sampled: [replace(t, outcomes={}) for t in sampled]
+    )
 
 
 def weighted(*parts: tuple[float, Credit]) -> Tensor:
@@ -52,15 +54,15 @@ def weighted(*parts: tuple[float, Credit]) -> Tensor:
 
 @settings(max_examples=20)
 @given(alone())
-def test_a_name_is_its_rule(drawn: list[Trajectory]) -> None:
-    assert same(parse("rloo")(drawn), rloo(drawn))
-    assert same(parse(" reinforce++ ")(drawn), reinforce_plus_plus(drawn))
+def test_a_name_is_its_rule(sampled: list[Trajectory]) -> None:
+    assert same(parse("rloo")(sampled), rloo(sampled))
+    assert same(parse(" reinforce++ ")(sampled), reinforce_plus_plus(sampled))
 
 
 @settings(max_examples=20)
 @given(alone())
-def test_a_sum_adds_weighted_advantages(drawn: list[Trajectory]) -> None:
-    group, step = rloo(drawn), anchor(drawn)
+def test_a_sum_adds_weighted_advantages(sampled: list[Trajectory]) -> None:
+    group, step = rloo(sampled), anchor(sampled)
     for expression, weight in [
         ("rloo + 0.5*anchor", 0.5),
         ("rloo+anchor", 1.0),
@@ -68,10 +70,10 @@ def test_a_sum_adds_weighted_advantages(drawn: list[Trajectory]) -> None:
         ("rloo + .25 * anchor", 0.25),
         ("rloo-2e-1*anchor", -0.2),
     ]:
-        total = torch.cat(parse(expression)(drawn).advantages)
+        total = torch.cat(parse(expression)(sampled).advantages)
         assert close(total, weighted((1.0, group), (weight, step)), 1e-12)
-    three = parse("-rloo + reinforce++ + 0.5*anchor")(drawn)
-    whitened = reinforce_plus_plus(drawn)
+    three = parse("-rloo + reinforce++ + 0.5*anchor")(sampled)
+    whitened = reinforce_plus_plus(sampled)
     assert close(
         torch.cat(three.advantages), weighted((-1.0, group), (1.0, whitened), (0.5, step)), 1e-12
     )
@@ -79,30 +81,32 @@ def test_a_sum_adds_weighted_advantages(drawn: list[Trajectory]) -> None:
 
 @settings(max_examples=20)
 @given(alone())
-def test_gigpo_is_a_sum_of_rules(drawn: list[Trajectory]) -> None:
-    assert same(parse("drgrpo + anchor")(drawn), gigpo(drawn))
+def test_gigpo_is_a_sum_of_rules(sampled: list[Trajectory]) -> None:
+    assert same(parse("drgrpo + anchor")(sampled), gigpo(sampled))
     scaled = {"anchor": {"normalise": True}}
-    assert same(parse("grpo + 0.3*anchor", scaled)(drawn), gigpo(drawn, omega=0.3, normalise=True))
+    assert same(
+        parse("grpo + 0.3*anchor", scaled)(sampled), gigpo(sampled, omega=0.3, normalise=True)
+    )
 
 
 @settings(max_examples=20)
 @given(alone(groups=(1, 1)))
-def test_gigpo_of_one_group_is_leave_one_out_with_a_weight(drawn: list[Trajectory]) -> None:
-    shrunk = (len(drawn) - 1) / len(drawn)
-    assert same(parse(f"{shrunk!r}*rloo + anchor")(drawn), gigpo(drawn))
+def test_gigpo_of_one_group_is_leave_one_out_with_a_weight(sampled: list[Trajectory]) -> None:
+    shrunk = (len(sampled) - 1) / len(sampled)
+    assert same(parse(f"{shrunk!r}*rloo + anchor")(sampled), gigpo(sampled))
 
 
 def test_a_single_rule_may_have_a_weight_and_a_sign() -> None:
-    drawn = batch([1, 0])
-    assert scalars(parse("0.5*rloo")(drawn)).tolist() == [0.5, -0.5]
-    assert scalars(parse("-rloo")(drawn)).tolist() == [-1, 1]
+    sampled = batch([1, 0])
+    assert scalars(parse("0.5*rloo")(sampled)).tolist() == [0.5, -0.5]
+    assert scalars(parse("-rloo")(sampled)).tolist() == [-1, 1]
 
 
 def test_a_rule_of_ones_own_is_named_by_module_and_function() -> None:
-    drawn = batch([1, 0], turns=[3, 1])
-    assert scalars(parse(OWN)(drawn)).tolist() == [3, 1]
-    assert scalars(parse(f"rloo - 0.5*{OWN}")(drawn)).tolist() == [-0.5, -1.5]
-    assert scalars(parse(OWN, {"unit": 2.0})(drawn)).tolist() == [6, 2]
+    sampled = batch([1, 0], turns=[3, 1])
+    assert scalars(parse(OWN)(sampled)).tolist() == [3, 1]
+    assert scalars(parse(f"rloo - 0.5*{OWN}")(sampled)).tolist() == [-0.5, -1.5]
+    assert scalars(parse(OWN, {"unit": 2.0})(sampled)).tolist() == [6, 2]
 
 
 @pytest.mark.parametrize(
@@ -142,18 +146,18 @@ def test_an_unknown_rule_is_named(expression: str) -> None:
 
 
 def test_options_of_a_single_rule_are_its_own() -> None:
-    drawn = batch([1, 0, 0.5, 0])
-    assert same(parse("grpo", {"ddof": 0})(drawn), grpo(drawn, ddof=0))
-    doubled = parse("2*grpo", {"ddof": 0})(drawn)
-    assert close(scalars(doubled), 2 * scalars(grpo(drawn, ddof=0)), 1e-12)
+    sampled = batch([1, 0, 0.5, 0])
+    assert same(parse("grpo", {"ddof": 0})(sampled), grpo(sampled, ddof=0))
+    doubled = parse("2*grpo", {"ddof": 0})(sampled)
+    assert close(scalars(doubled), 2 * scalars(grpo(sampled, ddof=0)), 1e-12)
 
 
 @settings(max_examples=20)
 @given(alone())
-def test_options_of_a_sum_are_given_by_rule(drawn: list[Trajectory]) -> None:
+def test_options_of_a_sum_are_given_by_rule(sampled: list[Trajectory]) -> None:
     rule = parse("grpo + anchor", {"grpo": {"ddof": 0}, "anchor": {"gamma": 0.5}})
-    expected = weighted((1.0, grpo(drawn, ddof=0)), (1.0, anchor(drawn, gamma=0.5)))
-    assert close(torch.cat(rule(drawn).advantages), expected, 1e-12)
+    expected = weighted((1.0, grpo(sampled, ddof=0)), (1.0, anchor(sampled, gamma=0.5)))
+    assert close(torch.cat(rule(sampled).advantages), expected, 1e-12)
 
 
 def test_an_option_that_no_rule_has_is_refused() -> None:
@@ -188,13 +192,13 @@ def valued(outcome: float, member: int = 0) -> Trajectory:
 
 
 def test_the_critics_targets_are_those_of_the_only_rule_that_has_some() -> None:
-    drawn = [valued(1), valued(0, 1)]
-    credit, alone = parse("rloo + 0.5*gae")(drawn), gae(drawn)
+    sampled = [valued(1), valued(0, 1)]
+    credit, alone = parse("rloo + 0.5*gae")(sampled), gae(sampled)
     assert credit.returns is not None and alone.returns is not None
     assert torch.equal(torch.cat(credit.returns), torch.cat(alone.returns))
     assert (
         parse("rloo + anchor")(
-            [replace(t, turns=tuple(replace(k, anchor="x") for k in t.turns)) for t in drawn]
+            [replace(t, turns=tuple(replace(k, anchor="x") for k in t.turns)) for t in sampled]
         ).returns
         is None
     )
@@ -202,9 +206,9 @@ def test_the_critics_targets_are_those_of_the_only_rule_that_has_some() -> None:
 
 @settings(max_examples=5)
 @given(trajectories())
-def test_a_rule_says_whether_it_sets_targets(drawn: list[Trajectory]) -> None:
+def test_a_rule_says_whether_it_sets_targets(sampled: list[Trajectory]) -> None:
     for part in components(Kind.CREDIT).values():
-        assert (part.function(drawn).returns is not None) == part.targets, part.name
+        assert (part.function(sampled).returns is not None) == part.targets, part.name
 
 
 def test_two_rules_cannot_teach_one_critic() -> None:
@@ -213,17 +217,17 @@ def test_two_rules_cannot_teach_one_critic() -> None:
 
 
 def targeted(batch: Sequence[Trajectory]) -> Credit:
-    """A rule that sets targets without having said so."""
+    """A rule that sets targets without declaring them."""
     return replace(
         broadcast(batch, [0.0] * len(batch)), returns=[torch.zeros(t.tokens) for t in batch]
     )
 
 
-def test_a_second_teacher_that_nobody_knew_of_is_found_when_it_teaches() -> None:
-    drawn = [rollout([0.0], tokens=1, values=[0.5])]
+def test_a_second_teacher_that_no_one_knew_of_is_found_when_it_teaches() -> None:
+    sampled = [rollout([0.0], tokens=1, values=[0.5])]
     rule = parse(f"gae + {__name__}:targeted")
     with pytest.raises(InputError, match="both set targets"):
-        rule(drawn)
+        rule(sampled)
 
 
 def test_states_of_a_sum_are_kept_apart_and_given_back() -> None:
@@ -270,40 +274,42 @@ def families() -> tuple[list[Trajectory], Credit]:
     """AgentRL's example: four tokens of one family of tasks, two of another."""
     first = batch([0.5, -0.5], turns=2, task="maze")
     second = batch([0.1, -0.1], task="shop", group=1)
-    drawn = [*first, *second]
-    return drawn, broadcast(drawn, [t.outcome for t in drawn])
+    sampled = [*first, *second]
+    return sampled, broadcast(sampled, [t.outcome for t in sampled])
 
 
 def test_whitening_over_tasks_is_agentrls() -> None:
-    drawn, credit = families()
-    whitened = whiten(credit, drawn, "task", ddof=0)
+    sampled, credit = families()
+    whitened = whiten(credit, sampled, "task", ddof=0)
     assert close(torch.cat(whitened.advantages), [1, 1, -1, -1, 1, -1])
-    over_batch = torch.cat(whiten(credit, drawn, "batch", ddof=0).advantages)
+    over_batch = torch.cat(whiten(credit, sampled, "batch", ddof=0).advantages)
     assert float(over_batch[4]) < 0.5, "the family with small rewards is drowned"
 
 
 def test_whitening_over_the_batch_is_ppos() -> None:
-    drawn = [rollout([0, 0], outcome=1, tokens=2, values=[0.2, 0.3, 0.5, 0.6])]
-    raw = gae(drawn, lam=0.95, whiten=False)
-    credit = whiten(raw, drawn)
+    sampled = [rollout([0, 0], outcome=1, tokens=2, values=[0.2, 0.3, 0.5, 0.6])]
+    raw = gae(sampled, lam=0.95, whiten=False)
+    credit = whiten(raw, sampled)
     assert close(credit.advantages[0], [1.0540, 0.6068, -0.5643, -1.0966])
     assert credit.returns is raw.returns
 
 
 @pytest.mark.parametrize("scope", ["batch", "task", "group", "trajectory"])
-@given(drawn=trajectories(groups=(2, 3)), seed=st.integers(0, 2**32 - 1))
+@given(sampled=trajectories(groups=(2, 3)), seed=st.integers(0, 2**32 - 1))
 def test_each_scope_gets_mean_zero_and_deviation_one(
-    scope: str, drawn: list[Trajectory], seed: int
+    scope: str, sampled: list[Trajectory], seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    numbers = [torch.randn(t.tokens, generator=generator, dtype=torch.float64) + 3.0 for t in drawn]
-    whitened = whiten(Credit(numbers, state={"a": 1.0}), drawn, scope)
+    numbers = [
+        torch.randn(t.tokens, generator=generator, dtype=torch.float64) + 3.0 for t in sampled
+    ]
+    whitened = whiten(Credit(numbers, state={"a": 1.0}), sampled, scope)
     assert whitened.state == {"a": 1.0}
     names = {
-        "batch": ["" for _ in drawn],
-        "task": [t.task for t in drawn],
-        "group": [t.group for t in drawn],
-        "trajectory": [str(t.key) for t in drawn],
+        "batch": ["" for _ in sampled],
+        "task": [t.task for t in sampled],
+        "group": [t.group for t in sampled],
+        "trajectory": [str(t.key) for t in sampled],
     }[scope]
     for name in set(names):
         members = [i for i, own in enumerate(names) if own == name]
@@ -316,19 +322,19 @@ def test_each_scope_gets_mean_zero_and_deviation_one(
 
 
 def test_equal_advantages_whiten_to_exactly_zero() -> None:
-    drawn = batch([0.1, 0.1, 0.1])
-    assert scalars(whiten(broadcast(drawn, [0.1] * 3), drawn)).tolist() == [0, 0, 0]
+    sampled = batch([0.1, 0.1, 0.1])
+    assert scalars(whiten(broadcast(sampled, [0.1] * 3), sampled)).tolist() == [0, 0, 0]
 
 
 @given(trajectories())
 def test_whitening_over_trajectories_leaves_only_differences_within_them(
-    drawn: list[Trajectory],
+    sampled: list[Trajectory],
 ) -> None:
-    whitened = whiten(drgrpo(drawn), drawn, "trajectory")
+    whitened = whiten(drgrpo(sampled), sampled, "trajectory")
     assert all(bool((a == 0).all()) for a in whitened.advantages)
 
 
 def test_an_unknown_scope_is_named() -> None:
-    drawn, credit = families()
+    sampled, credit = families()
     with pytest.raises(UnknownName, match=r"no scope of whitening 'tasks'.*Did you mean 'task'"):
-        whiten(credit, drawn, "tasks")
+        whiten(credit, sampled, "tasks")

@@ -20,9 +20,9 @@ from palaestra.learning.credit.gae import (
     length_adaptive_gae,
     turn_gae,
 )
-from palaestra.learning.credit.outcome import reinforce
+from palaestra.learning.credit.returns import reinforce
 from palaestra.learning.credit.rule import Credit
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.data.trajectory import Trajectory
 from tests.learning.credit.made import batch, close, rollout, trajectories
 
 Rule = Callable[..., Credit]
@@ -45,11 +45,11 @@ def plain(rule: Rule, trajectory: Trajectory, **options: object) -> tuple[Tensor
     return credit.advantages[0], credit.returns[0]
 
 
-def single_tokens(drawn: list[Trajectory]) -> list[Trajectory]:
+def single_tokens(sampled: list[Trajectory]) -> list[Trajectory]:
     """The same with turns of one token."""
     return [
         replace(t, turns=tuple(replace(k, tokens=1, values=k.values[:1]) for k in t.turns))
-        for t in drawn
+        for t in sampled
     ]
 
 
@@ -208,7 +208,7 @@ def test_a_missing_critic_is_named_with_the_remedy(rule: Rule) -> None:
     [
         (partial(turn_gae, value_at="middle"), "value_at = 'middle'; choose one of: first, last"),
         (partial(length_adaptive_gae, over="calls"), "over = 'calls'"),
-        (partial(length_adaptive_gae, alpha=0.0), "alpha > 0"),
+        (partial(length_adaptive_gae, alpha=0.0), "use a number above 0"),
     ],
 )
 def test_wrong_options_are_named(wrong: Rule, message: str) -> None:
@@ -217,23 +217,23 @@ def test_wrong_options_are_named(wrong: Rule, message: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@given(drawn=trajectories())
-def test_whitening_leaves_the_targets_alone(rule: Rule, drawn: list[Trajectory]) -> None:
-    assert same(rule(drawn).returns, rule(drawn, whiten=False).returns)
+@given(sampled=trajectories())
+def test_whitening_leaves_the_targets_alone(rule: Rule, sampled: list[Trajectory]) -> None:
+    assert same(rule(sampled).returns, rule(sampled, whiten=False).returns)
 
 
 @given(trajectories())
-def test_with_lam_one_the_target_is_the_sampled_return(drawn: list[Trajectory]) -> None:
-    ended = [replace(t, truncated=False) for t in drawn]
+def test_with_lam_one_the_target_is_the_sampled_return(sampled: list[Trajectory]) -> None:
+    ended = [replace(t, truncated=False) for t in sampled]
     credit = gae(ended, gamma=0.9, lam=1.0, whiten=False)
     assert same(credit.returns, reinforce(ended, gamma=0.9).advantages)
 
 
 @given(trajectories(), st.floats(0, 1), st.floats(0, 1))
 def test_over_turns_of_one_token_all_levels_agree(
-    drawn: list[Trajectory], gamma: float, lam: float
+    sampled: list[Trajectory], gamma: float, lam: float
 ) -> None:
-    short = single_tokens(drawn)
+    short = single_tokens(sampled)
     tokens = gae(short, gamma=gamma, lam=lam)
     for other in (
         turn_gae(short, gamma=gamma, lam=lam),
@@ -246,9 +246,9 @@ def test_over_turns_of_one_token_all_levels_agree(
 
 
 @given(trajectories(), st.floats(0, 1))
-def test_a_perfect_critic_leaves_nothing_to_learn(drawn: list[Trajectory], lam: float) -> None:
+def test_a_perfect_critic_leaves_nothing_to_learn(sampled: list[Trajectory], lam: float) -> None:
     perfect = []
-    for trajectory in drawn:
+    for trajectory in sampled:
         ended = replace(trajectory, truncated=False)
         knows = reinforce([ended]).advantages[0].split([k.tokens for k in ended.turns])
         turns = zip(ended.turns, knows, strict=True)
@@ -260,8 +260,8 @@ def test_a_perfect_critic_leaves_nothing_to_learn(drawn: list[Trajectory], lam: 
 
 
 @given(trajectories())
-def test_whitened_numbers_have_mean_zero_and_deviation_one(drawn: list[Trajectory]) -> None:
-    tokens = torch.cat(gae(drawn).advantages)
+def test_whitened_numbers_have_mean_zero_and_deviation_one(sampled: list[Trajectory]) -> None:
+    tokens = torch.cat(gae(sampled).advantages)
     assert float(tokens.mean()) == pytest.approx(0, abs=1e-9)
     if len(tokens) > 1:
         assert float(tokens.std()) == pytest.approx(1, abs=1e-3)

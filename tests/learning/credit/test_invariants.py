@@ -1,4 +1,4 @@
-"""What every credit rule keeps to, whoever wrote it: checked on each registered one."""
+"""Laws of every credit rule, checked on each registered one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from palaestra.core.episode import Key
-from palaestra.learning.component import Component, Kind, Need, Status, components
 from palaestra.learning.credit.rule import Credit
-from palaestra.learning.trajectory import Trajectory, Turn
+from palaestra.learning.data.trajectory import Trajectory, Turn
+from palaestra.learning.methods.component import Component, Kind, Need, Status, components
 from tests.learning.credit.made import ROLES, trajectories
 
 RULES = components(Kind.CREDIT)
@@ -55,7 +55,7 @@ def level_groups(draw: st.DrawFn) -> list[Trajectory]:
     They differ in what is no merit: tokens, segments, durations. States do not recur within a
     rollout, where what follows a first and a second visit would differ.
     """
-    chance = random.Random(draw(st.integers(0, 2**32 - 1)))
+    rng = random.Random(draw(st.integers(0, 2**32 - 1)))
     found = []
     for group in range(draw(st.integers(1, 2))):
         count = draw(st.integers(1, 4))
@@ -74,7 +74,7 @@ def level_groups(draw: st.DrawFn) -> list[Trajectory]:
                     progress=k / count,
                     belief=(k + 1) * outcome,  # each turn gains as much as the end is worth
                     contribution=0.25,
-                    seconds=chance.uniform(0.1, 10),
+                    seconds=rng.uniform(0.1, 10),
                 )
                 for k in range(count)
             ]
@@ -112,15 +112,15 @@ def test_a_rule_says_what_it_does_and_where_it_comes_from(part: Component) -> No
 
 @every(RULES)
 @few
-@given(drawn=trajectories())
-def test_one_finite_advantage_per_sampled_token(part: Component, drawn: list[Trajectory]) -> None:
-    credit = apply(part, drawn)
-    assert [len(a) for a in credit.advantages] == [t.tokens for t in drawn]
+@given(sampled=trajectories())
+def test_one_finite_advantage_per_sampled_token(part: Component, sampled: list[Trajectory]) -> None:
+    credit = apply(part, sampled)
+    assert [len(a) for a in credit.advantages] == [t.tokens for t in sampled]
     for advantages in credit.advantages:
         assert advantages.shape == (len(advantages),) and advantages.dtype == torch.float64
         assert bool(advantages.isfinite().all())
     if credit.returns is not None:
-        assert [len(r) for r in credit.returns] == [t.tokens for t in drawn]
+        assert [len(r) for r in credit.returns] == [t.tokens for t in sampled]
         for returns in credit.returns:
             assert not bool(returns.isinf().any())
             assert not bool(returns.isnan().all())  # NaN, no target, is for some tokens only
@@ -129,21 +129,21 @@ def test_one_finite_advantage_per_sampled_token(part: Component, drawn: list[Tra
 
 @every(RULES)
 @few
-@given(drawn=trajectories())
+@given(sampled=trajectories())
 def test_rules_with_a_critic_and_only_those_give_it_targets(
-    part: Component, drawn: list[Trajectory]
+    part: Component, sampled: list[Trajectory]
 ) -> None:
-    assert (apply(part, drawn).returns is not None) == (Need.VALUE in part.needs)
+    assert (apply(part, sampled).returns is not None) == (Need.VALUE in part.needs)
 
 
 @every(RULES)
 @few
-@given(drawn=trajectories(), data=st.data())
+@given(sampled=trajectories(), data=st.data())
 def test_permuting_the_batch_permutes_the_result(
-    part: Component, drawn: list[Trajectory], data: st.DataObject
+    part: Component, sampled: list[Trajectory], data: st.DataObject
 ) -> None:
-    order = data.draw(st.permutations(range(len(drawn))))
-    straight, permuted = apply(part, drawn), apply(part, [drawn[i] for i in order])
+    order = data.draw(st.permutations(range(len(sampled))))
+    straight, permuted = apply(part, sampled), apply(part, [sampled[i] for i in order])
     assert_same(permuted.advantages, [straight.advantages[i] for i in order], 1e-7)
     if straight.returns is not None:
         assert_same(permuted.returns, [straight.returns[i] for i in order], 1e-7)
@@ -152,14 +152,14 @@ def test_permuting_the_batch_permutes_the_result(
 
 @every(RULES)
 @few
-@given(drawn=trajectories())
+@given(sampled=trajectories())
 def test_splitting_a_rollout_into_segments_changes_no_advantage(
-    part: Component, drawn: list[Trajectory]
+    part: Component, sampled: list[Trajectory]
 ) -> None:
     def split(segment: Callable[[int], int]) -> list[Trajectory]:
         return [
             replace(t, turns=tuple(replace(k, segment=segment(n)) for n, k in enumerate(t.turns)))
-            for t in drawn
+            for t in sampled
         ]
 
     whole, parts = apply(part, split(lambda n: 0)), apply(part, split(lambda n: n))
@@ -169,26 +169,26 @@ def test_splitting_a_rollout_into_segments_changes_no_advantage(
 
 @every(CRITIC_FREE)
 @few
-@given(drawn=level_groups())
+@given(sampled=level_groups())
 def test_equal_rewards_in_a_group_teach_exactly_nothing(
-    part: Component, drawn: list[Trajectory]
+    part: Component, sampled: list[Trajectory]
 ) -> None:
     if part.name in TOKEN_INDEXED:
-        drawn = [
-            replace(t, turns=tuple(replace(turn, tokens=2) for turn in t.turns)) for t in drawn
+        sampled = [
+            replace(t, turns=tuple(replace(turn, tokens=2) for turn in t.turns)) for t in sampled
         ]
-    assert all(bool((a == 0).all()) for a in apply(part, drawn).advantages)
+    assert all(bool((a == 0).all()) for a in apply(part, sampled).advantages)
 
 
 @every(RULES)
 @few
-@given(drawn=trajectories())
+@given(sampled=trajectories())
 def test_a_rule_changes_nothing_and_remembers_nothing(
-    part: Component, drawn: list[Trajectory]
+    part: Component, sampled: list[Trajectory]
 ) -> None:
-    before = copy.deepcopy(drawn)
-    first, second = apply(part, drawn), apply(part, drawn)
-    assert drawn == before
+    before = copy.deepcopy(sampled)
+    first, second = apply(part, sampled), apply(part, sampled)
+    assert sampled == before
     assert_same(first.advantages, second.advantages, 0.0)
     assert_same(first.returns, second.returns, 0.0)
     assert first.state == second.state

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from palaestra.core.episode import Key
 from palaestra.core.errors import GroupTooSmall, InputError
 from palaestra.learning.credit.gae import turn_gae
-from palaestra.learning.credit.outcome import drgrpo, grpo
+from palaestra.learning.credit.returns import drgrpo, grpo
 from palaestra.learning.credit.roles import (
     improvements,
     malt,
@@ -25,7 +25,7 @@ from palaestra.learning.credit.roles import (
     waltz,
 )
 from palaestra.learning.credit.rule import Credit
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.data.trajectory import Trajectory
 from tests.learning.credit.made import QUARTERS, batch, close, rollout, scalars, trajectories
 
 # MARFT
@@ -66,13 +66,13 @@ def test_marft_normalises_over_turns_that_have_an_advantage() -> None:
 
 
 @given(trajectories())
-def test_marft_is_turn_level_gae_whoever_speaks(drawn: list[Trajectory]) -> None:
-    ours = marft(drawn, gamma=0.9, lam=0.8, normalise=False)
-    theirs = turn_gae(drawn, gamma=0.9, lam=0.8, whiten=False)
+def test_marft_is_turn_level_gae_whoever_speaks(sampled: list[Trajectory]) -> None:
+    ours = marft(sampled, gamma=0.9, lam=0.8, normalise=False)
+    theirs = turn_gae(sampled, gamma=0.9, lam=0.8, whiten=False)
     assert torch.equal(torch.cat(ours.advantages), torch.cat(theirs.advantages))
     assert ours.returns is not None and theirs.returns is not None
     trained = ~torch.cat(ours.returns).isnan()
-    assert int(trained.sum()) == sum(len(t.turns) for t in drawn)
+    assert int(trained.sum()) == sum(len(t.turns) for t in sampled)
     assert torch.equal(torch.cat(ours.returns)[trained], torch.cat(theirs.returns)[trained])
 
 
@@ -113,7 +113,7 @@ def test_spiral_goes_on_from_its_state() -> None:
     assert start.state["poker/player0"] == pytest.approx(0.05), "a state given is not changed"
 
 
-def test_spiral_subtracts_before_it_updates_unless_told() -> None:
+def test_spiral_subtracts_before_it_updates_by_default() -> None:
     """The regression: updating first takes part of the return into its own baseline."""
     assert float(spiral(games([1])).advantages[0][0]) == 1.0
     assert float(spiral(games([1]), update_first=True).advantages[0][0]) == pytest.approx(0.95)
@@ -126,8 +126,8 @@ def test_spiral_discounts_over_the_turns_of_the_role() -> None:
 
 def test_spiral_keeps_a_baseline_for_each_game() -> None:
     poker, other = games([1]), games([1], first=1)
-    dice = [replace(trajectory, task="dice") for trajectory in other]
-    credit = spiral(poker + dice)
+    dice_games = [replace(trajectory, task="dice") for trajectory in other]
+    credit = spiral(poker + dice_games)
     assert [float(a[0]) for a in credit.advantages] == [1, 1]
     assert set(credit.state) == {f"{g}/player{p}" for g in ("poker", "dice") for p in (0, 1)}
 
@@ -276,7 +276,7 @@ def test_a_comment_earns_what_the_partner_improves(before: float, after: float) 
     assert gained == [0, after - before, 0]
 
 
-def test_a_comment_that_nobody_answers_improves_nothing() -> None:
+def test_a_comment_that_no_one_answers_improves_nothing() -> None:
     unanswered = rollout([1, 0], role=["agent", "feedback"])
     unasked = rollout([0, 1], role=["feedback", "agent"])
     assert improvements(unanswered, "feedback", "agent") == [0, 0]
@@ -286,8 +286,8 @@ def test_a_comment_that_nobody_answers_improves_nothing() -> None:
 
 
 def test_waltz_whitens_the_weighted_rewards_of_each_role() -> None:
-    drawn = [waltzing(s, member=m) for m, s in enumerate([(0, 1), (1, 0), (1, 1)])]
-    credit = waltz(drawn)
+    sampled = [waltzing(s, member=m) for m, s in enumerate([(0, 1), (1, 0), (1, 1)])]
+    credit = waltz(sampled)
     comments = torch.stack([a[1] for a in credit.advantages])
     rewards = torch.tensor([0.75, -0.55, 0.10], dtype=torch.float64)
     assert close(comments, (rewards - rewards.mean()) / rewards.std())
@@ -322,10 +322,10 @@ def test_supo_counts_a_rollout_once_and_credits_all_its_segments() -> None:
 
 def test_counting_segments_would_shift_the_mean() -> None:
     """The regression: four segments of return 1 and two of 0 have mean 0.6667."""
-    drawn = summarised()
-    centre = 1 - scalars(supo(drawn, std=False))[0]
+    sampled = summarised()
+    centre = 1 - scalars(supo(sampled, std=False))[0]
     assert float(centre) == 0.5
-    votes = [t.total for t in drawn for _ in t.turns]
+    votes = [t.total for t in sampled for _ in t.turns]
     assert sum(votes) / len(votes) == pytest.approx(0.6667, abs=5e-5)
 
 
@@ -337,8 +337,8 @@ def test_an_unfinished_rollout_keeps_its_vote() -> None:
 
 
 @given(trajectories())
-def test_supo_without_truncation_is_a_group_rule(drawn: list[Trajectory]) -> None:
-    finished = [replace(t, truncated=False) for t in drawn]
+def test_supo_without_truncation_is_a_group_rule(sampled: list[Trajectory]) -> None:
+    finished = [replace(t, truncated=False) for t in sampled]
     assert torch.equal(scalars(supo(finished)), scalars(grpo(finished)))
     assert torch.equal(scalars(supo(finished, std=False)), scalars(drgrpo(finished)))
 

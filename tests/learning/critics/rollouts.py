@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from palaestra.core.episode import Key
-from palaestra.learning.rows import Row
-from palaestra.learning.trajectory import Trajectory, Turn
-from palaestra.models.network import DecoderNetwork
-from palaestra.models.tiny import tiny_network
+from palaestra.learning.data.rows import Row
+from palaestra.learning.data.trajectory import Trajectory, Turn
+from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.tiny import tiny_network
 
-Said = tuple[Sequence[int], Sequence[int], float]
-"""What the world says, what the policy replies, and the reward for it."""
+Replied = tuple[Sequence[int], Sequence[int], float]
+"""Each turn's observation, reply and reward."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def small(*, vocabulary: int = 12, context: int = 32, width: int = 32, seed: int
 
 
 def rollouts(
-    episodes: Sequence[Sequence[Said]], *, forgetful: bool = False, truncated: bool = False
+    episodes: Sequence[Sequence[Replied]], *, forgetful: bool = False, truncated: bool = False
 ) -> Rollouts:
     """One trajectory per episode.
 
@@ -42,18 +42,20 @@ def rollouts(
         truncated: a limit cut all of them off.
     """
     made = Rollouts([], [])
-    for member, said in enumerate(episodes):
+    for member, turns_of_member in enumerate(episodes):
         key = Key("rl/1", 0, member)
         rows: list[Row] = []
-        for call, (heard, reply, _) in enumerate(said):
+        for call, (observed, reply, _) in enumerate(turns_of_member):
             if forgetful or not rows:
                 rows.append(Row(key, [], [], [], []))
             row = rows[-1]
-            row.tokens.extend([*heard, *reply])
-            row.mask.extend([False] * len(heard) + [True] * len(reply))
-            row.logprobs.extend([0.0] * len(heard) + [-1.0] * len(reply))
-            row.calls.extend([-1] * len(heard) + [call] * len(reply))
-        turns = tuple(Turn(len(reply), reward, call=i) for i, (_, reply, reward) in enumerate(said))
+            row.tokens.extend([*observed, *reply])
+            row.mask.extend([False] * len(observed) + [True] * len(reply))
+            row.logprobs.extend([0.0] * len(observed) + [-1.0] * len(reply))
+            row.calls.extend([-1] * len(observed) + [call] * len(reply))
+        turns = tuple(
+            Turn(len(reply), reward, call=i) for i, (_, reply, reward) in enumerate(turns_of_member)
+        )
         made.trajectories.append(Trajectory(key, "g", turns, 0.0, truncated=truncated))
         made.rows.extend(rows)
     return made

@@ -8,8 +8,8 @@ import torch
 from palaestra.core.errors import InputError
 from palaestra.learning.critics.archer import Archer, ArcherPlan, q_targets, turn_advantages
 from palaestra.learning.critics.optimiser import polyak
-from palaestra.learning.critics.progress import contributed
-from palaestra.learning.critics.replay import Replay, transitions
+from palaestra.learning.critics.progress_estimator import contributed
+from palaestra.learning.critics.replay_buffer import Replay, transitions
 from palaestra.store.checkpoint import load, save
 from tests.learning.critics.rollouts import equal_states, rollouts, small
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
-from palaestra.learning.attention import causal_attention
+from palaestra.learning.compute.shared_prefix_attention import causal_attention
 from palaestra.learning.critics.encoder import hidden_at, last_states, replies, states_at
-from palaestra.learning.rows import Row
-from palaestra.learning.trajectory import Trajectory, Turn
+from palaestra.learning.data.rows import Row
+from palaestra.learning.data.trajectory import Trajectory, Turn
 from tests.learning.critics.rollouts import rollouts, small
 
 sequences = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=8), min_size=1, max_size=10)
@@ -19,7 +19,7 @@ sequences = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=8), min_si
 def alone(network, tokens):
     """Hidden states of one sequence, with plain causal attention."""
 
-    def attend(layer, q, k, v):
+    def attend(layer, q, k, v, scores):
         return causal_attention(q[None], k[None], v[None])[0]
 
     ids = torch.tensor(tokens)
@@ -59,7 +59,7 @@ def test_what_does_not_fit_the_context_is_cut_off_at_its_beginning():
     long, short = [1, 2, 3, 1, 2, 0], [3, 1, 2, 0]
     assert torch.equal(last_states(network, [long]), last_states(network, [short]))
     assert torch.equal(hidden_at(network, [long], [[2]]), hidden_at(network, [short], [[0]]))
-    with pytest.raises(InputError, match="4 tokens of context"):
+    with pytest.raises(InputError, match="context of 4 tokens"):
         hidden_at(network, [long], [[1]])
 
 

@@ -109,9 +109,9 @@ def test_decoding_never_says_what_the_policy_never_would():
 def test_the_next_state_is_where_the_policy_speaks_next(truncated):
     made = rollouts([[([0, 1], [2, 3], 0.5), ([4, 4, 4], [5], 1.0)]], truncated=truncated)
     chain = TokenChain()
-    (said,) = replies(made.trajectories, made.rows)
-    chain.add(made.trajectories[0], said)
-    chain.add(made.trajectories[0], said)
+    (replied,) = replies(made.trajectories, made.rows)
+    chain.add(made.trajectories[0], replied)
+    chain.add(made.trajectories[0], replied)
     assert [list(p) for p in chain.positions] == [[1, 2, 3], [6, 7]] * 2
     assert chain.acting == [0, 1, 3, 5, 6, 8]
     assert chain.following == [1, 3, 4, 6, 8, 9]
@@ -148,7 +148,7 @@ def cloned(made):
 
 
 def success(logits):
-    """The chance of reaching the end of the maze from START, exactly."""
+    """The exact probability of reaching the end of the maze from START."""
     chance = 1.0
     for state, reply in ((START, (LEFT, END)), (MIDDLE, (RIGHT, END))):
         for at, token in enumerate(reply):

@@ -20,7 +20,7 @@ from palaestra.learning.critics.step_q import (
     preference_pairs,
     select,
 )
-from palaestra.learning.preference import implicit_reward, step_dpo
+from palaestra.learning.losses.preference import implicit_reward, step_dpo
 from tests.learning.critics.rollouts import equal_states, small
 
 TREE = [

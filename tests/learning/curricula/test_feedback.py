@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.errors import RecipeError
-from palaestra.learning.component import Kind, Status, find
 from palaestra.learning.curricula.feedback import Mix, Tally, requested, tallies, weak_skills
+from palaestra.learning.methods.component import Kind, Status, find
 
 tally = st.builds(
     lambda successes, failures: Tally(successes, successes + failures),

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.errors import RecipeError
-from palaestra.learning.component import Kind, Status, find
 from palaestra.learning.curricula.horizon import scaling_inter
+from palaestra.learning.methods.component import Kind, Status, find
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ def test_the_released_resume_path_means_the_step_that_comes_next(done, turns):
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=5), st.integers(1, 30), st.data())
 def test_a_run_resumed_at_any_step_has_the_same_horizons(horizons, every, data):
-    live = [scaling_inter(s, horizons=horizons, every=every) for s in range(1, 101)]
+    per_step = [scaling_inter(s, horizons=horizons, every=every) for s in range(1, 101)]
     done = data.draw(st.integers(0, 99))
     resumed = [scaling_inter(s, horizons=horizons, every=every) for s in range(done + 1, 101)]
-    assert live[:done] + resumed == live
+    assert per_step[:done] + resumed == per_step
     in_stages = [h for h in horizons for _ in range(every)] + [horizons[-1]] * 100
-    assert live == in_stages[:100]
+    assert per_step == in_stages[:100]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from palaestra.core.episode import Key
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Split, TaskSet
 from palaestra.learning.curricula.practice import Attempt, Practice, attempts, replayed
-from palaestra.learning.curricula.sampling import learnability, uniform
-from palaestra.learning.rewards import Shaping
+from palaestra.learning.curricula.task_sampling import learnability, uniform
+from palaestra.learning.data.rewards import Shaping
 from tests.learning.made import call, episode
 
 EASY, HARD = TaskSet("easy"), TaskSet("hard")
@@ -23,16 +23,16 @@ def tried(step: int, environment: str, task: str, *solved: bool) -> list[Attempt
 
 def test_without_a_rule_every_step_has_new_tasks() -> None:
     practice = Practice((EASY,), seed=3)
-    drawn = [task.id for step in (1, 2, 3) for task in practice.tasks(step, 4, {})]
-    assert len(set(drawn)) == 12
+    sampled = [task.id for step in (1, 2, 3) for task in practice.tasks(step, 4, {})]
+    assert len(set(sampled)) == 12
 
 
 def test_fixed_tasks_are_met_again_and_known_by_their_results() -> None:
     practice = Practice((EASY,), seed=3, weigh=uniform, fixed=3)
-    drawn = [task for step in range(1, 20) for task in practice.tasks(step, 4, {})]
-    assert len({task.id for task in drawn}) == 3
-    assert {task.split for task in drawn} == {Split.TRAIN}
-    one = drawn[0].id
+    sampled = [task for step in range(1, 20) for task in practice.tasks(step, 4, {})]
+    assert len({task.id for task in sampled}) == 3
+    assert {task.split for task in sampled} == {Split.TRAIN}
+    one = sampled[0].id
     past = {1: tried(1, "easy", one, True, False), 2: tried(2, "easy", one, True)}
     results = sorted(h.results for h in practice.histories(past))
     assert results == [(), (), (1.0, 0.0, 1.0)]
@@ -44,16 +44,16 @@ def test_levels_are_chosen_where_there_is_something_to_learn() -> None:
         1: tried(1, "easy", "train/0", *[True] * 30),
         2: tried(2, "hard", "train/0", *[True, False] * 15),
     }
-    drawn = [t.environment for step in range(3, 40) for t in practice.tasks(step, 4, past)]
-    assert drawn.count("hard") > 3 * drawn.count("easy") > 0
+    sampled = [t.environment for step in range(3, 40) for t in practice.tasks(step, 4, past)]
+    assert sampled.count("hard") > 3 * sampled.count("easy") > 0
     again = [t.environment for step in range(3, 40) for t in practice.tasks(step, 4, past)]
-    assert again == drawn
+    assert again == sampled
 
 
 def test_the_tasks_of_a_level_are_always_new() -> None:
     practice = Practice((EASY, HARD), seed=3, weigh=uniform)
-    drawn = [(t.environment, t.id) for step in range(1, 9) for t in practice.tasks(step, 4, {})]
-    assert len(set(drawn)) == 32
+    sampled = [(t.environment, t.id) for step in range(1, 9) for t in practice.tasks(step, 4, {})]
+    assert len(set(sampled)) == 32
 
 
 def group(step: int, *outcomes: Outcome):

@@ -9,7 +9,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from palaestra.learning.losses.tokens import Tokens
+from palaestra.learning.losses.trained_tokens import Tokens
 
 PER_TOKEN = ("lp", "lp_old", "advantage", "turn", "rollout", "lp_beh", "version", "lp_ref")
 
@@ -31,7 +31,7 @@ def tokens(
     current: int = 0,
     proximal: int = 0,
 ) -> Tokens:
-    """One rollout of one turn unless said otherwise; the sampler's are the old ones."""
+    """One rollout of one turn by default; the sampler's are the old ones."""
     count = len(lp)
     if isinstance(advantage, float | int):
         advantage = [advantage] * count

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import RecipeError
+from palaestra.learning.data.rows import Row
 from palaestra.learning.losses.aggregation import Aggregation, token_weights
-from palaestra.learning.rows import Row
 
 NORM = Aggregation.ROLLOUT_TOKEN_NORM
 OF_ROLLOUTS = [a for a in Aggregation if a is not Aggregation.ROW_ROLLOUT_MEAN]

@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestra.learning.component import Kind, components, find
-from palaestra.learning.losses.policy import unit_of
-from palaestra.learning.losses.tokens import unit_ids, unit_sum
+from palaestra.learning.losses.policy_loss import unit_of
+from palaestra.learning.losses.trained_tokens import unit_ids, unit_sum
+from palaestra.learning.methods.component import Kind, components, find
 from tests.learning.losses.made import at_rest, batches, fp64, gradient, moved, taken, tokens
 
 FURTHER = [
@@ -68,15 +68,15 @@ def weights_for(batch):
     return fp64(range(1, len(batch.lp) + 1)) / len(batch.lp)
 
 
-def pieces(ids):
+def chunks(ids):
     return [(ids == i).nonzero().squeeze(1) for i in ids.unique()]
 
 
-def in_pieces(loss, batch, weight, ids):
-    """The gradient where each piece is a micro-batch of its own."""
+def in_chunks(loss, batch, weight, ids):
+    """The gradient where each part is a micro-batch of its own."""
     found = torch.zeros_like(batch.lp)
-    for piece in pieces(ids):
-        found[piece] = gradient(loss, taken(batch, piece), weight[piece])
+    for chunk in chunks(ids):
+        found[chunk] = gradient(loss, taken(batch, chunk), weight[chunk])
     return found
 
 
@@ -114,7 +114,7 @@ def test_permuting_the_tokens_permutes_losses_and_gradients(name, options, batch
 @given(batch=batches())
 def test_micro_batches_of_whole_rollouts_change_no_gradient(name, options, batch):
     loss, weight = loss_of(name, options), weights_for(batch)
-    assert close(in_pieces(loss, batch, weight, batch.rollout), gradient(loss, batch, weight))
+    assert close(in_chunks(loss, batch, weight, batch.rollout), gradient(loss, batch, weight))
 
 
 @named(LOSSES)
@@ -123,14 +123,14 @@ def test_micro_batches_of_whole_rollouts_change_no_gradient(name, options, batch
 def test_micro_batches_of_whole_units_change_no_gradient(name, options, batch):
     loss, weight = loss_of(name, options), weights_for(batch)
     ids = unit_ids(batch, unit_of(name, options))
-    assert close(in_pieces(loss, batch, weight, ids), gradient(loss, batch, weight))
+    assert close(in_chunks(loss, batch, weight, ids), gradient(loss, batch, weight))
 
 
 @pytest.mark.parametrize("name", ["loop", "gspo"])
 def test_cutting_a_unit_does_change_the_gradient(name):
     batch = moved([0.0003, 0.0002, -0.0001, 0.0001], turn=[0, 0, 1, 1])
     loss, weight = loss_of(name, {"unit": "rollout"}), weights_for(batch)
-    assert not close(in_pieces(loss, batch, weight, batch.turn), gradient(loss, batch, weight))
+    assert not close(in_chunks(loss, batch, weight, batch.turn), gradient(loss, batch, weight))
 
 
 @named(LOSSES)
@@ -197,8 +197,8 @@ def test_corrections_do_not_depend_on_what_else_is_in_the_micro_batch(name, opti
     correction = correction_of(name, options)
     whole = correction(batch)
     for ids in (batch.rollout, unit_ids(batch, unit_of(find(Kind.CORRECTION, name), options))):
-        for piece in pieces(ids):
-            assert close(correction(taken(batch, piece)), whole[piece])
+        for chunk in chunks(ids):
+            assert close(correction(taken(batch, chunk)), whole[chunk])
 
 
 @named(LOSSES)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 from palaestra.core.environment import Action
 from palaestra.core.episode import Episode, Key
-from palaestra.core.message import Message, ToolCall
+from palaestra.core.message import ToolCall, assistant, text_message, user
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.store.exchange.atif import trajectory, write_atif
 from palaestra.store.exchange.atif_import import read_atif
@@ -95,17 +95,19 @@ def test_an_independent_reader_takes_it(episode: Episode) -> None:
 def test_a_prompt_that_only_repeats_what_was_observed_is_no_step_of_its_own() -> None:
     renderer = small.renderer()
 
-    class Told(small.Asking):
+    class Shown(small.Asking):
         async def run(self, session: Any) -> None:
-            said = [Message("user", session.observation.text)]
+            output = [user(session.observation.text)]
             for _ in range(2):
-                reply = await session.generate(said)
+                reply = await session.generate(output)
                 seen = (await session.act(reply.text, by=reply)).observation.text
-                said += [Message("assistant", reply.text), Message("user", seen)]
+                output += [assistant(reply.text), user(seen)]
 
-    episode = small.live(Told(), small.Sampled([renderer.reply("up"), renderer.reply("up")]))
-    told = [step["source"] for step in trajectory(episode)["steps"]]
-    assert told == ["user", "agent", "agent"]
+    episode = small.run_episode(
+        Shown(), small.Sampled([renderer.reply("up"), renderer.reply("up")])
+    )
+    shown = [step["source"] for step in trajectory(episode)["steps"]]
+    assert shown == ["user", "agent", "agent"]
 
 
 def test_calls_of_tools_and_their_results_belong_together() -> None:
@@ -123,10 +125,10 @@ def test_calls_of_tools_and_their_results_belong_together() -> None:
 def test_agent_steps_of_others_become_calls_with_their_tokens(tmp_path: Path) -> None:
     episode = read(tmp_path / "x.json")
     first, second = episode.calls
-    assert first.reply.content == "<think>\nTwo numbers are needed.\n</think>\n\nI will search."
+    assert first.reply.text == "<think>\nTwo numbers are needed.\n</think>\n\nI will search."
     assert (first.prompt, first.completion, first.logprobs) == ((1, 2, 3), (4, 5), (-0.1, -0.2))
     assert second.parent == 0 and second.prompt == (6, 7) and second.completion == (8,)
-    assert second.messages == (Message("tool", "185.35"), Message("tool", "1.5M"))
+    assert second.messages == (text_message("tool", "185.35"), text_message("tool", "1.5M"))
     assert episode.graph.tokens(1) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert first.policy == "gem" and episode.agent == "harbor-agent"
 
@@ -140,7 +142,7 @@ def test_tool_calls_of_others_become_steps_and_the_answer_is_the_last(tmp_path: 
     assert (episode.usage.prompt_tokens, episode.usage.sampled_tokens) == (1120, 83)
 
 
-def test_a_prompt_that_does_not_go_on_where_the_last_one_ended_starts_anew(tmp_path: Path) -> None:
+def test_a_prompt_that_does_not_continue_the_last_one_starts_a_new_root(tmp_path: Path) -> None:
     document = json.loads(json.dumps(STOCK))
     document["steps"][2]["metrics"]["prompt_token_ids"] = [9, 9]
     second = read(tmp_path / "x.json", document).calls[1]
@@ -176,7 +178,7 @@ def test_embedded_agents_are_roles_and_pictures_are_named(tmp_path: Path) -> Non
         {"step_id": 2, "source": "agent", "message": "Done."},
     ]
     episode = read(tmp_path / "x.json", document | {"subagent_trajectories": [helper]})
-    assert episode.calls[0].messages[0].content == "Look:\n[image: a.png]"
+    assert episode.calls[0].messages[0].text == "Look:\n[image: a.png]"
     assert [call.role for call in episode.calls] == ["agent", "agent", "helper"]
 
 

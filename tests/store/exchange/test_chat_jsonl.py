@@ -1,4 +1,4 @@
-"""Chat JSONL: one line for each conversation, as fine-tuning tools read them."""
+"""Chat JSONL: one line per conversation, in the form of fine-tuning tools."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_conversation_is_told_whole_and_once(tmp_path: Path) -> None:
 
 def test_each_branch_is_a_line(tmp_path: Path) -> None:
     renderer = small.renderer()
-    episode = small.live(
+    episode = small.run_episode(
         small.Asking([samples.user("up")], [samples.user("down")]),
         small.Sampled([renderer.reply("up"), renderer.reply("down")]),
     )
@@ -45,7 +45,7 @@ def test_each_branch_is_a_line(tmp_path: Path) -> None:
     assert [row["messages"][0]["content"] for row in found] == ["up", "down"]
 
 
-def test_an_episode_without_a_model_is_told_by_what_it_saw_and_did(tmp_path: Path) -> None:
+def test_an_episode_without_model_calls_exports_observations_and_actions(tmp_path: Path) -> None:
     (row,) = rows(tmp_path / "x.jsonl", made.episode("test", 0, made.CRASH))
     assert [message["role"] for message in row["messages"]] == ["user", "assistant"] * 2
     assert row["messages"][1]["content"] == "turn left"

@@ -18,7 +18,7 @@ import pytest
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
-from palaestra.core.message import Message, ToolCall
+from palaestra.core.message import ToolCall, assistant, system, text_message, user
 from palaestra.core.model import Finish
 from palaestra.core.outcome import Limit, Outcome, Owner
 from palaestra.store.exchange.inspect_import import read_inspect
@@ -64,18 +64,18 @@ def test_what_is_no_sample_is_refused_by_its_place(tmp_path: Path) -> None:
     for event in log["samples"][1]["events"]:
         event.pop("function", None)
     (tmp_path / "x.json").write_text(json.dumps(log))
-    with pytest.raises(InputError, match=r"x\.json, sample 2 is no sample .* 'function'"):
+    with pytest.raises(InputError, match=r"x\.json, sample 2 is not a valid sample .* 'function'"):
         list(read_inspect(tmp_path / "x.json"))
 
 
 def test_model_events_become_one_branch_of_calls_without_tokens() -> None:
     first, second = foreign()["one"].calls
     assert (first.parent, second.parent) == (None, 0)
-    asked = (Message("system", "You add numbers."), Message("user", "What is 1 + 2?"))
+    asked = (system("You add numbers."), user("What is 1 + 2?"))
     assert first.messages == asked
-    assert first.reply == Message("assistant", "Let me add.\nadd(x=1, y=2)")
-    assert second.messages == (Message("tool", "3"),)
-    assert second.reply.content.startswith("<think>\nA sum of two.\n</think>\nThe answer is 3.")
+    assert first.reply == assistant("Let me add.\nadd(x=1, y=2)")
+    assert second.messages == (text_message("tool", "3"),)
+    assert second.reply.text.startswith("<think>\nA sum of two.\n</think>\nThe answer is 3.")
     assert first.policy == "mockllm/model" and first.finish is Finish.STOP
     assert not first.prompt and not first.completion and not first.logprobs
 
@@ -112,8 +112,8 @@ def test_a_log_without_a_transcript_still_gives_its_conversation(tmp_path: Path)
     (tmp_path / "x.json").write_text(json.dumps(log))
     bare, full = foreign(tmp_path / "x.json"), foreign()
     for name in ("one", "two"):
-        told = [(call.parent, call.messages, call.reply) for call in bare[name].calls]
-        assert told == [(call.parent, call.messages, call.reply) for call in full[name].calls]
+        shown = [(call.parent, call.messages, call.reply) for call in bare[name].calls]
+        assert shown == [(call.parent, call.messages, call.reply) for call in full[name].calls]
         assert bare[name].outcome == full[name].outcome
 
 
@@ -152,7 +152,7 @@ WRITTEN = [
     made.episode("eval/test", 1, made.OUT_OF_TURNS),
     made.episode("eval/test", 2, made.CRASH),
     made.episode("eval/test", 3, made.UNPARSED, invalid=[1]),
-    replace(small.live(small.Acting("up", "fall")), key=Key("eval/test", 4)),
+    replace(small.run_episode(small.Acting("up", "fall")), key=Key("eval/test", 4)),
 ]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import UnknownName
-from palaestra.core.message import Message, ToolCall
+from palaestra.core.message import ToolCall, assistant, system, tool_result, user
 from palaestra.core.outcome import Outcome
 from palaestra.store.exchange.otel import NEWEST, VERSIONS, trace, write_otel
 from palaestra.store.exchange.otel_import import read_otel
@@ -46,7 +46,7 @@ def test_calls_and_actions_are_spans_within_that_of_the_agent() -> None:
     assert all(int(one["startTimeUnixNano"]) <= int(one["endTimeUnixNano"]) for one in rest)
 
 
-def test_a_chat_span_says_what_was_read_and_said_and_what_it_cost() -> None:
+def test_a_chat_span_has_its_input_its_output_and_its_usage() -> None:
     last = attributes(spans()[-2])
     assert last["gen_ai.operation.name"] == "chat"
     assert last["gen_ai.provider.name"] == "palaestra"
@@ -55,8 +55,8 @@ def test_a_chat_span_says_what_was_read_and_said_and_what_it_cost() -> None:
     read = json.loads(last["gen_ai.input.messages"])
     assert [message["role"] for message in read] == ["user", "assistant"] * 2 + ["user"]
     assert read[0]["parts"] == [{"type": "text", "content": "turn 0"}]
-    (said,) = json.loads(last["gen_ai.output.messages"])
-    assert (said["role"], said["finish_reason"]) == ("assistant", "stop")
+    (output,) = json.loads(last["gen_ai.output.messages"])
+    assert (output["role"], output["finish_reason"]) == ("assistant", "stop")
 
 
 def test_the_old_conventions_have_the_old_names_and_no_words() -> None:
@@ -69,7 +69,7 @@ def test_the_old_conventions_have_the_old_names_and_no_words() -> None:
         write_otel(Path("x.jsonl"), [ONE], START, "1.0")
 
 
-def test_verdicts_and_faults_are_told_apart() -> None:
+def test_verdicts_and_errors_are_distinguished() -> None:
     (event,) = spans(made.episode("test", 0, made.OUT_OF_TURNS))[0]["events"]
     verdict = attributes(event)
     assert event["name"] == "gen_ai.evaluation.result"
@@ -102,8 +102,8 @@ def test_every_name_is_one_of_the_conventions() -> None:
     names = {value for name, value in vars(known).items() if name.startswith("GEN_AI")}
     for version in VERSIONS:
         for span in spans(version=version):
-            told = [span, *span.get("events", ())]
-            used = {name for one in told for name in attributes(one) if name.startswith("gen_ai")}
+            shown = [span, *span.get("events", ())]
+            used = {name for one in shown for name in attributes(one) if name.startswith("gen_ai")}
             assert used and used <= names
 
 
@@ -119,24 +119,24 @@ def foreign(tmp_path: Path, score: float | None) -> Episode:
     """A trace as another instrumentation writes it: words structured, children in any order."""
 
     def span(number: int, operation: str, start: int, **values: Any) -> dict[str, Any]:
-        told = {"gen_ai.operation.name": operation, **values}
+        shown = {"gen_ai.operation.name": operation, **values}
         return {
             "traceId": "ab" * 16,
             "spanId": f"{number:016x}",
             "name": operation,
             "startTimeUnixNano": str(start),
             "endTimeUnixNano": str(start + 500_000_000),
-            "attributes": [{"key": k, "value": {"stringValue": v}} for k, v in told.items()],
+            "attributes": [{"key": k, "value": {"stringValue": v}} for k, v in shown.items()],
         }
 
-    said = {"role": "assistant", "parts": [FOREIGN["asked"]], "finish_reason": "tool_call"}
+    output = {"role": "assistant", "parts": [FOREIGN["asked"]], "finish_reason": "tool_call"}
     answer = {"type": "tool_call_response", "id": "c1", "response": "rainy"}
-    later = [*FOREIGN["input"], said, {"role": "tool", "parts": [answer]}]
+    later = [*FOREIGN["input"], output, {"role": "tool", "parts": [answer]}]
     done = {"role": "assistant", "parts": [{"type": "text", "content": "It rains."}]}
     found = [
         span(1, "invoke_agent", 0, **{"gen_ai.agent.name": "guide"}),
         span(4, "chat", 3_000_000_000, **_chat(later, done)),
-        span(2, "chat", 1_000_000_000, **_chat(FOREIGN["input"], said)),
+        span(2, "chat", 1_000_000_000, **_chat(FOREIGN["input"], output)),
         span(
             3, "execute_tool", 2_000_000_000,
             **{
@@ -155,22 +155,22 @@ def foreign(tmp_path: Path, score: float | None) -> Episode:
     return episode
 
 
-def _chat(read: Any, said: Any) -> dict[str, str]:
+def _chat(read: Any, output: Any) -> dict[str, str]:
     return {
         "gen_ai.request.model": "gpt",
         "gen_ai.system_instructions": '[{"type": "text", "content": "Be brief."}]',
         "gen_ai.input.messages": json.dumps(read),
-        "gen_ai.output.messages": json.dumps([said]),
+        "gen_ai.output.messages": json.dumps([output]),
     }
 
 
 def test_a_trace_of_others_becomes_an_episode(tmp_path: Path) -> None:
     episode = foreign(tmp_path, 1.0)
     first, second = episode.calls
-    asked = (Message("system", "Be brief."), Message("user", "Weather in Paris?"))
+    asked = (system("Be brief."), user("Weather in Paris?"))
     assert first.messages == asked
-    assert first.reply.content == "weather(city='Paris')"
-    assert (second.parent, second.messages) == (0, (Message("tool", "rainy"),))
+    assert first.reply == assistant("", tool_calls=[ToolCall("weather", {"city": "Paris"}, "c1")])
+    assert (second.parent, second.messages) == (0, (tool_result("rainy", id="c1"),))
     (step,) = episode.steps
     assert step.action.call == ToolCall("weather", {"city": "Paris"}) and step.call == 0
     assert (episode.agent, episode.outcome, episode.reward) == ("guide", Outcome.success(), 1.0)

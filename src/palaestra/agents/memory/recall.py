@@ -1,10 +1,10 @@
-"""Recall: the situations of the past that are most like the present one are told again.
+"""Recall: the prompt shows the past situations that are most similar to the current one.
 
 Source: Park et al. 2023 (retrieval from a stream of observations); Zhao et al. 2024 (ExpeL, cases
-of earlier episodes). The last exchanges are told as they were; of what lies further back, the `k`
-situations whose observation fits the present one best: by its words (BM25), or by its meaning. With
-`across`, also the `k` earlier episodes that began most like this one: read once, at the start (see
-`shelf`).
+of earlier episodes). A prompt holds the last exchanges, and from before them the `k` situations
+whose observation matches the current one best, by words (BM25) or by meaning. With `across`, it
+also holds the `k` earlier episodes with the most similar start, read once at the start (see
+`cross_episode.py`).
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from __future__ import annotations
 from pydantic import NonNegativeInt
 
 from palaestra.agents.history import CUT, History
-from palaestra.agents.memory.agent import RememberingAgent
-from palaestra.agents.memory.memory import Memory
+from palaestra.agents.memory.base import Memory
+from palaestra.agents.memory.cross_episode import PastEpisode, Shelf
+from palaestra.agents.memory.memory_agent import RememberingAgent
 from palaestra.agents.memory.retrieval import By, Retrieval, retrieval
-from palaestra.agents.memory.shelf import PastEpisode, Shelf
 from palaestra.agents.react import action_of
 from palaestra.core.session import Session
 
 HEAD = "Before, in a like situation:"
 CASES = "\n\nEarlier episodes like this one:\n"
-LONGEST = 20  # actions of an earlier episode that are told
+LONGEST = 20  # actions of an earlier episode in the prompt
 
 
 class Recall(History):
-    """The last exchanges, and before them the situations that fit."""
+    """The last exchanges, and before them the retrieved situations."""
 
-    def __init__(self, told: str, first: str, last: int, k: int, best: Retrieval) -> None:
-        super().__init__(told, first, last)
+    def __init__(self, instructions: str, first: str, last: int, k: int, best: Retrieval) -> None:
+        super().__init__(instructions, first, last)
         self._k, self._best = k, best
 
     @property
@@ -43,13 +43,20 @@ class Recall(History):
         return f"{self.seen[0]}{CUT}{HEAD}\n{cases}{CUT}{self.seen[self.cut]}"
 
 
-class Kept(Recall):
-    """The same, kept on a shelf when the episode has ended."""
+class CrossEpisodeRecall(Recall):
+    """A `Recall` that stores the episode on a shelf when it has ended."""
 
     def __init__(
-        self, told: str, first: str, last: int, k: int, best: Retrieval, shelf: Shelf, place: str
+        self,
+        instructions: str,
+        first: str,
+        last: int,
+        k: int,
+        best: Retrieval,
+        shelf: Shelf,
+        place: str,
     ) -> None:
-        super().__init__(told, first, last, k, best)
+        super().__init__(instructions, first, last, k, best)
         self._shelf, self._place = shelf, place
 
     def keep(self, session: Session) -> None:
@@ -57,7 +64,7 @@ class Kept(Recall):
 
 
 class RecallAgent(RememberingAgent):
-    """A chat that is told the most similar moments of its past (BM25, or embeddings)."""
+    """A chat that shows the most similar situations of its past (BM25, or embeddings)."""
 
     name = "recall"
 
@@ -71,9 +78,9 @@ class RecallAgent(RememberingAgent):
         shelf: str | None = None,
         thoughts: bool = False,
     ) -> None:
-        """Told are the last `history` exchanges, and `k` moments of before that are found `by` it.
+        """Show the last `history` exchanges, and `k` earlier situations retrieved by `by`.
 
-        With `across` also `k` earlier episodes, kept in the file `shelf` where one is named.
+        With `across`, also show `k` earlier episodes, stored in the file `shelf` if given.
 
         Raises:
             MissingPackage: the embeddings asked for are not installed.
@@ -85,16 +92,18 @@ class RecallAgent(RememberingAgent):
 
     def memory(self, session: Session) -> Memory:
         assert session.observation is not None
-        told, first = self.told(session), session.observation.text
+        instructions, first = self.instructions(session), session.observation.text
         if not self.across:
-            return Recall(told, first, self.history, self.k, self.best)
+            return Recall(instructions, first, self.history, self.k, self.best)
         place = self.shelf.place(session)
-        if session.begun is not None:  # as it was told then
-            told = session.begun.messages[0].content
+        if session.first_recorded_call is not None:  # the same prompt as then
+            instructions = session.first_recorded_call.messages[0].text
         elif known := self.shelf.read(place):
             found = self.best(first, [past.first for past in known], self.k)
-            told += "".join(CASES + _case(known[i]) for i in found)
-        return Kept(told, first, self.history, self.k, self.best, self.shelf, place)
+            instructions += "".join(CASES + _case(known[i]) for i in found)
+        return CrossEpisodeRecall(
+            instructions, first, self.history, self.k, self.best, self.shelf, place
+        )
 
 
 def _case(past: PastEpisode) -> str:

@@ -1,8 +1,7 @@
-"""Retrieval: which of some texts fit a query best, by its words or by its meaning.
+"""Retrieval: the texts that match a query best, by words or by meaning.
 
 Sources: BM25, Robertson and Zaragoza 2009; reciprocal rank fusion, Cormack et al. 2009; for meaning
-see `embeddings`. The texts of a memory change from turn to turn and are few, so nothing is indexed
-beforehand.
+see `embeddings`. The texts of a memory are few and change each turn, so there is no index.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Literal
 
 By = Literal["words", "embeddings", "both"]
 Retrieval = Callable[[str, Sequence[str], int], list[int]]
-"""Query, texts, and how many at most, to the places of the best ones, best first."""
+"""A function from a query, texts and a maximum count to the indices of the best, best first."""
 
-K1, B = 1.2, 0.75  # how soon a repeated word adds nothing; how much long texts pay for it
-FUSION = 60  # how little the first ranks differ in a fusion
+K1, B = 1.2, 0.75  # term-frequency saturation; length normalisation
+FUSION = 60  # the constant k of reciprocal rank fusion
 
 
 def words(text: str) -> list[str]:
@@ -26,7 +25,7 @@ def words(text: str) -> list[str]:
 
 
 def scores(query: str, texts: Sequence[str]) -> list[float]:
-    """BM25 of each text for the query; 0 where they share no word."""
+    """Return the BM25 score of each text for the query; 0 where they share no word."""
     counts = [Counter(words(text)) for text in texts]
     lengths = [count.total() for count in counts]
     mean = sum(lengths) / len(texts) if any(lengths) else 1.0
@@ -34,26 +33,26 @@ def scores(query: str, texts: Sequence[str]) -> list[float]:
     for word in set(words(query)):
         having = sum(word in count for count in counts)
         rarity = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
-        for place, (count, length) in enumerate(zip(counts, lengths, strict=True)):
+        for index, (count, length) in enumerate(zip(counts, lengths, strict=True)):
             often = count[word]
-            found[place] += rarity * often * (K1 + 1) / (often + K1 * (1 - B + B * length / mean))
+            found[index] += rarity * often * (K1 + 1) / (often + K1 * (1 - B + B * length / mean))
     return found
 
 
 def best(query: str, texts: Sequence[str], count: int) -> list[int]:
-    """The places of the best texts that share a word with the query, at most `count`.
+    """Return the indices of the best texts by BM25, at most `count`, best first.
 
-    Best first; of equals, the later one.
+    Texts that share no word with the query are left out; of equals, the later one comes first.
     """
-    rated = [(score, place) for place, score in enumerate(scores(query, texts)) if score > 0]
-    return [place for _, place in sorted(rated, reverse=True)[:count]]
+    rated = [(score, index) for index, score in enumerate(scores(query, texts)) if score > 0]
+    return [index for _, index in sorted(rated, reverse=True)[:count]]
 
 
 def retrieval(by: By) -> Retrieval:
-    """The way of that name.
+    """Return the retrieval method of that name.
 
     Raises:
-        MissingPackage: it needs embeddings, and they are not installed.
+        MissingPackage: it needs embeddings, which are not installed.
     """
     if by == "words":
         return best
@@ -63,14 +62,14 @@ def retrieval(by: By) -> Retrieval:
     return nearest if by == "embeddings" else fused(best, nearest)
 
 
-def fused(*ways: Retrieval) -> Retrieval:
-    """Several ways as one: a text counts `1 / (60 + rank)` for each way that finds it."""
+def fused(*methods: Retrieval) -> Retrieval:
+    """Combine methods by reciprocal rank: a text scores `1 / (60 + rank)` for each method."""
 
-    def together(query: str, texts: Sequence[str], count: int) -> list[int]:
-        worth: dict[int, float] = {}
-        for way in ways:
-            for rank, place in enumerate(way(query, texts, len(texts)), 1):
-                worth[place] = worth.get(place, 0.0) + 1 / (FUSION + rank)
-        return sorted(worth, key=lambda place: (worth[place], place), reverse=True)[:count]
+    def combined(query: str, texts: Sequence[str], count: int) -> list[int]:
+        score: dict[int, float] = {}
+        for method in methods:
+            for rank, index in enumerate(method(query, texts, len(texts)), 1):
+                score[index] = score.get(index, 0.0) + 1 / (FUSION + rank)
+        return sorted(score, key=lambda index: (score[index], index), reverse=True)[:count]
 
-    return together
+    return combined

@@ -1,10 +1,10 @@
-"""Skills: action sequences that solved a task, kept by name, found again and reused in one word.
+"""Skills: action sequences that solved a task, stored by name, retrieved, and called by name.
 
-Source: Wang et al. 2023 (Voyager): a library that grows with success, retrieved by what the task
-looks like, and called by name. A skill is the sequence of understood actions of a solved episode,
-named after the words its first observation begins with; a later success under the same name
-replaces it. A reply that is the name of a skill does its actions one after the other, until one is
-not understood or the episode ends.
+Source: Wang et al. 2023 (Voyager): a library that grows with each success, retrieved by similarity
+of tasks, and called by name. A skill is the sequence of valid actions of a solved episode, named
+after the first words of its first observation; a later success under the same name replaces it. A
+reply that is the name of a skill executes its actions one after the other, until one is invalid or
+the episode ends.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import re
 from pydantic import NonNegativeInt
 
 from palaestra.agents.history import History, Keep
-from palaestra.agents.memory.agent import RememberingAgent
-from palaestra.agents.memory.memory import Memory
+from palaestra.agents.memory.base import Memory
+from palaestra.agents.memory.cross_episode import Shelf
+from palaestra.agents.memory.memory_agent import RememberingAgent
 from palaestra.agents.memory.retrieval import best
-from palaestra.agents.memory.shelf import Shelf
 from palaestra.agents.react import action_of
 from palaestra.core.model import Generation
 from palaestra.core.session import Session
@@ -28,10 +28,10 @@ LONGEST = 6  # words of a name
 
 
 class SkillLibrary(History):
-    """A chat; what solves its task is kept as a skill."""
+    """A chat that stores its actions as a skill if they solve the task."""
 
-    def __init__(self, told: str, first: str, last: Keep, shelf: Shelf, place: str) -> None:
-        super().__init__(told, first, last)
+    def __init__(self, instructions: str, first: str, last: Keep, shelf: Shelf, place: str) -> None:
+        super().__init__(instructions, first, last)
         self._shelf, self._place = shelf, place
 
     def keep(self, session: Session) -> None:
@@ -40,7 +40,7 @@ class SkillLibrary(History):
 
 
 class SkillsAgent(RememberingAgent):
-    """Reuses action sequences that solved like tasks, by name (Voyager, Wang et al. 2023)."""
+    """Reuses action sequences that solved similar tasks (Voyager, Wang et al. 2023)."""
 
     name = "skills"
 
@@ -52,10 +52,10 @@ class SkillsAgent(RememberingAgent):
         shelf: str | None = None,
         thoughts: bool = False,
     ) -> None:
-        """At most `k` skills are told.
+        """Show at most `k` skills.
 
-        They are kept in the file `shelf` where one is named, else in this process. With
-        `history`, only so many of the last exchanges are told.
+        Skills are stored in the file `shelf`, if given, else in memory. A prompt shows all
+        exchanges, or only the last `history`.
         """
         self.k, self.history, self.thoughts = k, history, thoughts
         self.shelf = Shelf(shelf)
@@ -63,20 +63,20 @@ class SkillsAgent(RememberingAgent):
     def memory(self, session: Session) -> Memory:
         assert session.observation is not None
         first, place = session.observation.text, self.shelf.place(session)
-        told = self.told(session)
-        if session.begun is not None:  # as it was told then
-            told = session.begun.messages[0].content
+        instructions = self.instructions(session)
+        if session.first_recorded_call is not None:  # the same prompt as then
+            instructions = session.first_recorded_call.messages[0].text
         elif skills := self._skills(place):
             found = best(first, [name.replace("_", " ") for name in skills], self.k)
             lines = [f"{name}: {skills[name]}" for name in (list(skills)[i] for i in found)]
-            told += "\n".join([HEAD, *lines]) if lines else ""
-        return SkillLibrary(told, first, self.history, self.shelf, place)
+            instructions += "\n".join([HEAD, *lines]) if lines else ""
+        return SkillLibrary(instructions, first, self.history, self.shelf, place)
 
     async def act(self, session: Session, reply: Generation) -> str:
         action = action_of(reply.text)
-        assert reply.call is not None  # the session gave it
-        told = session.graph.conversation(reply.call)[0].content
-        skills = dict(LINE.findall(told.partition(HEAD)[2]))
+        assert reply.call is not None  # set by the session
+        instructions = session.graph.conversation(reply.call)[0].text
+        skills: dict[str, str] = dict(LINE.findall(instructions.partition(HEAD)[2]))
         for step in skills.get(action.removesuffix("()"), action).split("; "):
             transition = await session.act(step, by=reply)
             if session.over or not transition.valid:
@@ -84,7 +84,7 @@ class SkillsAgent(RememberingAgent):
         return transition.observation.text
 
     def _skills(self, place: str) -> dict[str, str]:
-        """The actions of each skill, by its name."""
+        """Return the actions of each skill by name."""
         found: dict[str, str] = {}
         for past in self.shelf.read(place):
             name = "_".join(re.findall(r"[a-z0-9]+", past.first.lower())[:LONGEST])

@@ -1,9 +1,8 @@
-"""Sliding window over observations: thoughts and actions stay, old results go (DeepMiner).
+"""Sliding window over observations: thoughts and actions stay, old results are dropped (DeepMiner).
 
-Source: Tang et al. 2025. Once more than `window` observations stand behind the first one, the
-oldest are replaced by a placeholder, `step` at a time: with a larger step there are fewer branches
-of the message graph, hence fewer rows to train. What is trained is what was sent: rollouts and
-training forget alike.
+Source: Tang et al. 2025. Once more than `window` observations follow the first one, the oldest are
+replaced by a placeholder, `step` at a time. A larger step gives fewer branches of the message
+graph, hence fewer rows to train. Training uses the prompts as they were sent.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import Annotated
 from pydantic import Field
 
 from palaestra.agents.history import History
-from palaestra.agents.memory.agent import RememberingAgent
-from palaestra.agents.memory.memory import Memory
+from palaestra.agents.memory.base import Memory
+from palaestra.agents.memory.memory_agent import RememberingAgent
 from palaestra.core.message import Message, user
 from palaestra.core.session import Session
 
@@ -23,7 +22,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Sliding(History):
-    """All that was said, and of what was seen the first and the last observations."""
+    """All replies, and the first and the last observations."""
 
     def __init__(self, instructions: str, first: str, window: int, step: int) -> None:
         super().__init__(instructions, first)
@@ -40,15 +39,15 @@ class Sliding(History):
 
 
 class SlidingAgent(RememberingAgent):
-    """A chat that forgets old observations and keeps what it said (DeepMiner, Tang et al. 2025)."""
+    """A chat that keeps its replies and forgets old observations (DeepMiner, Tang et al. 2025)."""
 
     name = "sliding"
 
     def __init__(self, *, window: Count = 5, step: Count = 1, thoughts: bool = False) -> None:
-        """At most the last `window` observations are told; they go `step` at a time.
+        """Show at most the last `window` observations; drop them `step` at a time.
 
         Raises:
-            ValueError: a step beyond the window, which would leave out the newest one.
+            ValueError: the step is larger than the window, which would drop the newest one.
         """
         if step > window:
             raise ValueError(f"step {step} is larger than window {window}")
@@ -56,4 +55,4 @@ class SlidingAgent(RememberingAgent):
 
     def memory(self, session: Session) -> Memory:
         assert session.observation is not None
-        return Sliding(self.told(session), session.observation.text, self.window, self.step)
+        return Sliding(self.instructions(session), session.observation.text, self.window, self.step)

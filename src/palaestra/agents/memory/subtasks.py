@@ -1,10 +1,10 @@
 """Task memory: a tree of sub-tasks and their states instead of the conversation (TME, Ye 2025).
 
-The model sees the task, the tree and the last observation. In its reply it may change the tree, a
-line for each change: `+ 1.2 words` adds a sub-task below 1, `v 1.2` marks it done, `~ 1.2 words`
-says it anew, by which it and all that was done below it are open again: a correction reaches what
-depends on it. At most `limit` sub-tasks are kept: the oldest that are done go first. So prompts are
-bounded, and each is a branch of its own.
+The model sees the task, the tree and the last observation. Its reply may change the tree, one
+change per line: `+ 1.2 words` adds a sub-task below 1, `v 1.2` marks it done, and `~ 1.2 words`
+rewrites it and reopens it and everything below it, so a correction reaches what depends on it. At
+most `limit` sub-tasks are kept; the oldest done ones are dropped first. So prompts are bounded, and
+each is a separate branch.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Annotated
 from pydantic import Field
 
 from palaestra.agents.history import CUT
-from palaestra.agents.memory.agent import RememberingAgent
-from palaestra.agents.memory.memory import Memory
+from palaestra.agents.memory.base import Memory
+from palaestra.agents.memory.memory_agent import RememberingAgent
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, system, user
 from palaestra.core.session import Session
@@ -35,7 +35,7 @@ LONGEST = 100  # characters of a sub-task
 
 @dataclass(slots=True)
 class SubTask:
-    """A node of the tree; its number says where."""
+    """A node of the tree; its position is its key."""
 
     words: str
     done: bool = False
@@ -52,8 +52,8 @@ class TaskTree(Memory):
     @property
     def messages(self) -> list[Message]:
         if not self.nodes:
-            told = self._first if self._now is self._first else f"{self._first}{CUT}{self._now}"
-            return [self._instructions, user(told)]
+            text = self._first if self._now is self._first else f"{self._first}{CUT}{self._now}"
+            return [self._instructions, user(text)]
         lines = [
             f"{'.'.join(map(str, number))} [{'done' if node.done else 'open'}] {node.words}"
             for number, node in sorted(self.nodes.items())
@@ -74,33 +74,33 @@ class TaskTree(Memory):
         if sign == "+":
             self.nodes[number] = SubTask(words)
             return
-        for place, node in self.nodes.items():
-            if place[: len(number)] == number:  # it and all below it
+        for key, node in self.nodes.items():
+            if key[: len(number)] == number:  # it and all below it
                 node.done = sign == "v"
         if sign == "~" and number in self.nodes:
             self.nodes[number].words = words
 
 
 class SubTasksAgent(RememberingAgent):
-    """Remembers a tree of sub-tasks and their states, nothing else (TME, Ye 2025)."""
+    """Remembers only a tree of sub-tasks and their states (TME, Ye 2025)."""
 
     name = "subtasks"
 
     def __init__(self, *, limit: Annotated[int, Field(ge=1)] = 12) -> None:
-        """At most `limit` sub-tasks."""
+        """Keep at most `limit` sub-tasks."""
         self.limit = limit
 
     def memory(self, session: Session) -> Memory:
         assert session.observation is not None
-        told = f"{session.instructions}\n{FORMAT}"
-        return TaskTree(told, session.observation.text, self.limit)
+        instructions = f"{session.instructions}\n{FORMAT}"
+        return TaskTree(instructions, session.observation.text, self.limit)
 
     def phrase(self, action: Action) -> str:
         return f"Action: {action.text}"
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
         step = self.phrase(actions[0])
-        tree = messages[-1].content.partition(HEAD)[2].partition(CUT)[0]
+        tree = messages[-1].text.partition(HEAD)[2].partition(CUT)[0]
         going = re.findall(r"(?m)^(\d+) \[open\] (.*)$", tree)
         if not going:
             plan = [f"+ {number} {a.text}" for number, a in enumerate(actions[:3], 1)]

@@ -1,11 +1,10 @@
-"""Toolbox: of many tools only some are told, and the model changes which.
+"""Toolbox: the prompt lists only some of many tools, and the model changes which.
 
-Source: Lumer et al. 2025 (MemTool), its autonomous mode. Two tools of the agent's own stand beside
-those of the world: `find_tools` puts the tools that fit some words into the told set, `drop_tools`
-takes some out. At most `limit` are told at once, so the prompt's share of the tools stays bounded,
-whatever the world offers. What it takes back leaves the told set, and what it offers anew enters it
-while there is room. Such calls take no action; after `PATIENCE` of them in a row the reply
-goes to the world as it is.
+Source: Lumer et al. 2025 (MemTool), its autonomous mode. The agent adds two tools to those of the
+environment: `find_tools` loads the tools that match some words, `drop_tools` unloads some. At most
+`limit` tools are loaded, so their share of the prompt is bounded. A tool that the environment
+withdraws is unloaded, and a new one is loaded while the limit allows. These calls take no action.
+After `PATIENCE` of them in a row, the reply goes to the environment as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from palaestra.agents.history import History, Keep
-from palaestra.agents.memory.agent import RememberingAgent
+from palaestra.agents.memory.memory_agent import RememberingAgent
 from palaestra.agents.memory.retrieval import best
 from palaestra.agents.react import action_of
 from palaestra.core.environment import Action
@@ -44,28 +43,30 @@ DROP = Tool(
 
 
 class Toolbox(History):
-    """A chat whose instructions list the tools at hand, and no others."""
+    """A chat whose instructions list the loaded tools only."""
 
-    def __init__(self, told: str, first: str, last: Keep, limit: int, tools: Sequence[Tool]):
+    def __init__(
+        self, instructions: str, first: str, last: Keep, limit: int, tools: Sequence[Tool]
+    ) -> None:
         super().__init__("", first, last)
         names = "|".join(re.escape(tool.name) for tool in tools) or "(?!)"
-        self._told = re.sub(rf"(?m)^\W*(?:{names})\(.*\n?", "", told).rstrip()
+        self._without_tools = re.sub(rf"(?m)^\W*(?:{names})\(.*\n?", "", instructions).rstrip()
         self._limit, self._loaded = limit, list(tools[:limit])
         self._offered = tuple(tools)
         self.free = 0  # calls in a row that took no action
-        self._tell()
+        self._rewrite()
 
     def offer(self, tools: Sequence[Tool]) -> None:
-        """Keep to what the world offers now."""
+        """Update the loaded tools to those that the environment offers now."""
         if (*tools,) == self._offered:
             return
         kept = [tool for tool in self._loaded if tool in tools]
         new = [tool for tool in tools if tool not in self._offered]
         self._loaded, self._offered = [*kept, *new][: self._limit], tuple(tools)
-        self._tell()
+        self._rewrite()
 
     def handle(self, reply: str, tools: Sequence[Tool]) -> str | None:
-        """What `find_tools` or `drop_tools` says; None where the reply is for the world."""
+        """Return the result of `find_tools` or `drop_tools`; None: the reply is an action."""
         try:
             call = parse_call(action_of(reply), (FIND, DROP))
         except NotACall:
@@ -74,16 +75,16 @@ class Toolbox(History):
             self.free = 0
             return None
         self.free += 1
-        said = self._find(call, tools) if call.name == FIND.name else self._drop(call)
-        self._tell()
-        return said
+        result = self._find(call, tools) if call.name == FIND.name else self._drop(call)
+        self._rewrite()
+        return result
 
     def _find(self, call: ToolCall, tools: Sequence[Tool]) -> str:
         room = self._limit - len(self._loaded)
         if not room:
             return f"{self._limit} tools are at hand, and no more may be; drop some first."
-        having = {tool.name for tool in self._loaded}
-        others = [tool for tool in tools if tool.name not in having]
+        loaded = {tool.name for tool in self._loaded}
+        others = [tool for tool in tools if tool.name not in loaded]
         texts = [f"{tool.name} {tool.name.replace('_', ' ')} {tool.description}" for tool in others]
         found = [others[i] for i in best(call.arguments["words"], texts, room)]
         self._loaded += found
@@ -93,13 +94,13 @@ class Toolbox(History):
         self._loaded = [t for t in self._loaded if t.name not in call.arguments["names"]]
         return f"{len(self._loaded)} tools are at hand."
 
-    def _tell(self) -> None:
+    def _rewrite(self) -> None:
         lines = [tool.signature for tool in (FIND, DROP, *self._loaded)]
-        self.instructions = "\n".join([self._told, HEAD, *lines])
+        self.instructions = "\n".join([self._without_tools, HEAD, *lines])
 
 
 class ToolboxAgent(RememberingAgent):
-    """Keeps a few of many tools at hand, and changes them itself (MemTool, Lumer et al. 2025)."""
+    """Loads a few of many tools, and changes them by itself (MemTool, Lumer et al. 2025)."""
 
     name = "toolbox"
 
@@ -110,28 +111,28 @@ class ToolboxAgent(RememberingAgent):
         history: Keep = None,
         thoughts: bool = False,
     ) -> None:
-        """At most `limit` tools at hand. With `history`, only so many exchanges are told."""
+        """Load at most `limit` tools; show the model all exchanges, or only the last `history`."""
         self.limit, self.history, self.thoughts = limit, history, thoughts
 
     def memory(self, session: Session) -> Toolbox:
         assert session.observation is not None
-        told, first = self.told(session), session.observation.text
-        return Toolbox(told, first, self.history, self.limit, session.tools)
+        instructions, first = self.instructions(session), session.observation.text
+        return Toolbox(instructions, first, self.history, self.limit, session.tools)
 
     async def run(self, session: Session) -> None:
         past = self.memory(session)
         while not session.over:
             past.offer(session.tools)
             reply = await session.generate(past.messages)
-            said = past.handle(reply.text, session.tools)
-            past.add(reply.text, await self.act(session, reply) if said is None else said)
+            result = past.handle(reply.text, session.tools)
+            past.add(reply.text, await self.act(session, reply) if result is None else result)
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
-        call, told = actions[0].call, messages[0].content.partition(HEAD)[2]
-        hand = re.findall(r"(?m)^(\w+)\(", told)[2:]
-        if call is None or call.name in hand:
+        call, instructions = actions[0].call, messages[0].text.partition(HEAD)[2]
+        loaded = re.findall(r"(?m)^(\w+)\(", instructions)[2:]
+        if call is None or call.name in loaded:
             return self.phrase(actions[0])
-        full = len(hand) >= self.limit
-        own = ToolCall("drop_tools", {"names": hand[:1]})
+        full = len(loaded) >= self.limit
+        own = ToolCall("drop_tools", {"names": loaded[:1]})
         own = own if full else ToolCall("find_tools", {"words": call.name.replace("_", " ")})
         return self.phrase(Action(str(own), own))

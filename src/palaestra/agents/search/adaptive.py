@@ -1,8 +1,8 @@
-"""Adaptive compute: where the model agrees with itself it just acts; where not, it searches.
+"""Adaptive compute: the agent acts directly where its samples agree, and searches elsewhere.
 
-A few proposals are sampled first. The share of the most frequent one is how easy the state is:
-from `agree` on it is done without a search; below, the proposals are the start of a best-first
-search whose budget grows with the disagreement.
+A few proposals are sampled first. The share of the most frequent one measures how easy the state
+is: from `agree` on, that proposal is taken without a search. Below, the proposals start a
+best-first search whose budget grows with the disagreement.
 
 Source: Snell et al. 2024 (compute by difficulty); agreement as confidence by Wang et al. 2022
 (self-consistency).
@@ -15,15 +15,15 @@ from typing import Annotated
 
 from pydantic import Field
 
+from palaestra.agents.search.base import Count, SearchAgent, Temperature
 from palaestra.agents.search.best_first import best_first
-from palaestra.agents.search.searching import Count, SearchAgent, Temperature
 from palaestra.agents.search.tree import Node, Tree
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class AdaptiveAgent(SearchAgent):
-    """`samples` proposals, and up to `budget` expansions where they disagree entirely."""
+    """Samples `samples` proposals; where they disagree, searches with up to `budget` expansions."""
 
     name = "adaptive"
 
@@ -49,6 +49,6 @@ class AdaptiveAgent(SearchAgent):
             root = tree.root
             return Node(root.messages, root.signals, parent=root, reply=proposals[0].reply)
         tried = [await tree.attempt(tree.root, proposal.reply) for proposal in proposals]
-        going = [node for node in tried if node is not None and not node.closed]
+        open_nodes = [node for node in tried if node is not None and not node.closed]
         expansions = math.ceil(self.budget * (1 - share))
-        return await best_first(tree, going, expansions, self.samples, self.depth)
+        return await best_first(tree, open_nodes, expansions, self.samples, self.depth)

@@ -1,4 +1,4 @@
-"""Step beam: of all states one action further, the best few are kept.
+"""Beam search over steps: of all states one action further, keep the best few.
 
 Source: Xie et al. 2023 (self-evaluation guided beam search); over an agent's steps, Xia et al.
 2025 (AgentRM).
@@ -6,12 +6,12 @@ Source: Xie et al. 2023 (self-evaluation guided beam search); over an agent's st
 
 from __future__ import annotations
 
-from palaestra.agents.search.searching import Count, SearchAgent, Temperature
+from palaestra.agents.search.base import Count, SearchAgent, Temperature
 from palaestra.agents.search.tree import Node, Tree, rank
 
 
 class BeamAgent(SearchAgent):
-    """`width` states, each continued by `samples` proposals, `depth` times."""
+    """Keeps `width` states, and continues each by `samples` proposals, `depth` times."""
 
     name = "beam"
 
@@ -31,8 +31,8 @@ class BeamAgent(SearchAgent):
         kept = [tree.root]
         for _ in range(self.depth):
             grown = [child for node in kept for child in await tree.grow(node, self.samples)]
-            going = [node for node in grown if not node.closed]
-            kept = sorted(going, key=rank, reverse=True)[: self.width]
+            open_nodes = [node for node in grown if not node.closed]
+            kept = sorted(open_nodes, key=rank, reverse=True)[: self.width]
             if tree.holds_solution() or not kept:
                 break
         return tree.best

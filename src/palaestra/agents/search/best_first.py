@@ -1,20 +1,20 @@
-"""Best-first search with backtracking: go on from the best state known, wherever it is.
+"""Best-first search with backtracking: always expand the best state of the frontier.
 
 Source: Koh et al. 2024 (Tree Search for Language Model Agents): a frontier ordered by value, a
-budget of expansions, and a depth. There a state is reached by replaying its actions; here by
-the trial's points. Scoring a child when it is made, not when it is visited, is ours.
+budget of expansions, and a depth. The paper reaches a state by replaying its actions; here the
+trial restores it. Unlike the paper, a child is scored when it is created, not when it is visited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from palaestra.agents.search.searching import Count, SearchAgent, Temperature
+from palaestra.agents.search.base import Count, SearchAgent, Temperature
 from palaestra.agents.search.tree import Node, Tree, rank
 
 
 class BestFirstAgent(SearchAgent):
-    """At most `budget` states are expanded, by `samples` proposals each, `depth` actions deep."""
+    """Expands at most `budget` states, by `samples` proposals each, `depth` actions deep."""
 
     name = "best_first"
 
@@ -37,13 +37,13 @@ class BestFirstAgent(SearchAgent):
 async def best_first(
     tree: Tree, frontier: Iterable[Node], budget: int, samples: int, depth: int
 ) -> Node | None:
-    """Expand the best of the frontier, `budget` times or until one state is solved."""
-    going = list(frontier)
+    """Expand the best state of the frontier, `budget` times or until a state is solved."""
+    open_nodes = list(frontier)
     for _ in range(budget):
-        if tree.holds_solution() or not going:
+        if tree.holds_solution() or not open_nodes:
             break
-        node = max(going, key=rank)
-        going.remove(node)
+        node = max(open_nodes, key=rank)
+        open_nodes.remove(node)
         grown = await tree.grow(node, samples)
-        going += [child for child in grown if not child.closed and child.depth < depth]
+        open_nodes += [child for child in grown if not child.closed and child.depth < depth]
     return tree.best

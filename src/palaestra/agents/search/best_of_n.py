@@ -1,19 +1,19 @@
-"""Best of N: whole tries, of which the best is done for real.
+"""Best of N: try N whole rollouts, then execute the best one.
 
 Source: Cobbe et al. 2021 (choose among samples with a verifier); for agents, Xia et al. 2025
-(AgentRM). The first replies of all tries are sampled at once. A try that solves the task ends the
-search. Doing the best try asks the model nothing.
+(AgentRM). The first replies of all rollouts are sampled in one batch. A rollout that solves the
+task ends the search. Executing the best one needs no model call.
 """
 
 from __future__ import annotations
 
-from palaestra.agents.search.searching import Count, SearchAgent, Temperature
+from palaestra.agents.search.base import Count, SearchAgent, Temperature
 from palaestra.agents.search.tree import Node, Tree, rank
 from palaestra.core.model import Generation
 
 
 class BestOfN(SearchAgent):
-    """`n` tries to the end of the episode, or `depth` actions."""
+    """Tries `n` rollouts, to the end of the episode or `depth` actions."""
 
     name = "best_of_n"
 
@@ -39,7 +39,7 @@ class BestOfN(SearchAgent):
         return max(ends, key=rank, default=None)
 
     async def _try(self, tree: Tree, first: Generation) -> Node | None:
-        """The end of the try that begins so; None where nothing could be tried."""
+        """Return the last state of the rollout that begins with `first`; None if it has none."""
         node, replies = tree.root, [first]
         while replies:
             child = await tree.attempt(node, replies[0], scored=False)

@@ -1,22 +1,22 @@
-"""LATS: Monte-Carlo tree search with a model's proposals, and values by a scorer.
+"""LATS: Monte-Carlo tree search with a model's proposals and a scorer's values.
 
-Each iteration goes down by UCT, expands a state, follows the best children to `depth`, and
-hands what it found back up. A child counts as visited once when it is scored.
+Each iteration descends by UCT, expands a state, follows the best children to `depth`, and backs
+the value up. Scoring a child counts as its first visit.
 
 Source: Zhou et al. 2023 (Language Agent Tree Search); UCT by Kocsis and Szepesvári 2006. LATS
-also reflects on failed tries; that part is left out.
+also reflects on failed attempts; that part is left out.
 """
 
 from __future__ import annotations
 
 import math
 
-from palaestra.agents.search.searching import Count, SearchAgent, Temperature
+from palaestra.agents.search.base import Count, SearchAgent, Temperature
 from palaestra.agents.search.tree import Node, Tree, rank
 
 
 class LatsAgent(SearchAgent):
-    """`iterations` of selection, expansion, simulation and backing up."""
+    """Runs `iterations` of selection, expansion, simulation and backup."""
 
     name = "lats"
 
@@ -30,14 +30,14 @@ class LatsAgent(SearchAgent):
         scorer: str = "reward",
         temperature: Temperature = 1.0,
     ) -> None:
-        """`explore` is UCT's constant."""
+        """Search with `explore` as UCT's exploration constant."""
         super().__init__(scorer=scorer, temperature=temperature)
         self.iterations, self.samples, self.depth = iterations, samples, depth
         self.explore = explore
 
     async def search(self, tree: Tree) -> Node | None:
         for _ in range(self.iterations):
-            node = self._selected(tree.root)
+            node = self._select(tree.root)
             if tree.holds_solution() or node is None:
                 break
             while not node.closed and node.depth < self.depth:
@@ -50,19 +50,19 @@ class LatsAgent(SearchAgent):
             _back_up(node)
         return tree.best
 
-    def _selected(self, node: Node) -> Node | None:
-        """The state to expand; None where the whole tree is known to `depth`."""
+    def _select(self, node: Node) -> Node | None:
+        """Return the state to expand; None if the tree is complete to `depth`."""
         while node.children:
-            going = [child for child in node.children if self._goes_on(child)]
-            if not going:
+            open_nodes = [child for child in node.children if self._expandable(child)]
+            if not open_nodes:
                 return None
-            node = max(going, key=self._bound)
+            node = max(open_nodes, key=self._bound)
         return node
 
-    def _goes_on(self, node: Node) -> bool:
-        """Whether there is still something to expand in it or below it."""
+    def _expandable(self, node: Node) -> bool:
+        """Return whether it or a descendant can still be expanded."""
         if node.children:
-            return any(self._goes_on(child) for child in node.children)
+            return any(self._expandable(child) for child in node.children)
         return not node.closed and node.depth < self.depth
 
     def _bound(self, node: Node) -> float:

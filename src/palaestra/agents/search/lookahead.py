@@ -1,8 +1,8 @@
-"""Lookahead: the model is the world model, too; imagine each proposal, act once, plan again.
+"""Lookahead: a model is the world model; imagine each proposal, act once, plan again.
 
-Nothing is tried in the world: a model (role "world") predicts in words what an action would
-show, the imagined way goes on for `depth` actions, a judge values its end, and the first action
-of the best way is done. What was really seen is the memory from which the next plan starts.
+Nothing is tried in the environment. A model (role "world") predicts the observation after an
+action as text, the imagined rollout continues for `depth` actions, a judge values its last state,
+and the first action of the best rollout is taken. The next plan starts from the real observation.
 
 Source: Deng et al. 2025 (SimuRA) for planning in an imagined world; Liu et al. 2023 (RAFA) for
 "reason for future, act for now": a long plan, one action, and again.
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from palaestra.agents.search.scorers import asks_for_value, judged, told
-from palaestra.agents.search.searching import Count, Temperature
+from palaestra.agents.search.base import Count, Temperature
+from palaestra.agents.search.scorers import asks_for_value, judged, transcript
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, assistant, system, user
@@ -30,7 +30,7 @@ ON, OFF = "It leads on.", "It leads astray."
 
 
 class LookaheadAgent(Agent):
-    """`samples` proposals, each imagined `depth` actions far."""
+    """Samples `samples` proposals, and imagines each `depth` actions ahead."""
 
     name = "lookahead"
     roles = ("world", "judge")
@@ -46,15 +46,19 @@ class LookaheadAgent(Agent):
         while not session.over:
             reply = await self._chosen(session, messages)
             done = await session.act(reply.text.strip(), by=reply)
-            messages = [*messages, assistant(reply.text), user(done.observation.text)]
+            messages = [*messages, reply.message, user(done.observation.text)]
 
     async def _chosen(self, session: Session, messages: list[Message]) -> Generation:
-        """The proposal whose imagined way is valued highest; of equals, the most frequent."""
-        said = await session.generate(messages, sampling=self._sampling(session), n=self.samples)
-        actions = [reply.text.strip() for reply in said]
-        replies = dict(zip(reversed(actions), reversed(said), strict=True))  # of equals the first
+        """Return the proposal with the best imagined rollout; of equals, the most frequent."""
+        proposals = await session.generate(
+            messages, sampling=self._sampling(session), n=self.samples
+        )
+        actions = [reply.text.strip() for reply in proposals]
+        replies = dict(
+            zip(reversed(actions), reversed(proposals), strict=True)
+        )  # of equals the first
         if len(replies) == 1:
-            return said[0]
+            return proposals[0]
         values = {
             action: await self._value(session, messages, replies[action].text)
             for action in dict.fromkeys(actions)
@@ -67,7 +71,7 @@ class LookaheadAgent(Agent):
             if ahead:
                 sampling = self._sampling(session)
                 reply = (await session.generate(messages, sampling=sampling)).text
-            asked = [system(PREDICT), user(f"{told(messages)}\n> {reply.strip()}")]
+            asked = [system(PREDICT), user(f"{transcript(messages)}\n> {reply.strip()}")]
             seen = (await session.generate(asked, role="world")).text
             messages = [*messages, assistant(reply), user(IMAGINED + seen.strip())]
         return await judged(session, messages)
@@ -76,12 +80,12 @@ class LookaheadAgent(Agent):
         return replace(session.sampling, temperature=self.temperature)
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
-        """A model that knows the way knows of an action only whether it is on it."""
-        text = told(messages)
+        """Predict only whether an action follows the plan, and value a state by that."""
+        text = transcript(messages)
         ahead = text.count(IMAGINED)
         if asks_for_value(messages):
             return f"{100 * text.count(IMAGINED + ON) / max(ahead, 1):g}"
         right = self.phrase(actions[min(ahead, len(actions) - 1)])
-        if messages[0].content == PREDICT:
+        if messages[0].text == PREDICT:
             return ON if text.rpartition("\n> ")[2] == right.strip() else OFF
         return right

@@ -1,4 +1,4 @@
-"""Parts of a Monte-Carlo tree search: its states, which child to go to, what a state is worth.
+"""Components of a Monte-Carlo tree search: states, child selection, and state values.
 
 Sources: Kocsis and Szepesvári 2006 (UCT); Silver et al. 2017 (PUCT, here with equal priors).
 """
@@ -18,43 +18,43 @@ from palaestra.core.session import Session
 from palaestra.core.trial import Point, Trial
 
 Returns = Mapping[str, float]
-"""What each player gets."""
+"""The return of each player."""
 
 Value = Callable[[Session, Trial, random.Random], Awaitable[Returns]]
-"""What the state in which a trial stands is worth, over what was got before it."""
+"""A function that values the current state of a trial: the further return of each player."""
 
 
 @dataclass(eq=False, slots=True)
 class State:
     """A state of the tree."""
 
-    point: Point | None  # None: the end
+    point: Point | None  # None: a final state
     mover: str  # who acts in it
-    untried: list[str]  # actions, in the order in which they will be tried from the last one on
-    got: Returns = field(default_factory=dict)  # by the action that led here
+    untried: list[str]  # actions; the last one is tried first
+    gained: Returns = field(default_factory=dict)  # from the action that led here
     children: dict[str, State] = field(default_factory=dict)
     visits: int = 0
     worth: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
-async def rollout(session: Session, trial: Trial, dice: random.Random) -> Returns:
-    """What players get when all of them act by chance from here on."""
+async def rollout(session: Session, trial: Trial, rng: random.Random) -> Returns:
+    """Return what each player gets if all of them act at random from here on."""
     found: defaultdict[str, float] = defaultdict(float)
     while not trial.over:
-        action = dice.choice(await session.world.admissible())
-        add(found, got(session, await trial.act(action)))
+        action = rng.choice(await session.environment.admissible())
+        add(found, rewards_of(session, await trial.act(action)))
     return found
 
 
 def uct(node: State, child: State, explore: float) -> float:
-    """Kocsis and Szepesvári 2006."""
+    """Return the UCT score of a child (Kocsis and Szepesvári 2006)."""
     return child.worth[node.mover] / child.visits + explore * math.sqrt(
         math.log(node.visits) / child.visits
     )
 
 
 def puct(node: State, child: State, explore: float) -> float:
-    """Silver et al. 2017, with the same prior for each action."""
+    """Return the PUCT score of a child (Silver et al. 2017), with equal priors."""
     prior = 1 / len(node.children)
     return child.worth[node.mover] / child.visits + explore * prior * math.sqrt(node.visits) / (
         1 + child.visits
@@ -64,19 +64,19 @@ def puct(node: State, child: State, explore: float) -> float:
 SELECT = {"uct": uct, "puct": puct}
 
 
-def got(session: Session, transition: Transition) -> Returns:
-    """What each player gets by a transition."""
+def rewards_of(session: Session, transition: Transition) -> Returns:
+    """Return each player's reward of a transition."""
     return transition.rewards or {session.players[0]: transition.reward}
 
 
 def add(to: defaultdict[str, float], more: Returns) -> None:
-    """Add what each player gets."""
+    """Add each player's amount in place."""
     for player, amount in more.items():
         to[player] += amount
 
 
 def find_value(name: str) -> Value:
-    """The value of that name; raises UnknownName where there is none."""
+    """Return the value function of that name; raises UnknownName if there is none."""
     if name == "rollout":
         return rollout
     module, _, attribute = name.partition(":")

@@ -1,18 +1,18 @@
-"""Scorers: what a search takes a tried state to be worth, from -1 (lost) to 1 (solved).
+"""Scorers: the value that a search assigns to a tried state, from -1 (lost) to 1 (solved).
 
-Where the world says how it ended, no scorer is asked. Otherwise a search is as good as its
-scorer, and each knows something else:
+A state in which the episode has ended needs no scorer. Otherwise a search is as good as its scorer.
+They differ in the information that they use:
 
-`reward`  the world's own rewards on the way so far: nothing that an agent would not see.
-`progress`  the share of the task that is done, where the world declares it. Some worlds measure
-          it by their solution: then it is as much a privilege as the next.
-`oracle`  how long the reference solution still is. No real model has that; and where a reference
-          does not know that a task is lost, it is worse than what the world pays.
-`judge`   what a model says that the state is worth (role "judge"), by Koh et al. 2024.
-`learned`  what a model that learned nothing else says (role "scorer"): the value of the state
-          (AgentRM, Xia et al. 2025), or of the action that led to it (Zhai et al. 2024).
+`reward`  the environment's rewards since the root: only what an agent can see.
+`progress`  the share of the task that is done, where the environment declares it. Some
+          environments measure it by their solution: then it is as privileged as `oracle`.
+`oracle`  the length of the remaining reference solution, which no real model has. Where the
+          reference does not detect a lost task, it is worse than `reward`.
+`judge`   a model's estimate of the state's value (role "judge"), by Koh et al. 2024.
+`learned`  a value model's estimate (role "scorer"): the value of the state (AgentRM, Xia et al.
+          2025), or of the action that led to it (Zhai et al. 2024).
 
-A scorer of one's own is `module:function`.
+A custom scorer is `module:function`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ QUESTION = (
 
 
 async def reward(session: Session, trial: Trial, node: Node) -> float:
-    """Rewards since the root, squashed into (-1, 1); an end unsolved costs 1."""
+    """Return the rewards since the root, squashed into (-1, 1); an unsolved end costs 1."""
     if node.solved:
         return 1.0
     worth = node.gained / (1 + abs(node.gained))
@@ -44,15 +44,16 @@ async def reward(session: Session, trial: Trial, node: Node) -> float:
 
 
 async def progress(session: Session, trial: Trial, node: Node) -> float:
-    """Progress in [0, 1]; an end unsolved costs 1.
+    """Return the progress in [0, 1]; an unsolved end costs 1.
 
     Raises:
-        CapabilityMissing: the world declares none.
+        CapabilityMissing: the environment declares none.
     """
     share = node.signals.progress
     if share is None:
         raise CapabilityMissing(
-            f"'{session.task.environment}' declares no progress; use another scorer: reward, say."
+            f"'{session.task.environment}' declares no progress; use another scorer, such as "
+            "reward."
         )
     if node.solved:
         return 1.0
@@ -60,38 +61,38 @@ async def progress(session: Session, trial: Trial, node: Node) -> float:
 
 
 async def oracle(session: Session, trial: Trial, node: Node) -> float:
-    """1 / (1 + length of the reference solution from here); -1 where it knows none."""
+    """Return 1 / (1 + length of the reference solution from here); -1 if there is none."""
     if node.solved or ended(node):
         return 1.0 if node.solved else -1.0
-    left = len(await session.world.oracle())
+    left = len(await session.environment.oracle())
     return 1 / (1 + left) if left else -1.0
 
 
 async def judge(session: Session, trial: Trial, node: Node) -> float:
-    """A model's number between 0 and 100 as a share; 0 where it gives none."""
+    """Return a judge model's value of the state in [0, 1]."""
     if node.solved or ended(node):
         return 1.0 if node.solved else -1.0
     return await judged(session, node.messages)
 
 
 async def judged(session: Session, messages: Sequence[Message]) -> float:
-    """What the judge says of a conversation."""
-    reply = await session.generate([system(QUESTION), user(told(messages))], role="judge")
+    """Return the judge's number between 0 and 100 as a share; 0 if it gives none."""
+    reply = await session.generate([system(QUESTION), user(transcript(messages))], role="judge")
     number = re.search(r"\d+(?:\.\d+)?", reply.text)
     return min(float(number[0]), 100.0) / 100.0 if number else 0.0
 
 
 async def learned(session: Session, trial: Trial, node: Node) -> float:
-    """The number that the role "scorer" answers to the conversation so far, cut to [-1, 1].
+    """Return the number that the role "scorer" replies to the conversation, cut to [-1, 1].
 
     Raises:
-        InputError: no model of its own plays that role, or it says no number.
+        InputError: the role has no model, or its reply is not a number.
     """
     if node.solved or ended(node):
         return 1.0 if node.solved else -1.0
     if SCORER not in session.models:
         raise InputError(
-            "scorer=learned needs a scorer; learn one with `palaestra agents learn value RUN --out "
+            "scorer=learned needs a scorer; train one with `palaestra agents learn value RUN --out "
             f"FOLDER`, and give --role {SCORER}=FOLDER."
         )
     reply = await session.generate(node.messages, role=SCORER)
@@ -99,29 +100,29 @@ async def learned(session: Session, trial: Trial, node: Node) -> float:
         return min(1.0, max(-1.0, float(reply.text)))
     except ValueError:
         raise InputError(
-            f"'{reply.policy}' says {reply.text[:20]!r}, which is no number; give --role "
-            f"{SCORER}= a folder of `palaestra agents learn`."
+            f"'{reply.policy}' replied {reply.text[:20]!r}, which is not a number; give --role "
+            f"{SCORER}=FOLDER with a folder of `palaestra agents learn`."
         ) from None
 
 
-def told(messages: Sequence[Message]) -> str:
-    """A conversation as one text, each action behind a `>`."""
-    lines = (f"> {m.content.strip()}" if m.role == "assistant" else m.content for m in messages)
+def transcript(messages: Sequence[Message]) -> str:
+    """Return a conversation as one text, with each action behind a `>`."""
+    lines = (f"> {m.text.strip()}" if m.role == "assistant" else m.text for m in messages)
     return "\n".join(lines)
 
 
 def asks_for_value(messages: Sequence[Message]) -> bool:
-    """Whether a prompt is one of `judged`."""
-    return messages[0].content == QUESTION
+    """Return whether a prompt is one of `judged`."""
+    return messages[0].text == QUESTION
 
 
 def value_of(actions: Sequence[Action]) -> str:
-    """What a judge who knows the way says where these actions are left of it."""
+    """Return the judge's reply of an oracle plan with these actions left."""
     return f"{100 / (1 + len(actions)):.2f}"
 
 
 def ended(node: Node) -> bool:
-    """Whether the world has ended in this state."""
+    """Return whether the environment has ended in this state."""
     done = node.transition
     return done is not None and (done.terminated or done.truncated)
 
@@ -136,7 +137,7 @@ SCORERS: dict[str, Scorer] = {
 
 
 def find_scorer(name: str) -> Scorer:
-    """The scorer of that name, or `module:function`.
+    """Return the scorer of that name, or `module:function`.
 
     Raises:
         UnknownName: there is none.

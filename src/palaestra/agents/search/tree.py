@@ -1,9 +1,9 @@
-"""A tree of tried states, and the two deeds by which it grows: propose, and attempt.
+"""A tree of tried states, which grows by two operations: propose and attempt.
 
-The model proposes replies in a state, several times at a temperature; equal actions are one
-proposal, the most frequent first. Attempting one acts in the trial and scores the state that it
-leads to. Everything a search spends goes through these two: model calls are in the message
-graph, attempts in `Usage.tried`.
+The model proposes replies in a state, several times at a temperature. Equal actions are one
+proposal, the most frequent first. Attempting a proposal acts in the trial and scores the next
+state. All costs of a search pass through these two: model calls are in the message graph, attempts
+in `Usage.tried`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from palaestra.core.environment import Signals, Transition
 from palaestra.core.errors import ContextTooLong
-from palaestra.core.message import Message, assistant, user
+from palaestra.core.message import Message, user
 from palaestra.core.model import Generation
 from palaestra.core.session import Session
 from palaestra.core.trial import Point, Trial
@@ -21,7 +21,7 @@ from palaestra.core.trial import Point, Trial
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A reply that the model gave, and how often it meant the same action."""
+    """A reply of the model, and how often the same action was sampled."""
 
     reply: Generation
     times: int
@@ -29,29 +29,29 @@ class Proposal:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A state that was tried, and how it was reached."""
+    """A tried state, and how it was reached."""
 
-    messages: list[Message]  # the conversation up to what is seen in this state
+    messages: list[Message]  # the conversation up to this state's observation
     signals: Signals
     parent: Node | None = None
-    reply: Generation | None = None  # what was said in the parent's state
-    transition: Transition | None = None  # what that led to; None: it was not tried
-    point: Point | None = None  # None: nothing more can be tried from here
+    reply: Generation | None = None  # in the parent's state
+    transition: Transition | None = None  # of that reply; None: it was not tried
+    point: Point | None = None  # None: it cannot be expanded
     gained: float = 0.0  # the environment's rewards since the root
     depth: int = 0
     score: float = 0.0  # see `scorers`
-    closed: bool = False  # an end, an action not understood, or a state that the tree has already
+    closed: bool = False  # ended, an invalid action, or a duplicate state
     children: list[Node] = field(default_factory=list)
     visits: int = 0  # of a Monte-Carlo search …
-    worth: float = 0.0  # … and the sum of what they found
+    worth: float = 0.0  # … and the sum of their values
 
     @property
     def solved(self) -> bool:
         return self.transition is not None and self.transition.success
 
     @property
-    def way(self) -> list[Node]:
-        """The nodes from below the root to this one."""
+    def path(self) -> list[Node]:
+        """Return the nodes from below the root to this one."""
         found: list[Node] = []
         node = self
         while node.parent is not None:
@@ -61,11 +61,11 @@ class Node:
 
 
 Scorer = Callable[[Session, Trial, Node], Awaitable[float]]
-"""The value of the state in which the trial stands: 1 is solved, -1 is lost."""
+"""A function that values the current state of the trial: 1 is solved, -1 is lost."""
 
 
 class Tree:
-    """What a trial has found so far."""
+    """The states that a trial has visited so far."""
 
     def __init__(
         self, session: Session, trial: Trial, root: Node, scorer: Scorer, temperature: float
@@ -80,14 +80,14 @@ class Tree:
 
     @property
     def best(self) -> Node | None:
-        """The highest score; of equals, what is open, then what is near, then the first."""
+        """Return the best state by `rank`; of equals, the first."""
         return max(self.nodes, key=rank, default=None)
 
     async def sample(self, node: Node, samples: int) -> list[Generation]:
-        """Replies in a state, all at once; none where the conversation has grown too long.
+        """Sample replies in a state in one batch; none if the conversation is too long.
 
         Raises:
-            ContextTooLong: of the root, where the episode itself cannot go on.
+            ContextTooLong: the root's conversation is too long, so the episode cannot continue.
         """
         if node.point is None or self.session.tries_left == 0:
             return []
@@ -101,7 +101,7 @@ class Tree:
             return []
 
     async def propose(self, node: Node, samples: int) -> list[Proposal]:
-        """What the model would do in a state, of as many samples; raises like `sample`."""
+        """Sample replies and group them by action; raises like `sample`."""
         replies: dict[str, list[Generation]] = {}
         for reply in await self.sample(node, samples):
             replies.setdefault(reply.text.strip(), []).append(reply)
@@ -109,7 +109,7 @@ class Tree:
         return sorted(found, key=lambda proposal: -proposal.times)
 
     async def attempt(self, node: Node, reply: Generation, *, scored: bool = True) -> Node | None:
-        """The state that a reply leads to; None where nothing more can be tried."""
+        """Take the action of a reply and return the next state; None if no try is left."""
         if node.point is None:
             return None
         await self.trial.back(node.point)
@@ -119,7 +119,7 @@ class Tree:
         signals = self.trial.signals
         over = self.trial.over
         child = Node(
-            messages=[*node.messages, assistant(reply.text), user(transition.observation.text)],
+            messages=[*node.messages, reply.message, user(transition.observation.text)],
             signals=signals,
             parent=node,
             reply=reply,
@@ -138,15 +138,15 @@ class Tree:
         return child
 
     async def grow(self, node: Node, samples: int) -> list[Node]:
-        """The states that the model's proposals lead to, the most frequent first."""
+        """Propose and attempt in a state; return the children, the most frequent first."""
         children = [await self.attempt(node, p.reply) for p in await self.propose(node, samples)]
         return [child for child in children if child is not None]
 
     async def judge(self, node: Node) -> None:
-        """Score a state that was attempted without; the trial must still stand in it."""
+        """Score a state attempted with `scored=False`; the trial must be in it."""
         node.score = await self._scorer(self.session, self.trial, node)
 
 
 def rank(node: Node) -> tuple[float, bool, int]:
-    """The higher, the better: score, then whether it is open or solved, then nearness."""
+    """Return a sort key, higher is better: score, then open or solved, then low depth."""
     return node.score, node.solved or not node.closed, -node.depth

@@ -1,14 +1,14 @@
-"""Dependency tracing: from where an action took its words, back to the root of a failure.
+"""Dependency tracing: from the words of an action back to the root cause of a failure.
 
-An action's words (the arguments of a call, what stands behind a command's verb) come from an
-earlier observation, and that one came from an earlier action: a graph. From the symptom, which
-is the last thing that went wrong, the graph is walked backwards; of the actions met on the way,
-the root is the one with a word that stands nowhere before it (invented), else one that met a
-refusal, else one that took nothing from the task, else the symptom itself.
+An action's words (the arguments of a call, the words after a command's verb) come from an
+earlier observation, and that observation came from an earlier action: a graph. The walk starts
+at the symptom, which is the last turn that went wrong, and goes backwards. Among the actions it
+visits, the root cause is the one with a word that occurs nowhere before it (invented), else one
+that was refused, else one that used nothing of the task, else the symptom itself.
 
-Reads the record alone, so it works where no world can be replayed; it is a heuristic, and how
-often it is right is measured on planted faults. Source: GraphTracer (2025), which walks a graph
-of references in traces of several agents.
+The method reads only the record, so it works without replaying the environment. It is a
+heuristic; its accuracy is measured on planted faults. Source: GraphTracer (2025), which walks a
+graph of references in multi-agent traces.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from palaestra.core.episode import Episode, Step
-from palaestra.evaluation.attribution.attribution import Attribution, Ending, role_of
+from palaestra.evaluation.attribution.base import Attribution, Ending, role_of
 
 REFUSAL = re.compile(
     r"\b(error|cannot|can't|could not|couldn't|not possible|impossible|no such|not found|unknown"
@@ -30,28 +30,28 @@ REFUSAL = re.compile(
 WORD = re.compile(r"[\w][\w.@/#:-]*[\w]|\d", re.UNICODE)
 STATED = re.compile(r"[\w.@/#:-]*\d[\w.@/#:-]*\b|(?<=[a-z,] )[A-Z]\w+")  # numbers, and names
 FILL = frozenset("a an and at by for from in into is it my of on or that the this to with".split())
-COMMON = 0.5  # a word in more than this share of an episode's actions is part of the language
+COMMON = 0.5  # a word in more than this share of an episode's actions belongs to the syntax
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One word of an action, and the latest observation before it that holds the word."""
+    """One word of an action, and the latest earlier observation that contains the word."""
 
     word: str
-    observation: int | None  # 0 is the first one, k what turn k - 1 showed; None: invented
+    observation: int | None  # 0 is the first one, k the one after turn k - 1; None: invented
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Where the words of all actions came from."""
+    """The dependency graph of an episode: where the words of its actions came from."""
 
     sources: tuple[tuple[Source, ...], ...]  # per turn
-    refused: frozenset[int]  # turns that met a refusal, or were not understood
+    refused: frozenset[int]  # turns that were refused or invalid
 
     def parents(self, turn: int) -> list[int]:
-        """The turns whose observations this one used, latest first.
+        """Return the turns whose observations this one used, latest first.
 
-        A turn that says nothing of its own ("finish") rests on the latest one that did.
+        A turn without words of its own ("finish") depends on the latest turn with some.
         """
         if not self.sources[turn]:
             spoke = (t for t in range(turn - 1, -1, -1) if self.sources[t])
@@ -60,17 +60,17 @@ class Trace:
         return sorted(seen, reverse=True)
 
     def invented(self, turn: int) -> list[str]:
-        """Its words that stood nowhere before."""
+        """Return the words of a turn that occur nowhere before it."""
         return [source.word for source in self.sources[turn] if source.observation is None]
 
 
 def trace(episode: Episode, language: str = "") -> Trace:
-    """The graph of one episode.
+    """Build the dependency graph of one episode.
 
     Args:
         episode: the record.
-        language: how the world explains itself, where that is not in the record: words of it are
-            never invented.
+        language: the environment's own instructions, if the record does not contain them; their
+            words never count as invented.
     """
     known = _words(f"{language}\n{_instructions(episode)}")
     seen = [_words(_first(episode))]
@@ -96,16 +96,16 @@ def trace(episode: Episode, language: str = "") -> Trace:
     return Trace(tuple(sources), refused)
 
 
-def grounded(episode: Episode, said: Trace) -> list[bool]:
-    """Of each turn, whether the names and numbers of its action had been seen or told before.
+def grounded(episode: Episode, graph: Trace) -> list[bool]:
+    """Return, for each turn, whether the names and numbers of its action occurred before.
 
-    Where actions are calls of tools, all others are words to somebody: of these only what must
-    come from somewhere is looked at, numbers and names, and not the words around them.
+    If some actions are tool calls, all others are messages to a user. Of a message only numbers
+    and names are checked, since they must have a source.
     """
     talks = any(step.action.call is not None for step in episode.steps)
     found = []
     for step in episode.steps:
-        new = said.invented(step.index)
+        new = graph.invented(step.index)
         if talks and step.action.call is None:
             stated = {word.lower() for word in STATED.findall(step.action.text)}
             new = [word for word in new if word in stated]
@@ -114,17 +114,17 @@ def grounded(episode: Episode, said: Trace) -> list[bool]:
 
 
 def root_cause(episode: Episode, language: str = "") -> Attribution:
-    """The turn that the walk ends at; unknown for an episode without turns. See `trace`."""
+    """Return the turn that the walk ends at; unknown for an episode without turns. See `trace`."""
     if not episode.steps:
         return Attribution("words", Ending.UNKNOWN, None, False, "the episode has no turns")
     graph = trace(episode, language)
     symptom = max(graph.refused, default=len(episode.steps) - 1)
     if episode.steps[-1].transition.terminated:
-        symptom = len(episode.steps) - 1  # the world itself said that this was the end
-    met = _walk(graph, symptom)
-    turn = min(met, key=lambda t: (-_suspicion(graph, t), t))
+        symptom = len(episode.steps) - 1  # the environment itself terminated here
+    visited = _walk(graph, symptom)
+    turn = min(visited, key=lambda t: (-_suspicion(graph, t), t))
     if not _suspicion(graph, turn):
-        turn = symptom  # nothing on the way is worse than what was noticed
+        turn = symptom  # no visited turn is more suspicious than the symptom
     sources = tuple(
         sorted({s.observation for s in graph.sources[turn] if s.observation is not None})
     )
@@ -141,20 +141,20 @@ def root_cause(episode: Episode, language: str = "") -> Attribution:
 
 
 def last_turn(episode: Episode) -> Attribution:
-    """A baseline: the last turn."""
+    """Return the last turn: a baseline."""
     turn = len(episode.steps) - 1
     return Attribution("last", Ending.TURN, turn, False, "the last turn")
 
 
 def first_refusal(episode: Episode) -> Attribution:
-    """A baseline: the first turn that met a refusal, else the last one."""
+    """Return the first turn that was refused, else the last one: a baseline."""
     graph = trace(episode)
     turn = min(graph.refused, default=len(episode.steps) - 1)
     return Attribution("refusal", Ending.TURN, turn, False, "the first refusal, else the last turn")
 
 
 def ignored(episode: Episode) -> list[str]:
-    """Names and numbers of the task that no action used: information that was lost on the way."""
+    """Return the names and numbers of the task that no action used: information that was lost."""
     graph = trace(episode)
     used = {source.word for of in graph.sources for source in of}
     text = _first(episode)
@@ -168,13 +168,13 @@ def ignored(episode: Episode) -> list[str]:
 
 
 def _walk(graph: Trace, symptom: int) -> set[int]:
-    met, waiting = {symptom}, [symptom]
+    visited, waiting = {symptom}, [symptom]
     while waiting:
         for parent in graph.parents(waiting.pop()):
-            if parent not in met:
-                met.add(parent)
+            if parent not in visited:
+                visited.add(parent)
                 waiting.append(parent)
-    return met
+    return visited
 
 
 def _suspicion(graph: Trace, turn: int) -> int:
@@ -188,21 +188,21 @@ def _suspicion(graph: Trace, turn: int) -> int:
 
 def _reason(graph: Trace, turn: int, symptom: int) -> str:
     if words := graph.invented(turn):
-        why = f"{', '.join(map(repr, words[:3]))} stands nowhere before it"
+        why = f"{', '.join(map(repr, words[:3]))} occurs nowhere before it"
     elif turn in graph.refused:
-        why = "it met a refusal"
+        why = "it was refused"
     elif graph.sources[turn]:
         shown = sorted({s.observation for s in graph.sources[turn] if s.observation is not None})
         why = f"its words come from observation {', '.join(map(str, shown))}"
     else:
         why = "it is the symptom itself; nothing before it was used"
-    return why if turn == symptom else f"{why}; turn {symptom + 1}, which went wrong, rests on it"
+    return why if turn == symptom else f"{why}; turn {symptom + 1}, which went wrong, depends on it"
 
 
 def _instructions(episode: Episode) -> str:
-    """What models were told before anything happened."""
+    """Return the system prompts of all root calls."""
     roots = [call for call in episode.calls if call.parent is None]
-    return "\n".join(m.content for call in roots for m in call.messages if m.role == "system")
+    return "\n".join(m.text for call in roots for m in call.messages if m.role == "system")
 
 
 def _first(episode: Episode) -> str:
@@ -211,7 +211,7 @@ def _first(episode: Episode) -> str:
 
 
 def _arguments(step: Step) -> list[str]:
-    """What an action says beyond its verb."""
+    """Return the words of an action after its verb."""
     call = step.action.call
     if call is not None:
         return [w for value in call.arguments.values() for w in _listed(json.dumps(value))]
@@ -225,6 +225,6 @@ def _listed(text: str) -> list[str]:
 
 
 def _words(text: str) -> set[str]:
-    """All words of a text, and the parts of those that are joined."""
+    """Return all words of a text, and the parts of compound words."""
     found = set(_listed(text))
     return found | {part for word in found for part in re.split(r"[.@/#:-]", word) if part}

@@ -1,4 +1,4 @@
-"""Explaining a failed episode: every method that can work here, the most certain one first."""
+"""Explaining a failed episode: every applicable method, the most certain one first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from palaestra.core.environment import Capability
 from palaestra.core.episode import Episode
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
-from palaestra.evaluation.attribution.attribution import Attribution
+from palaestra.evaluation.attribution.base import Attribution
 from palaestra.evaluation.attribution.counterfactual import (
     Label,
     labels,
@@ -16,19 +16,19 @@ from palaestra.evaluation.attribution.counterfactual import (
     losing_turn,
 )
 from palaestra.evaluation.attribution.dependencies import ignored, root_cause
-from palaestra.evaluation.attribution.replay import Replay, Worlds
-from palaestra.evaluation.attribution.values import chance_values, oracle_values
+from palaestra.evaluation.attribution.state_values import oracle_values, random_values
+from palaestra.evaluation.attribution.turn_replay import EnvironmentFactory, TurnReplay
 
 METHODS = ("oracle", "chance", "words")
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is found of one episode."""
+    """The attributions and labels of one failed episode."""
 
     episode: Episode
     attributions: tuple[Attribution, ...]  # the most certain first
-    labels: tuple[Label, ...]  # of the turns, where the oracle tells them
+    labels: tuple[Label, ...]  # of the turns, if the oracle can label them
     ignored: tuple[str, ...]  # names and numbers of the task that no action used
     unable: tuple[str, ...]  # why methods could not be applied
 
@@ -36,32 +36,32 @@ class Explanation:
 def check_failed(episode: Episode) -> None:
     """Raise InputError unless the episode is a failure that the agent may have caused."""
     if episode.outcome.solved:
-        raise InputError(f"{episode.key} succeeded, so no turn lost it; name a failed episode.")
+        raise InputError(f"{episode.key} succeeded; name a failed episode.")
     if not episode.outcome.scored:
         raise InputError(
-            f"{episode.key} ended in {episode.outcome}, which was not the agent's doing; "
-            "name an episode that was scored."
+            f"{episode.key} ended in {episode.outcome}, which the agent did not cause; "
+            "name a scored episode."
         )
 
 
 def explain(
     episode: Episode,
-    worlds: Worlds,
+    make_env: EnvironmentFactory,
     *,
     turns: int,
     methods: Sequence[str] = METHODS,
     samples: int = 8,
     seed: int = 0,
 ) -> Explanation:
-    """Apply the methods that need no model; what cannot be applied says why.
+    """Apply the methods that need no model; record why a method could not be applied.
 
     Args:
-        episode: a failed one.
-        worlds: makes worlds.
+        episode: a failed episode.
+        make_env: creates environments.
         turns: most actions of an episode.
-        methods: of METHODS; chance is left out where the oracle has spoken, unless it is alone.
-        samples: tries per state, of chance.
-        seed: of the chance.
+        methods: of METHODS; "chance" is skipped if the oracle gave an answer, unless it is alone.
+        samples: random rollouts per state.
+        seed: of the random rollouts.
 
     Raises:
         InputError: the episode did not fail.
@@ -72,8 +72,8 @@ def explain(
     unable: list[str] = []
     if "oracle" in methods or "chance" in methods:
         try:
-            with Replay.of(episode, worlds) as replay:
-                if "oracle" in methods and Capability.ORACLE in replay.world.capabilities:
+            with TurnReplay.of(episode, make_env) as replay:
+                if "oracle" in methods and Capability.ORACLE in replay.env.spec.capabilities:
                     values = oracle_values(replay, turns)
                     found.append(losing_turn(episode, values, replay.actions))
                     labelled = labels(values)
@@ -81,7 +81,7 @@ def explain(
                     unable.append(f"oracle: '{episode.task.environment}' declares none")
                 if "chance" in methods and (not found or "oracle" not in methods):
                     before = replay.actions
-                    tried = chance_values(replay, turns, samples, seed)
+                    tried = random_values(replay, turns, samples, seed)
                     spent = replay.actions - before
                     found.append(largest_drop(episode, tried, "chance", spent))
         except (InputError, CapabilityMissing, EnvironmentFault) as why:

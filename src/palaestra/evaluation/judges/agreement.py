@@ -1,7 +1,7 @@
-"""How far a judge agrees with the truth: accuracy, kappa, precision and recall, with intervals.
+"""A judge's agreement with the truth: accuracy, kappa, precision and recall, with intervals.
 
 The unit is the task, as in `statistics`: repeats of one task are averaged first. Cases without a
-verdict are counted beside, and in none of these numbers.
+verdict are counted separately and enter none of these numbers.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from palaestra.core.errors import GroupTooSmall
-from palaestra.evaluation.statistics import Interval, success_interval
+from palaestra.evaluation.statistics.intervals import Interval, success_interval
 
-ENOUGH = 30  # cases of each kind below which an agreement says little
+ENOUGH = 30  # cases of each kind; below it, an agreement is too uncertain to use
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a judge said of one episode, and what was true."""
+    """A judge's verdict on one episode, and the truth."""
 
     task: int  # its number; repeats of a task share it
-    said: bool | None  # solved, or no verdict
+    judged: bool | None  # solved; None: no verdict
     true: bool
 
 
@@ -31,58 +31,58 @@ class Agreement:
     """A judge against the truth."""
 
     cases: int
-    silent: int  # of them, without a verdict
-    solved: int  # of those with a verdict, truly solved
-    accuracy: Interval | None  # None where nothing was judged
-    kappa: Interval | None  # agreement beyond chance; None where the judge and truth never vary
-    precision: Interval | None  # of those it takes as solved, the share that is
-    recall: Interval | None  # of those that are solved, the share it takes as such
-    specificity: Interval | None  # of those that are not, the share it takes as not
+    silent: int  # cases without a verdict
+    solved: int  # cases with a verdict that are truly solved
+    accuracy: Interval | None  # None if nothing was judged
+    kappa: Interval | None  # agreement beyond chance; None if judge and truth never vary
+    precision: Interval | None  # share of truly solved cases among those judged as solved
+    recall: Interval | None  # share of cases judged as solved among the truly solved
+    specificity: Interval | None  # share of cases judged as unsolved among the truly unsolved
 
     @property
     def few(self) -> bool:
-        """Whether there are too few solved or unsolved cases to say much."""
+        """Whether there are too few solved or unsolved cases for a useful estimate."""
         return min(self.solved, self.cases - self.silent - self.solved) < ENOUGH
 
 
 def agreement(judged: Sequence[Judged], *, seed: int = 0) -> Agreement:
-    """All numbers of one list of judged cases.
+    """Return all agreement measures of a list of judged cases.
 
     Args:
         judged: the cases.
         seed: of the resampling of tasks behind kappa's interval.
     """
-    spoken = [case for case in judged if case.said is not None]
-    right = [(case.task, case.said == case.true) for case in spoken]
+    decided = [case for case in judged if case.judged is not None]
+    correct = [(case.task, case.judged == case.true) for case in decided]
     return Agreement(
         cases=len(judged),
-        silent=len(judged) - len(spoken),
-        solved=sum(case.true for case in spoken),
-        accuracy=_share(right),
-        kappa=kappa(spoken, seed=seed),
-        precision=_share([(c.task, c.true) for c in spoken if c.said]),
-        recall=_share([(c.task, bool(c.said)) for c in spoken if c.true]),
-        specificity=_share([(c.task, not c.said) for c in spoken if not c.true]),
+        silent=len(judged) - len(decided),
+        solved=sum(case.true for case in decided),
+        accuracy=_share(correct),
+        kappa=kappa(decided, seed=seed),
+        precision=_share([(c.task, c.true) for c in decided if c.judged]),
+        recall=_share([(c.task, bool(c.judged)) for c in decided if c.true]),
+        specificity=_share([(c.task, not c.judged) for c in decided if not c.true]),
     )
 
 
 def kappa(judged: Sequence[Judged], *, seed: int = 0, samples: int = 2_000) -> Interval | None:
-    """Cohen's kappa of judge and truth, with a bootstrap over tasks.
+    """Return Cohen's kappa of judge and truth, with a bootstrap over tasks.
 
-    Source: Cohen 1960. 1 is full agreement, 0 what chance would reach with the same shares.
+    Source: Cohen 1960. 1 is full agreement, 0 is chance agreement with the same shares.
 
     Args:
         judged: cases with a verdict.
         seed: of the resampling.
-        samples: resamples; those in which neither judge nor truth varies are left out.
+        samples: resamples; those in which neither judge nor truth varies are dropped.
 
     Returns:
-        None where kappa does not exist: one of the two answers was neither given nor true.
+        None if kappa does not exist: one of the two answers was neither given nor true.
     """
     tables: dict[int, list[int]] = {}  # task to its cases: yes-yes, yes-no, no-yes, no-no
     for case in judged:
         table = tables.setdefault(case.task, [0, 0, 0, 0])
-        table[2 * (not case.said) + (not case.true)] += 1
+        table[2 * (not case.judged) + (not case.true)] += 1
     if not tables:
         return None
     counts = np.asarray(list(tables.values()), dtype=np.float64)
@@ -90,25 +90,25 @@ def kappa(judged: Sequence[Judged], *, seed: int = 0, samples: int = 2_000) -> I
     if np.isnan(middle):
         return None
     n = len(counts)
-    drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=samples) @ counts
-    found = _kappa(drawn)
+    resampled = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=samples) @ counts
+    found = _kappa(resampled)
     found = found[~np.isnan(found)]
     low, high = np.quantile(found, [0.025, 0.975]) if len(found) else (middle, middle)
     return Interval(float(middle), min(float(low), middle), max(float(high), middle), n)
 
 
 def _kappa(tables: np.ndarray) -> np.ndarray:
-    """Kappa of each row of yes-yes, yes-no, no-yes, no-no counts; NaN where it does not exist."""
+    """Return kappa of each row of yes-yes, yes-no, no-yes, no-no counts; NaN if undefined."""
     total = tables.sum(axis=1)
     observed = (tables[:, 0] + tables[:, 3]) / total
-    said, true = tables[:, 0] + tables[:, 1], tables[:, 0] + tables[:, 2]
-    chance = (said * true + (total - said) * (total - true)) / total**2
+    yes, true = tables[:, 0] + tables[:, 1], tables[:, 0] + tables[:, 2]
+    chance = (yes * true + (total - yes) * (total - true)) / total**2
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(chance < 1, (observed - chance) / (1 - chance), np.nan)
 
 
 def _share(cases: Sequence[tuple[int, bool]]) -> Interval | None:
-    """The share of true ones, over tasks."""
+    """Return the share of true values, over tasks."""
     by_task: dict[int, list[bool]] = {}
     for task, holds in cases:
         by_task.setdefault(task, []).append(holds)

@@ -1,8 +1,8 @@
-"""Calibration: a judge is measured against the recorded truth before anybody relies on it.
+"""Calibration: a judge is measured against the recorded truth before its verdicts are used.
 
-The truth is the episodes' own outcome, or what persons said of them; only scored episodes count,
-and of these only those with a truth. What is measured is stored
-with the run and attached to every later verdict of a judge of the same identity.
+The truth is an episode's own outcome, or a person's label. Only scored episodes with a truth
+count. The measurement is stored with the run and attached to every later verdict of a judge with
+the same identity.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from palaestra.core.episode import Episode
-from palaestra.core.errors import InputError
+from palaestra.core.errors import InputError, UnknownName
 from palaestra.evaluation.judges.agreement import Agreement, Judged, agreement
-from palaestra.evaluation.judges.bias import (
+from palaestra.evaluation.judges.bias_probes import (
     Effect,
     length_effects,
     name_effect,
@@ -26,20 +26,20 @@ from palaestra.evaluation.judges.case import Case, case_of
 from palaestra.evaluation.judges.verdict import Cost, Judge, Verdict
 
 PROBES = ("order", "length", "name", "self")
-MOST_PAIRS = 32  # of the probe of order
+MOST_PAIRS = 32  # of the order probe
 
 
 Truth = Callable[[Episode], bool | None]
 
 
 def solved(episode: Episode) -> bool | None:
-    """The truth where no person has spoken."""
+    """Return the episode's own outcome: the truth without human labels."""
     return episode.outcome.solved
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What is known of a judge."""
+    """The measured agreement, biases and cost of a judge."""
 
     judge: str
     identity: str
@@ -49,11 +49,11 @@ class Calibration:
     cost: Cost  # of judging the cases once, without the probes
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, as a document holds it."""
+        """Return all fields as a JSON document."""
         return asdict(self)
 
     def short(self) -> dict[str, Any]:
-        """What every verdict carries."""
+        """Return the summary that is attached to every verdict."""
         found = self.agreement
         return {
             "cases": found.cases,
@@ -77,22 +77,28 @@ async def calibrate(
     """Judge episodes whose outcome is known, and probe the judge for biases.
 
     Args:
-        judge: who is measured.
-        episodes: those that are not scored are left out.
-        model: the model behind the judge; empty where there is none.
+        judge: the judge to measure.
+        episodes: unscored episodes are skipped.
+        model: the model behind the judge; empty if there is none.
         probes: of PROBES.
-        truth: what is true of an episode; None where nobody knows.
-        seed: of the choice of pairs and of resampling.
+        truth: whether an episode is truly solved; None if unknown.
+        seed: of the choice of pairs and of the resampling.
 
     Returns:
-        what was found, and the verdicts on the episodes with a truth in their order.
+        the calibration, and the verdicts on the episodes with a truth, in their order.
 
     Raises:
-        InputError: there is no truth.
+        UnknownName: a probe is not one of PROBES.
+        InputError: no episode has a truth.
     """
+    for probe in probes:
+        if probe not in PROBES:
+            raise UnknownName("probe of judges", probe, PROBES)
     scored = [e for e in episodes if e.outcome.scored and truth(e) is not None]
     if not scored:
-        raise InputError("No episode here has a valid result, so there is no truth to agree with.")
+        raise InputError(
+            "No episode has a valid result to compare a judge with; evaluate or label some first."
+        )
     cases = [case_of(episode) for episode in scored]
     verdicts = [await judge.judge(case) for case in cases]
     judged = [
@@ -115,12 +121,12 @@ async def calibrate(
 
 
 def pairs(cases: Sequence[Case], seed: int = 0) -> list[tuple[Case, Case]]:
-    """A solved and an unsolved case each, of the same task where there are such."""
-    dice = random.Random(seed)
+    """Pair solved with unsolved cases, of the same task if possible."""
+    rng = random.Random(seed)
     solved = [case for case in cases if case.episode.outcome.solved]
     unsolved = [case for case in cases if not case.episode.outcome.solved]
-    dice.shuffle(solved)
-    dice.shuffle(unsolved)
+    rng.shuffle(solved)
+    rng.shuffle(unsolved)
     found: list[tuple[Case, Case]] = []
     for case in solved[:MOST_PAIRS]:
         if not unsolved:
@@ -128,12 +134,12 @@ def pairs(cases: Sequence[Case], seed: int = 0) -> list[tuple[Case, Case]]:
         same = (o for o in unsolved if o.episode.task.id == case.episode.task.id)
         other = next(same, unsolved[0])
         unsolved.remove(other)
-        found.append((case, other) if dice.random() < 0.5 else (other, case))
+        found.append((case, other) if rng.random() < 0.5 else (other, case))
     return found
 
 
 def trusted(verdict: Verdict, known: Mapping[str, Any] | None) -> Verdict:
-    """The verdict with what is known of its judge, where that is of the same identity."""
+    """Attach the calibration of a judge with the same identity, if there is one."""
     if known is None or known.get("identity") != verdict.identity:
         return verdict
     return replace(verdict, calibration=known["short"])

@@ -1,22 +1,23 @@
-"""The model judge: any model, asked with a rubric, whose answer is read strictly.
+"""The model judge: any model, prompted with a rubric, whose reply is parsed strictly.
 
-It reads the whole case, cut in its middle where it is too long, and replies greedily, so the same
-case gives the same verdict.
+The model reads the whole case (a case that is too long loses its middle turns) and is decoded
+greedily, so the same case gets the same verdict.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from palaestra.core.errors import ContextTooLong, InfrastructureFault
 from palaestra.core.message import Message, system, user
 from palaestra.core.model import Generation, Model, Prompt, Sampling
-from palaestra.evaluation.judges.case import Case, told
+from palaestra.evaluation.judges.case import Case, render_case
 from palaestra.evaluation.judges.rubric import SOLVED, Rubric, choice_in, reason_in
 from palaestra.evaluation.judges.verdict import Choice, Cost, Judge, Preference, Verdict
 
-TELL = (
+INSTRUCTION = (
     "You judge what an agent did in a world. You are given the task and the record of what it did "
     "and saw. Judge only by what the record shows, not by what the agent claims."
 )
@@ -24,11 +25,11 @@ PAIR = (
     "Two agents worked on the same task. Which of them came closer to what the task asks?\n"
     "Answer with one line, exactly so:\nBetter: A, or Better: B, or Better: equal"
 )
-LONGEST = 6_000  # characters of a record; turns in its middle are left out beyond
+LONGEST = 6_000  # characters of a rendered case; a longer one loses its middle turns
 
 
 class ModelJudge(Judge):
-    """A model with a rubric."""
+    """A judge that prompts a model with a rubric."""
 
     def __init__(
         self,
@@ -39,11 +40,11 @@ class ModelJudge(Judge):
         tokens: int = 96,
         longest: int = LONGEST,
     ) -> None:
-        """A judge that asks `model`.
+        """Configure the judge.
 
         Args:
-            model: one that reads; experts and chance only know worlds.
-            rubric: what is asked.
+            model: a language model; `expert` and `random` read nothing.
+            rubric: question and criteria.
             name: of the judge; `model:` and the model's name by default.
             tokens: most tokens of a reply.
             longest: most characters of a record.
@@ -54,17 +55,18 @@ class ModelJudge(Judge):
 
     @property
     def rule(self) -> str:
-        return f"{self.model.name}\n{TELL}\n{self._rubric.form}\n{self._sampling}\n{self._longest}"
+        prompt = f"{INSTRUCTION}\n{self._rubric.form}"
+        return f"{self.model.name}\n{prompt}\n{self._sampling}\n{self._longest}"
 
     async def judge(self, case: Case) -> Verdict:
-        """The weighted share of criteria that hold; no verdict on a reply in another form."""
-        record = told(case, self._longest)
+        """Return the weighted share of criteria that hold; no verdict if the reply is malformed."""
+        record = render_case(case, self._longest)
         try:
-            reply, cost = await asked(self.model, [
-                system(TELL), user(f"{record}\n{self._rubric.form}"),
+            reply, cost = await ask(self.model, [
+                system(INSTRUCTION), user(f"{record}\n{self._rubric.form}"),
             ], self._sampling)  # fmt: skip
         except (ContextTooLong, InfrastructureFault) as why:
-            return self.verdict(None, f"the model gave no answer: {why}")
+            return self.verdict(None, f"the model gave no reply: {why}")
         try:
             value = self._rubric.value(reply.text)
         except ValueError as why:
@@ -72,28 +74,34 @@ class ModelJudge(Judge):
         return self.verdict(value, reason_in(reply.text), cost)
 
     async def prefer(self, a: Case, b: Case) -> Preference:
-        """Both cases in one question, in this order."""
+        """Compare both cases in one prompt, in this order."""
         half = self._longest // 2
-        both = f"Agent A:\n{told(a, half)}\nAgent B:\n{told(b, half)}\n{PAIR}"
+        both = f"Agent A:\n{render_case(a, half)}\nAgent B:\n{render_case(b, half)}\n{PAIR}"
         try:
-            reply, cost = await asked(self.model, [system(TELL), user(both)], self._sampling)
+            messages = [system(INSTRUCTION), user(both)]
+            reply, cost = await ask(self.model, messages, self._sampling)
         except (ContextTooLong, InfrastructureFault):
             return Preference(Choice.NONE)
         return Preference(choice_in(reply.text), cost)
 
 
-async def asked(
+async def ask(
     model: Model, messages: Sequence[Message], sampling: Sampling
 ) -> tuple[Generation, Cost]:
-    """One reply of a model to a conversation of its own, and what it cost.
+    """Return one reply of a model to a new conversation, and its cost.
+
+    `max_tokens` is dropped for a model whose server knows its limit, so that it can reason first.
 
     Raises:
-        ContextTooLong: the conversation leaves no room to answer.
-        InfrastructureFault: the model broke or could not be reached.
+        ContextTooLong: the conversation leaves no room for a reply.
+        InfrastructureFault: the model failed or could not be reached.
     """
+    if model.max_tokens is None:
+        sampling = replace(sampling, max_tokens=None)
     tokens = tuple(model.renderer.start(messages)) if model.renderer else None
     started = time.monotonic()
     with model.participant():
         reply = await model.generate(Prompt(list(messages), tokens, sampling, seed=0))
     read = reply.prompt_tokens or len(tokens or ())
-    return reply, Cost(1, read, len(reply.tokens), 0, time.monotonic() - started)
+    sampled = len(reply.tokens) or reply.sampled_tokens
+    return reply, Cost(1, read, sampled, 0, time.monotonic() - started)

@@ -1,4 +1,4 @@
-"""Rubrics: what a model judge is asked, and the only form in which it can answer.
+"""Rubrics: the question for a model judge, and the only reply format that it may use.
 
 A rubric is a question with numbered criteria, each answered yes or no:
 
@@ -6,14 +6,15 @@ A rubric is a question with numbered criteria, each answered yes or no:
     question = "Was the bill paid?"
     criteria = ["The bill of the task was paid.", {text = "Nothing else was paid.", weight = 2}]
 
-Whatever is not in the form is no verdict: a judge that rambles, refuses or contradicts itself
-says nothing about the agent.
+A reply in another format is no verdict: a judge that rambles, refuses or contradicts itself
+reveals nothing about the agent.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ BETTER = re.compile(r"\s*better\s*:\s*(a|b|equal)\s*[.]?\s*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One question of yes or no."""
+    """One yes-or-no question."""
 
     text: str
     weight: float = 1.0
@@ -35,14 +36,14 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """What a judge is asked about an episode."""
+    """The question and the criteria by which a judge assesses an episode."""
 
     question: str
     criteria: tuple[Criterion, ...]
 
     @property
     def form(self) -> str:
-        """How to answer, in words for the judge."""
+        """The question and the reply format, as text for the judge."""
         asked = "\n".join(f"{i}. {c.text}" for i, c in enumerate(self.criteria, 1))
         example = "\n".join(f"{i}: yes or no" for i in range(1, len(self.criteria) + 1))
         return (
@@ -51,10 +52,10 @@ class Rubric:
         )
 
     def value(self, reply: str) -> float:
-        """The weighted share of criteria answered yes.
+        """Return the weighted share of criteria answered yes.
 
         Raises:
-            ValueError: the reply is not in the form; the message says why.
+            ValueError: the reply is malformed; the message says why.
         """
         answers: dict[int, bool] = {}
         for line in reply.splitlines():
@@ -67,7 +68,7 @@ class Rubric:
             answers[number] = answer
         wanted = set(range(1, len(self.criteria) + 1))
         if strange := sorted(set(answers) - wanted):
-            raise ValueError(f"it answers criterion {strange[0]}, which nobody asked")
+            raise ValueError(f"it answers criterion {strange[0]}, which does not exist")
         if missing := sorted(wanted - set(answers)):
             raise ValueError(f"it does not answer criterion {missing[0]}")
         total = sum(criterion.weight for criterion in self.criteria)
@@ -79,17 +80,17 @@ SOLVED = Rubric(
     "Was the task solved?",
     (Criterion("By the end of the record, the agent has done what the task asks."),),
 )
-"""The rubric where none is given."""
+"""The default rubric."""
 
 
 def reason_in(reply: str) -> str:
-    """What the reply says behind `Reason:`; empty where it gives none."""
+    """Return the text after `Reason:`; empty if there is none."""
     found = re.search(r"^\s*reason\s*:\s*(.+)$", reply, re.IGNORECASE | re.MULTILINE)
     return found[1].strip() if found else ""
 
 
 def choice_in(reply: str) -> Choice:
-    """Which of A and B a reply takes as the better one; NONE unless it says so exactly once."""
+    """Return which of A and B a reply prefers; NONE unless it says so exactly once."""
     found = [match[1].lower() for line in reply.splitlines() if (match := BETTER.fullmatch(line))]
     if len(set(found)) != 1:
         return Choice.NONE
@@ -97,23 +98,36 @@ def choice_in(reply: str) -> Choice:
 
 
 def read_rubric(path: Path) -> Rubric:
-    """The rubric in a TOML file.
+    """Read the rubric in a TOML file.
 
     Raises:
-        InputError: the file cannot be read, or is no rubric.
+        InputError: the file cannot be read, or is not a rubric.
     """
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8")).get("rubric")
     except (OSError, ValueError) as error:
         raise InputError(f"The rubric {path} cannot be read: {error}.") from None
     if not isinstance(found, dict):
-        raise InputError(f"{path} holds no table [rubric] with a question and criteria.")
+        raise InputError(f"{path} has no table [rubric]; add one with a question and criteria.")
+    return rubric_of(found, str(path))
+
+
+def rubric_of(found: Mapping[str, Any], name: str = "given") -> Rubric:
+    """Make a rubric from a table with `criteria` and, optionally, a `question`.
+
+    Args:
+        found: the table.
+        name: the rubric's name in error messages.
+
+    Raises:
+        InputError: the table is not a rubric.
+    """
     for key in found:
         if key not in ("question", "criteria"):
             raise UnknownName("key of a rubric", key, ("question", "criteria"))
     criteria = found.get("criteria")
-    if not isinstance(criteria, list) or not criteria:
-        raise InputError(f"The rubric {path} has no criteria; give a list of at least one.")
+    if not isinstance(criteria, (list, tuple)) or not criteria:
+        raise InputError(f"The rubric {name} has no criteria; give at least one.")
     return Rubric(str(found.get("question", SOLVED.question)), tuple(_read(c) for c in criteria))
 
 
@@ -124,6 +138,4 @@ def _read(given: Any) -> Criterion:
         weight = given.get("weight", 1.0)
         if isinstance(weight, (int, float)) and not isinstance(weight, bool) and weight > 0:
             return Criterion(str(given["text"]), float(weight))
-    raise InputError(
-        f"A criterion of a rubric is a sentence, or {{text, weight above 0}}, not {given!r}."
-    )
+    raise InputError(f"{given!r} is not a criterion; give a sentence, or {{text, weight above 0}}.")

@@ -1,7 +1,7 @@
-"""A judge reads a case and gives a verdict, with its reason, its cost and how far to trust it.
+"""A judge's verdict on a case, with its reason, its cost and the judge's calibration.
 
-A verdict without a value is *no verdict*: the judge refused, or said something that is none.
-It is never counted as a zero, and never as a failure of the agent.
+A verdict without a value is *no verdict*: the judge refused, or its reply was malformed. It
+never counts as a zero, nor as a failure of the agent.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 from palaestra.evaluation.judges.case import Case
 
-PASS = 0.5  # verdicts of this value and above say "solved"
+PASS = 0.5  # a verdict of at least this value means "solved"
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What judging took."""
+    """The resources that judging used."""
 
     calls: int = 0  # of models
     prompt_tokens: int = 0
     sampled_tokens: int = 0
-    actions: int = 0  # in worlds
+    actions: int = 0  # in environments
     seconds: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
@@ -40,23 +40,23 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one judge says of one episode."""
+    """One judge's verdict on one episode."""
 
     judge: str
-    identity: str  # of all that decides the judge's verdicts; see `Judge.identity`
+    identity: str  # digest of everything that decides the verdicts; see `Judge.identity`
     value: float | None  # 0 (not solved) to 1 (solved); None: no verdict
     reason: str
     cost: Cost = Cost()
-    evidence: tuple[str, ...] = ()  # what probes of the world showed
-    calibration: Mapping[str, Any] | None = None  # None: its agreement was never measured
+    evidence: tuple[str, ...] = ()  # the observations of probes
+    calibration: Mapping[str, Any] | None = None  # None: the judge was never calibrated
 
     @property
     def solved(self) -> bool | None:
-        """Whether the judge takes the task as solved; None where there is no verdict."""
+        """Whether the judge regards the task as solved; None without a verdict."""
         return None if self.value is None else self.value >= PASS
 
     def as_json(self) -> dict[str, Any]:
-        """The verdict as a document holds it."""
+        """Return the verdict as a JSON document."""
         return asdict(self)
 
 
@@ -69,33 +69,33 @@ class Choice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Which of two cases a judge takes as the better one."""
+    """A judge's choice between two cases."""
 
     choice: Choice
     cost: Cost = field(default=Cost())
 
 
 class Judge(ABC):
-    """Subclass it and write `judge`; `rule` is all that decides what it says."""
+    """The base of all judges: a subclass implements `judge` and describes itself in `rule`."""
 
     name: str
 
     @property
     @abstractmethod
     def rule(self) -> str:
-        """All that decides the verdicts, in words: pattern, prompt, model, probes."""
+        """Everything that decides the verdicts, as text: pattern, prompt, model, probes."""
 
     @property
     def identity(self) -> str:
-        """A digest of `rule`: a calibration holds for judges of the same identity only."""
+        """A digest of `rule`: a calibration is valid for judges with the same identity only."""
         return hashlib.blake2b(self.rule.encode(), digest_size=6).hexdigest()
 
     @abstractmethod
     async def judge(self, case: Case) -> Verdict:
-        """The verdict on one case; what goes wrong on the way is no verdict, with the reason."""
+        """Judge one case; a failure while judging gives no verdict, with the reason."""
 
     async def prefer(self, a: Case, b: Case) -> Preference:
-        """The better of two cases: by default, the one with the higher verdict."""
+        """Choose the better of two cases: by default, the one with the higher verdict."""
         of_a, of_b = await self.judge(a), await self.judge(b)
         cost = of_a.cost + of_b.cost
         if of_a.value is None or of_b.value is None:
@@ -105,5 +105,5 @@ class Judge(ABC):
         return Preference(Choice.FIRST if of_a.value > of_b.value else Choice.SECOND, cost)
 
     def verdict(self, value: float | None, reason: str, cost: Cost = Cost()) -> Verdict:
-        """A verdict of this judge."""
+        """Make a verdict of this judge."""
         return Verdict(self.name, self.identity, value, reason, cost)

@@ -1,8 +1,8 @@
 """Anchor credit: steps that a group took in equal states are compared with each other.
 
-Rollouts of one task keep coming back to the same states. There the comparison that a
-tree of rollouts would pay for is free: what followed one visit against what followed the
-others. The state is the world's (`state_key`), not the prompt, which never repeats.
+Rollouts of one task keep returning to the same states. There the comparison that a tree of
+rollouts would pay for is free: what followed one visit against what followed the others. The
+state is the environment's (`state_key`), not the prompt, which never repeats.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from itertools import groupby
 from typing import Literal
 
 from palaestra.core.errors import InputError
-from palaestra.learning.component import Kind, Need, Status, component
-from palaestra.learning.credit.outcome import by_votes
+from palaestra.learning.credit.returns import by_votes
 from palaestra.learning.credit.rule import (
     Credit,
     centred,
@@ -27,8 +26,9 @@ from palaestra.learning.credit.rule import (
     per_token,
     within,
 )
-from palaestra.learning.options import NotNegative, Positive, Share
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.methods.component import Kind, Need, Status, component
+from palaestra.learning.methods.options import NotNegative, Positive, Share
 
 SOURCE = "Feng et al. 2025 (GiGPO); the author's core_gigpo.py in DrMAS"
 
@@ -52,9 +52,9 @@ def anchor(
 
     The step part of GiGPO: `U_k = sum_{j >= k} gamma^(j-k) r_j`, `A = U - mean` over the
     steps of one group and one anchor, on all tokens of the step. Every visit counts, so a
-    rollout that loops is compared with itself too. A step whose state nobody else met, or
-    whose state is unknown, gets 0. Turns of one environment step (a planner and an actor,
-    say) are one step, counted once; the release counts each of their rows.
+    rollout that loops is compared with itself too. A step whose state no other step of the
+    group has, or whose state is unknown, gets 0. Turns of one environment step (a planner and
+    an actor, say) are one step, counted once; the release counts each of their rows.
 
     Args:
         batch: rollouts whose turns have anchors.
@@ -62,9 +62,9 @@ def anchor(
         normalise: divide by the standard deviation (n - 1) plus eps; the release calls the
             two forms mean_norm (its default) and mean_std_norm.
         eps: added to the standard deviation, in units of reward.
-        similarity: put anchors together whose texts are at least so similar (difflib's ratio,
+        similarity: put anchors together whose texts are at least this similar (difflib's ratio,
             0 to 1), instead of equal ones only; the release uses 0.95. Each text joins the
-            first representative that it resembles. They are taken in alphabetical order, in
+            first representative that it resembles. They are taken in alphabetical order; in
             the release in that of the batch, on which its result depends.
 
     Raises:
@@ -76,7 +76,7 @@ def anchor(
     clusters = _clusters(batch, similarity)
     returns: list[float] = []
     keys: list[Hashable] = []
-    lengths: list[list[int]] = []  # of each rollout: how many turns each of its steps has
+    lengths: list[list[int]] = []  # per rollout: number of turns of each of its steps
     for number, trajectory in enumerate(batch):
         steps = _steps(trajectory)
         rewards = trajectory.rewards
@@ -117,8 +117,8 @@ def gigpo(
     """Return minus the group's mean, plus `omega` times `anchor`: credit on two scales.
 
     `A = A^E + omega * A^S`: the episode part compares the returns of a group, the step part
-    is `anchor`. Where no state repeats, only the first is left. The release passes the return
-    of a group of one through; here that is an error.
+    is `anchor`. Where no state repeats, only the first is left. The release returns the
+    return of a group of one unchanged; here that is an error.
 
     Args:
         batch: rollouts whose turns have anchors.
@@ -148,20 +148,20 @@ def gigpo(
 def _check_anchors(batch: Sequence[Trajectory]) -> None:
     if batch and all(turn.anchor is None for t in batch for turn in t.turns):
         raise InputError(
-            "Steps cannot be compared by state, because no turn has an anchor: the environment "
-            "declares no state keys. Choose one that does, or a rule without anchors (drgrpo)."
+            "Steps cannot be compared by state: no turn has an anchor, because the environment "
+            "declares no state keys; choose one that does, or a rule without anchors (drgrpo)."
         )
 
 
 def _steps(trajectory: Trajectory) -> list[list[int]]:
-    """Indices of the turns of each environment step; turns of one step follow each other."""
+    """Return the indices of the turns of each environment step; turns of one step are adjacent."""
     turns = trajectory.turns
     together = groupby(range(len(turns)), key=lambda k: (turns[k].step, turns[k].anchor))
     return [list(members) for _, members in together]
 
 
 def _clusters(batch: Sequence[Trajectory], similarity: float | None) -> dict[tuple[str, str], str]:
-    """(group, anchor) to the anchor that stands for it."""
+    """Map (group, anchor) to the anchor that represents it."""
     found: dict[tuple[str, str], str] = {}
     for members in groups([trajectory.group for trajectory in batch]):
         anchors = {turn.anchor for i in members for turn in batch[i].turns}
@@ -173,7 +173,7 @@ def _clusters(batch: Sequence[Trajectory], similarity: float | None) -> dict[tup
 
 
 def _alike(texts: Iterable[str], similarity: float) -> dict[str, str]:
-    """Each text to the first representative that it resembles, in alphabetical order."""
+    """Map each text to the first representative that it resembles, in alphabetical order."""
     found: dict[str, str] = {}
     matchers: dict[str, SequenceMatcher[str]] = {}
     for text in sorted(texts):
@@ -189,6 +189,6 @@ def _alike(texts: Iterable[str], similarity: float) -> dict[str, str]:
                 break
         else:
             found[text] = text
-            # without `autojunk`, which would leave frequent letters of long texts out
+            # without `autojunk`, which would ignore frequent letters of long texts
             matchers[text] = SequenceMatcher(None, "", text, autojunk=False)
     return found

@@ -1,4 +1,4 @@
-"""Sums of credit rules, written as a recipe writes them, and what may follow any rule.
+"""Sums of credit rules, written as a recipe writes them, and whitening after any rule.
 
 `rloo + 0.5*anchor` adds the advantages of two rules; GiGPO is `drgrpo + 1.0*anchor`. Rules
 are named as registered, or `module:function`.
@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
-from palaestra.learning.component import REMEMBERED, Component, Kind, Need, find
-from palaestra.learning.credit.applied import Applied
+from palaestra.learning.credit.applied_rule import Applied
 from palaestra.learning.credit.rule import Credit, CreditRule, groups, normalised
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.methods.component import REMEMBERED, Component, Kind, Need, find
 
 _TERM = re.compile(
     r"""\s* (?P<sign>[+-])?
@@ -38,7 +38,7 @@ class Term:
 
     @property
     def remembers(self) -> bool:
-        """Whether the rule takes the state that it returned for the batch before."""
+        """Whether the rule takes the state that it returned for the previous batch."""
         return REMEMBERED in self.part.options
 
 
@@ -56,14 +56,14 @@ class Sum:
 
         Args:
             batch: rollouts.
-            state: `Credit.state` of the batch before.
+            state: `Credit.state` of the previous batch.
 
         Raises:
             InputError: more than one rule has targets for the critic, or see `Applied`.
         """
         totals = [torch.zeros(trajectory.tokens, dtype=torch.float64) for trajectory in batch]
         returns: list[Tensor] | None = None
-        teacher = ""  # who set them
+        teacher = ""  # the rule that set the targets
         merged: dict[str, float] = {}
         for term, rule in zip(self.terms, self.rules, strict=True):
             credit = rule(batch, state=self._own(term, state)) if term.remembers else rule(batch)
@@ -80,24 +80,24 @@ class Sum:
         return f"{term.part.name}." if len(self.terms) > 1 else ""
 
     def _own(self, term: Term, state: Mapping[str, float] | None) -> dict[str, float]:
-        """The part of a merged state that belongs to this term."""
+        """Return the part of a merged state that belongs to this term."""
         prefix = self._prefix(term)
         found = (state or {}).items()
         return {name.removeprefix(prefix): v for name, v in found if name.startswith(prefix)}
 
 
 def parse(expression: str, options: Mapping[str, Any] | None = None) -> CreditRule:
-    """The rule that an expression names.
+    """Return the rule that an expression names.
 
     `rule`, or rules joined by + and -, each with an optional weight: `rloo + 0.5*anchor`.
     Advantages add up. The critic's targets are those of the only rule that has some. States
-    are merged under `rule.name`; a result whose rules remember takes them back as `state=`.
-    What each rule gives is checked, and where players have results of their own, each player's
-    turns are judged by its own (see `Applied`).
+    are merged under `rule.name`; a result whose rules have state takes them back as `state=`.
+    What each rule returns is checked, and where players have results of their own, each
+    player's turns are judged by its own (see `Applied`).
 
     Args:
         expression: what to look up.
-        options: of a single rule its options; of a sum one mapping for each rule by name.
+        options: for a single rule its options; for a sum one mapping for each rule by name.
 
     Raises:
         RecipeError: an expression that cannot be read, or an option that a rule does not have.
@@ -114,7 +114,7 @@ def parse(expression: str, options: Mapping[str, Any] | None = None) -> CreditRu
 
 
 def names(expression: str) -> tuple[str, ...]:
-    """The rules of an expression.
+    """Return the rules of an expression.
 
     Raises:
         RecipeError, UnknownName: as `parse`.
@@ -123,7 +123,7 @@ def names(expression: str) -> tuple[str, ...]:
 
 
 def needs(expression: str, options: Mapping[str, Any] | None = None) -> frozenset[Need]:
-    """All that the rules of an expression, with these options, read beyond tokens and returns.
+    """Return all that an expression's rules, with these options, read beyond tokens and returns.
 
     Raises:
         RecipeError, UnknownName: as `parse`.
@@ -134,7 +134,7 @@ def needs(expression: str, options: Mapping[str, Any] | None = None) -> frozense
 
 
 def options(expression: str) -> dict[str, Any]:
-    """What `parse` takes as options, with defaults, and `state` where a rule remembers.
+    """Return the options of `parse`, with defaults, and `state` where a rule has one.
 
     Raises:
         RecipeError, UnknownName: as `parse`.
@@ -164,10 +164,10 @@ def whiten(
     ddof: int = 1,
     eps: float = 1e-8,
 ) -> Credit:
-    """Advantages in standard deviations from the mean over all sampled tokens of the scope.
+    """Standardise advantages over all sampled tokens of the scope.
 
     `(A - mean) / (std + eps)`; the critic's targets and the state stay as they are. "task" is
-    AgentRL's normalisation over families of tasks (known from a digest), "batch" what PPO does.
+    AgentRL's normalisation over families of tasks (known from a digest), "batch" is PPO's.
     Long rollouts weigh more, and a family with one group in the batch becomes noise. Zeros of
     rollouts that are not to be trained count, and do not stay zero.
 
@@ -195,7 +195,7 @@ def whiten(
 def _options_by_rule(
     expression: str, terms: Sequence[Term], options: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
-    """Each rule's own options; raises RecipeError where those of a sum name no rule."""
+    """Return each rule's own options; raise RecipeError where those of a sum name no rule."""
     names = [term.part.name for term in terms]
     if len(terms) == 1:
         return {names[0]: options}

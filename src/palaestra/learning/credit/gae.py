@@ -1,9 +1,9 @@
 """Generalised advantage estimation: credit from a critic's values, over tokens or over turns.
 
-A trajectory holds sampled tokens only, so what the world said is skipped by construction:
-the next value after a turn's last token is that of the next turn's first token. A rollout
-that a limit cut off is no terminal state: its last step looks ahead to `bootstrap`.
-Critic targets are made before whitening, which would otherwise change their meaning.
+A trajectory holds sampled tokens only, so observations are skipped by construction: the next
+value after a turn's last token is that of the next turn's first token. A rollout that a limit
+cut off does not end in a terminal state: its last step bootstraps from `bootstrap`. Critic
+targets are made before whitening, which would otherwise change their meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import InputError
-from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.credit.rule import (
     Credit,
     check_choice,
@@ -24,8 +23,9 @@ from palaestra.learning.credit.rule import (
     turn_starts,
     whitened,
 )
-from palaestra.learning.options import Positive, Share
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.methods.component import Kind, Need, Status, component
+from palaestra.learning.methods.options import Positive, Share
 
 
 @component(
@@ -76,7 +76,7 @@ def turn_gae(
     value_at: Literal["first", "last"] = "first",
     whiten: bool = True,
 ) -> Credit:
-    """PPO's advantages over turns: every token of a turn gets the turn's.
+    """PPO's advantages over turns: all tokens of a turn share the turn's advantage.
 
     Two releases differ in where a turn's value is read. "first" (AReaL): before the turn's
     first token, the value of the state in which it acts; every token's target is the turn's
@@ -133,10 +133,10 @@ def bilevel_gae(
 ) -> Credit:
     """GAE over turns sets each turn's return, then GAE over the tokens inside each turn.
 
-    The turn level reads the values at the turns' last tokens; the token level starts anew in
+    The turn level reads the values at the turns' last tokens; the token level restarts in
     each turn, with the turn's return `a_k + V(e_k)` as its only reward. Both releases use one
-    lam for both levels, here there are two; RAGEN finds a turn's end by a reward that is not
-    zero and so loses turns without one, here the ends are those of the turns, as in VAGEN.
+    lam for both levels, here there are two. RAGEN finds a turn's end by a nonzero reward and
+    so loses turns without one; here the ends are those of the turns, as in VAGEN.
 
     Args:
         batch: rollouts with a value before each token.
@@ -201,7 +201,7 @@ def length_adaptive_gae(
     """
     check_choice("length_adaptive_gae", "over", over, ("tokens", "turns"))
     if alpha <= 0:
-        raise InputError(f"length_adaptive_gae needs alpha > 0, but got {alpha}; 0.05 is usual.")
+        raise InputError(f"length_adaptive_gae has alpha = {alpha}; use a number above 0, as 0.05.")
     advantages, returns = [], []
     for trajectory, values in zip(batch, _critic_values(batch, "length_adaptive_gae"), strict=True):
         if over == "tokens":
@@ -260,7 +260,7 @@ def decoupled_gae(
 def _recursion(
     rewards: Sequence[float], values: Tensor, bootstrap: float, gamma: float, lam: float
 ) -> Tensor:
-    """GAE over n steps: [n], [n] -> [n]."""
+    """Return GAE over n steps: [n], [n] -> [n]."""
     following, running = bootstrap, 0.0
     found: list[float] = []
     for reward, value in zip(reversed(rewards), reversed(values.tolist()), strict=True):
@@ -275,17 +275,17 @@ def _over_tokens(trajectory: Trajectory, values: Tensor, gamma: float, lam: floa
 
 
 def _bootstrap(trajectory: Trajectory) -> float:
-    """The value after the last step: what a cut-off rollout might still have earned."""
+    """Return the value after the last step: what a cut-off rollout might still have earned."""
     return trajectory.bootstrap if trajectory.truncated else 0.0
 
 
 def _turn_ends(trajectory: Trajectory) -> Tensor:
-    """Index of each turn's last token, [K]."""
+    """Return the index of each turn's last token, [K]."""
     return torch.tensor([turn.tokens for turn in trajectory.turns]).cumsum(0) - 1
 
 
 def _critic_values(batch: Sequence[Trajectory], rule: str) -> list[Tensor]:
-    """The critic's values of each rollout, [T_i]."""
+    """Return the critic's values of each rollout, [T_i]."""
     found = []
     for trajectory in batch:
         values: list[float] = []

@@ -1,8 +1,8 @@
-"""Credit by who spoke and where: several roles, trees of samples, segments of one rollout.
+"""Credit by speaker and position: several roles, trees of samples, segments of one rollout.
 
 Several roles of one policy may share an episode, each with an outcome of its own. A role's
-turns are judged in sequence (MARFT), against the role's own past (SPIRAL), by what grew from
-them in a tree of samples (MALT), or by what the partner made of them (WaltzRL). One rollout
+turns are judged in sequence (MARFT), against the role's own past (SPIRAL), by the subtree
+below them in a tree of samples (MALT), or by the partner's next replies (WaltzRL). One rollout
 in several segments, on the other hand, is judged once (SUPO).
 """
 
@@ -15,7 +15,6 @@ from statistics import fmean
 import torch
 
 from palaestra.core.errors import InputError
-from palaestra.learning.component import Kind, Need, Status, component
 from palaestra.learning.credit.gae import turn_gae
 from palaestra.learning.credit.rule import (
     Credit,
@@ -28,8 +27,9 @@ from palaestra.learning.credit.rule import (
     turn_starts,
     within,
 )
-from palaestra.learning.options import Ddof, Decay, NotNegative, Positive, Share
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.methods.component import Kind, Need, Status, component
+from palaestra.learning.methods.options import Ddof, Decay, NotNegative, Positive, Share
 
 
 @component(
@@ -48,11 +48,11 @@ def marft(
     normalise: bool = True,
     eps: Positive = 1e-8,
 ) -> Credit:
-    """GAE over the turns of all roles in sequence, each looking ahead to the next speaker.
+    """GAE over the turns of all roles in sequence, each bootstrapping from the next speaker.
 
     Steps and the agents within a step are one time axis, so the discount applies between
-    the agents of one step too. `V` is read before a turn's first token, where it has seen
-    what the earlier agents of the step said, and is trained only there.
+    the agents of one step too. `V` is read before a turn's first token, after the replies of
+    the step's earlier agents, and is trained only there.
 
     Args:
         batch: rollouts with a value before each token.
@@ -98,15 +98,15 @@ def spiral(
     update_first: bool = False,
     state: Mapping[str, float] | None = None,
 ) -> Credit:
-    """A role's return minus a running mean of that role's returns, for self-play.
+    """Subtract a running mean of the role's returns from its return, for self-play.
 
     Per role p: `A_p = R_p - b_p`, then `b_p <- decay * b_p + (1 - decay) * R_p`, from 0 on;
     turn i of n of the role gets `A_p * gamma^(n-1-i)`. `R_p` is the role's outcome plus the
     rewards of its own turns, or the rollout's total where outcomes do not differ by role.
     Rollouts are taken in the order of their keys. Baselines are kept per family of tasks and
     role, as in the paper; the release plays one game per run, keeps them per role, and has
-    them in each actor process, where they diverge. The state is to be stored with the weights:
-    without it a restart begins at 0.
+    them in each actor process, where they diverge. Store the state with the weights: without
+    it a restart begins at 0.
 
     Args:
         batch: rollouts in which roles speak.
@@ -114,7 +114,7 @@ def spiral(
         gamma: discount per turn of the role, from its last turn backwards.
         update_first: subtract the baseline that has already seen the return, as the paper's
             pseudo-code can be read; it makes a first win 0.95 instead of 1.
-        state: `Credit.state` of the batch before: baselines named `family/role`.
+        state: `Credit.state` of the previous batch: baselines named `family/role`.
     """
     baselines = dict(state or {})
     advantages = [torch.zeros(0)] * len(batch)
@@ -135,7 +135,7 @@ def spiral(
 
 
 def role_return(trajectory: Trajectory, role: str) -> float:
-    """What a role earned: its outcome and its turns' rewards, or the total that all share."""
+    """Return what a role earned: its outcome and its turns' rewards, or the shared total."""
     if role not in trajectory.outcomes:
         return trajectory.total
     own = sum(turn.reward for turn in trajectory.turns if turn.role == role)
@@ -147,7 +147,7 @@ Node = tuple[str, ...]
 
 
 def malt_values(batch: Sequence[Trajectory]) -> dict[Node, float]:
-    """Value of each node in the trees of samples: the mean of its children's.
+    """Return the value of each node in the trees of samples: the mean of its children's.
 
     `Trajectory.parents` names the node that each of its turns made, the first turn's first;
     turns beyond these are a leaf of their own, whose value is the trajectory's total. The
@@ -224,18 +224,18 @@ def waltz(
     form: NotNegative = 0.1,
     eps: Positive = 1e-8,
 ) -> Credit:
-    """A feedback role's turn earns what the partner's next reply is better than its last.
+    """Reward a feedback turn by how much the partner's next reply is better than its last.
 
     Reward of a feedback turn: `alpha * improvement + form * valid`; of any other turn its
     own reward (for the partner, 1 if the reply is neither unsafe nor an over-refusal).
     Rewards are whitened over each role's tokens (n - 1). `outcome` is not read. The paper's
     reward for right labels and the condition on them are left out: trajectories hold none.
-    Where nobody speaks in the role `feedback`, only the whitening is left.
+    If no turn has the role `feedback`, only the whitening is left.
 
     Args:
         batch: rollouts in which both roles speak.
-        feedback: the role that comments.
-        partner: the role that is commented on.
+        feedback: the role that gives comments.
+        partner: the role that receives them.
         alpha: weight of the improvement.
         form: reward of a well-formed comment (`valid`).
         eps: added to the standard deviation, in units of reward.
@@ -254,7 +254,7 @@ def waltz(
 
 
 def improvements(trajectory: Trajectory, feedback: str, partner: str) -> list[float]:
-    """Per turn of `feedback`: the partner's next reward minus its last; 0 where either lacks."""
+    """Return, per `feedback` turn, the partner's next reward minus its last, 0 without both."""
     turns = trajectory.turns
     found = [0.0] * len(turns)
     for k, turn in enumerate(turns):
@@ -302,13 +302,13 @@ def supo(
 
 
 def _ordered(batch: Sequence[Trajectory]) -> list[int]:
-    """Indices in the order of the rollouts' keys, whatever the order of the batch."""
+    """Return the indices in the order of the rollouts' keys, whatever the order of the batch."""
     keys = [trajectory.key for trajectory in batch]
     return sorted(range(len(batch)), key=lambda i: (keys[i].phase, keys[i].group, keys[i].member))
 
 
 def _children(batch: Sequence[Trajectory]) -> dict[Node, list[float]]:
-    """The values of each node's children; a leaf without an id is a child of its last parent."""
+    """Return each node's children's values; a leaf without an id is a child of its last parent."""
     if batch and not any(trajectory.parents for trajectory in batch):
         raise InputError(
             "malt needs a tree of samples, but no trajectory has `parents`; sample with "

@@ -1,4 +1,4 @@
-"""What a credit rule returns, and the operators that rules are made of.
+"""The result of a credit rule, and the operators that rules are made of.
 
 A rule is a pure function from a batch of trajectories to one advantage per sampled
 token. It must not depend on the order of the batch, and a trajectory's advantages
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import GroupTooSmall, InputError
-from palaestra.learning.trajectory import Trajectory
+from palaestra.learning.data.trajectory import Trajectory
 
 WHITEN_EPS = 1e-8  # added to the variance, in squared units of reward
 
@@ -26,7 +26,7 @@ class Credit:
 
     advantages: list[Tensor]  # [T_i]: one per sampled token, in the order of sampling
     returns: list[Tensor] | None = None  # [T_i]: the critic's targets, NaN where it has none
-    state: Mapping[str, float] = field(default_factory=dict)  # of rules that remember
+    state: Mapping[str, float] = field(default_factory=dict)  # of rules with a state
 
 
 class CreditRule(Protocol):
@@ -36,20 +36,20 @@ class CreditRule(Protocol):
 
 
 def per_token(trajectory: Trajectory, per_turn: Sequence[float] | Tensor) -> Tensor:
-    """One number per turn to one per sampled token: [K] -> [T]."""
+    """Expand one number per turn to one per sampled token: [K] -> [T]."""
     values = torch.as_tensor(per_turn, dtype=torch.float64)
     counts = torch.tensor([turn.tokens for turn in trajectory.turns])
     return values.repeat_interleave(counts)
 
 
 def turn_starts(trajectory: Trajectory) -> Tensor:
-    """Index of each turn's first token, [K]."""
+    """Return the index of each turn's first token, [K]."""
     counts = torch.tensor([turn.tokens for turn in trajectory.turns])
     return counts.cumsum(0) - counts
 
 
 def token_rewards(trajectory: Trajectory) -> list[float]:
-    """Each turn's reward at its last token, zero at the others: [T]; they sum to `total`."""
+    """Return each turn's reward at its last token, else zero: [T]; they sum to `total`."""
     found: list[float] = []
     for turn, reward in zip(trajectory.turns, trajectory.rewards, strict=True):
         found += [0.0] * (turn.tokens - 1) + [reward]
@@ -57,13 +57,13 @@ def token_rewards(trajectory: Trajectory) -> list[float]:
 
 
 def broadcast(batch: Sequence[Trajectory], values: Sequence[float] | Tensor) -> Credit:
-    """One number per trajectory to all its tokens."""
+    """Expand one number per trajectory to all its tokens."""
     numbers = torch.as_tensor(values, dtype=torch.float64)
     return Credit([numbers[i].expand(t.tokens).clone() for i, t in enumerate(batch)])
 
 
 def groups(keys: Sequence[Hashable]) -> list[list[int]]:
-    """Indices of equal keys, in the order of first appearance."""
+    """Return the indices of equal keys, in the order of first appearance."""
     found: dict[Hashable, list[int]] = {}
     for index, key in enumerate(keys):
         found.setdefault(key, []).append(index)
@@ -84,14 +84,14 @@ def within(
 
 
 def centred(values: Tensor) -> Tensor:
-    """Minus the mean; exactly zero where all values are equal (a float mean may be off an ulp)."""
+    """Subtract the mean; exactly zero where all are equal (a float mean may be off an ulp)."""
     if bool((values == values[0]).all()):
         return torch.zeros_like(values)
     return values - values.mean()
 
 
 def normalised(values: Tensor, *, ddof: int = 1, eps: float = 1e-6) -> Tensor:
-    """In standard deviations from the mean, `(x - mean) / (std + eps)`; zeros for one value."""
+    """Standardise: `(x - mean) / (std + eps)`; zeros for one value."""
     difference = centred(values)
     if len(values) <= ddof:
         return difference
@@ -99,7 +99,7 @@ def normalised(values: Tensor, *, ddof: int = 1, eps: float = 1e-6) -> Tensor:
 
 
 def whitened(values: Sequence[Tensor]) -> list[Tensor]:
-    """Mean 0 and variance 1 over all entries: `(x - mean) / sqrt(var1 + 1e-8)`, as in verl.
+    """Whiten over all entries: `(x - mean) / sqrt(var1 + 1e-8)`, as in verl.
 
     Zeros where all are equal, or where there is only one.
     """
@@ -113,7 +113,7 @@ def whitened(values: Sequence[Tensor]) -> list[Tensor]:
 
 
 def discounted(rewards: Sequence[float], gamma: float) -> list[float]:
-    """Return-to-go: `G_k = r_k + gamma * G_{k+1}`."""
+    """Return the returns-to-go `G_k = r_k + gamma * G_{k+1}`."""
     running, found = 0.0, []
     for reward in reversed(rewards):
         running = reward + gamma * running
@@ -122,12 +122,12 @@ def discounted(rewards: Sequence[float], gamma: float) -> list[float]:
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """Share of the variance of the returns that the critic explains.
+    """Return the share of the variance of the returns that the critic explains.
 
-    `1 - var(returns - values) / var(returns)`; watched while a critic is trained ahead.
+    `1 - var(returns - values) / var(returns)`; a monitor of critic pretraining.
 
     Args:
-        values: what the critic said, [N].
+        values: the critic's, [N].
         returns: its targets, [N]; entries without a target (NaN) are left out.
 
     Returns:
@@ -145,7 +145,7 @@ def explained_variance(values: Tensor, returns: Tensor) -> float:
 
 
 def check_groups(batch: Sequence[Trajectory], rule: str, least: int = 2) -> None:
-    """Raises GroupTooSmall if some group has fewer than `least` trajectories."""
+    """Raise GroupTooSmall if some group has fewer than `least` trajectories."""
     for members in groups([t.group for t in batch]):
         if len(members) < least:
             raise GroupTooSmall(
@@ -155,7 +155,7 @@ def check_groups(batch: Sequence[Trajectory], rule: str, least: int = 2) -> None
 
 
 def check_choice(rule: str, option: str, value: str, allowed: Collection[str]) -> None:
-    """Raises InputError if the option's value is none of those allowed."""
+    """Raise InputError if the option's value is not allowed."""
     if value not in allowed:
         raise InputError(
             f"{rule} does not know {option} = '{value}'; choose one of: {', '.join(allowed)}."

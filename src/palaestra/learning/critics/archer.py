@@ -1,12 +1,12 @@
-"""ArCHer: an off-policy critic of whole replies, whose advantages teach the policy's tokens.
+"""ArCHer: an off-policy critic of whole replies, whose advantages train the policy's tokens.
 
 Two Q heads judge a reply in its history and two V heads judge the history alone. They
-learn from a memory of all rollouts, bootstrapping across turns from a slow copy of
+learn from a replay buffer of all rollouts, bootstrapping across turns from a slow copy of
 themselves. A turn's advantage is min(Q) - min(V): the policy takes it for every token of
 the reply, summed over tokens, without ratio or clip.
 
 Source: Zhou et al. 2024, the authors' release. There the critic is an encoder that reads
-history and reply apart; here one causal network reads them together.
+history and reply separately; here one causal network reads them together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from palaestra.core.errors import InputError
-from palaestra.learning.component import Kind, Need, Status, component
+from palaestra.learning.compute.master_weights import Parts
 from palaestra.learning.critics.encoder import (
     AT_ONCE,
     Reply,
@@ -29,20 +29,20 @@ from palaestra.learning.critics.encoder import (
     states_at,
 )
 from palaestra.learning.critics.optimiser import Optimiser, polyak, slow_copy, weights_of
-from palaestra.learning.critics.replay import Replay, Transition, transitions
-from palaestra.learning.masters import Parts
-from palaestra.learning.rows import Row
-from palaestra.learning.trajectory import Trajectory
-from palaestra.models.network import DecoderNetwork
+from palaestra.learning.critics.replay_buffer import Replay, Transition, transitions
+from palaestra.learning.data.rows import Row
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.methods.component import Kind, Need, Status, component
+from palaestra.models.local.network import DecoderNetwork
 
 Propose = Callable[[Sequence[tuple[int, ...]]], Sequence[Sequence[int]]]
 """Histories to one reply each, freshly sampled from the present policy."""
 
 
 def q_targets(rewards: Tensor, done: Tensor, next_values: Tensor, *, gamma: float = 0.95) -> Tensor:
-    """What the Q heads should say: `r + (1 - done) * gamma * V_target(next history)`.
+    """Return the targets of the Q heads: `r + (1 - done) * gamma * V_target(next history)`.
 
-    Source: ArCHer release. V heads have no formula of their own: they should say the slow
+    Source: ArCHer release. V heads have no formula of their own: their targets are the slow
     copy's Q of a fresh reply.
 
     Args:
@@ -58,7 +58,7 @@ def q_targets(rewards: Tensor, done: Tensor, next_values: Tensor, *, gamma: floa
 
 
 def turn_advantages(q: Tensor, v: Tensor) -> Tensor:
-    """How much better a reply is than the policy's average: `min(Q) - min(V)`.
+    """Return how much better a reply is than the policy's average: `min(Q) - min(V)`.
 
     Source: ArCHer release.
 
@@ -74,14 +74,14 @@ def turn_advantages(q: Tensor, v: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class ArcherPlan:
-    """How the critic learns; the defaults are the release's."""
+    """Settings of the critic's training; the defaults are the release's."""
 
     gamma: float = 0.95  # per turn
-    tau: float = 0.1  # share by which the slow copy follows, once per epoch
+    tau: float = 0.1  # share by which the slow copy moves, once per epoch
     epochs: int = 50  # updates per iteration
     batch: int = 256  # transitions per update
     buffer: int = 100_000  # transitions remembered
-    warmup: int = 20  # iterations before the critic is fit to teach
+    warmup: int = 20  # iterations before the policy learns from the critic
     learning_rate: float = 2e-5
     at_once: int = AT_ONCE  # transitions per pass
 
@@ -96,16 +96,16 @@ class TurnCritic(nn.Module):
         self.q = nn.ModuleList(head(network, 1, generator, states=2) for _ in range(2))
         self.v = nn.ModuleList(head(network, 1, generator) for _ in range(2))
 
-    def forward(self, said: Sequence[Reply]) -> tuple[Tensor, Tensor]:
-        """Replies [N] to Q [2, N] of them and V [2, N] of their histories."""
-        rows = [reply.row[: reply.end] for reply in said]
-        ends = [(reply.start - 1, reply.end - 1) for reply in said]
-        states = states_at(self.network, rows, ends).view(len(said), 2, -1)
+    def forward(self, replied: Sequence[Reply]) -> tuple[Tensor, Tensor]:
+        """Map replies [N] to Q [2, N] of them and V [2, N] of their histories."""
+        rows = [reply.row[: reply.end] for reply in replied]
+        ends = [(reply.start - 1, reply.end - 1) for reply in replied]
+        states = states_at(self.network, rows, ends).view(len(replied), 2, -1)
         q = torch.stack([q(states.flatten(1)).squeeze(1) for q in self.q])
         return q, self._values(states[:, 0])
 
     def values(self, histories: Sequence[Sequence[int]]) -> Tensor:
-        """Histories [N] to V [2, N]."""
+        """Map histories [N] to V [2, N]."""
         return self._values(last_states(self.network, histories))
 
     def _values(self, states: Tensor) -> Tensor:
@@ -120,16 +120,16 @@ class TurnCritic(nn.Module):
     needs=[Need.ACTION_VALUE],
 )
 class Archer:
-    """An off-policy critic of whole replies, whose advantages teach the policy's tokens.
+    """An off-policy critic of whole replies, whose advantages train the policy's tokens.
 
-    Holds the critic, its slow copy, its memory and its optimiser.
+    Holds the critic, its slow copy, its replay buffer and its optimiser.
     """
 
     def __init__(self, network: DecoderNetwork, plan: ArcherPlan | None = None, *, seed: int):
-        """A critic on `network`, which it trains in place.
+        """Make a critic on `network`, which it trains in place.
 
         Args:
-            seed: of the heads and of the order in which the memory is read.
+            seed: of the heads and of the order in which the buffer is read.
         """
         self.plan = plan or ArcherPlan()
         self.critic = TurnCritic(network, seed)
@@ -140,19 +140,19 @@ class Archer:
 
     @property
     def warming(self) -> bool:
-        """Whether the critic is still too young to teach: leave the policy alone."""
+        """Whether the critic is still warming up: leave the policy alone."""
         return self.iterations < self.plan.warmup
 
     def learn(
         self, trajectories: Sequence[Trajectory], rows: Sequence[Row], propose: Propose
     ) -> list[float]:
-        """One iteration: remember the rollouts, then fit the critic to the memory.
+        """Run one iteration: store the rollouts, then fit the critic to the buffer.
 
         Returns:
             the loss of each epoch: squared errors summed over the four heads.
 
         Raises:
-            InputError: nothing to learn from, or rows that are not the trajectories'.
+            InputError: nothing to learn from, or rows of other trajectories.
         """
         self.replay.extend(transitions(trajectories, rows))
         if not self.replay.items:
@@ -172,23 +172,23 @@ class Archer:
     def advantages(
         self, trajectories: Sequence[Trajectory], rows: Sequence[Row]
     ) -> list[list[float]]:
-        """The advantage of each turn: to be taken for its tokens, or for its contribution."""
-        said = replies(trajectories, rows)
-        flat = [reply for turns in said for reply in turns]
+        """Return the advantage of each turn, for its tokens or as its contribution."""
+        replied = replies(trajectories, rows)
+        flat = [reply for turns in replied for reply in turns]
         found: list[float] = []
         for part in parts(flat, self.plan.at_once):
             found += turn_advantages(*self.critic(part)).tolist()
         values = iter(found)
-        return [[next(values) for _ in turns] for turns in said]
+        return [[next(values) for _ in turns] for turns in replied]
 
     def state(self) -> Parts:
-        """Everything a resumed run needs, the memory included."""
+        """Return everything that a resumed run needs, the buffer included."""
         state = self._optimiser.state()
         state["counters"]["iterations"] = torch.tensor(self.iterations)
         return {**state, "target": weights_of(self.target), "replay": self.replay.state()}
 
     def restore(self, parts: Parts) -> None:
-        """Put back what `state` gave."""
+        """Restore what `state` returned."""
         self._optimiser.restore(parts)
         self.target.load_state_dict(parts["target"])
         self.replay.restore(parts["replay"])
@@ -203,11 +203,11 @@ class Archer:
 
     @torch.no_grad()
     def _targets(self, batch: Sequence[Transition], propose: Propose) -> tuple[Tensor, Tensor]:
-        """For Q and V, both [2, N], from the slow copy."""
+        """Return targets for Q and V, both [2, N], from the slow copy."""
         fresh = propose([transition.reply.history for transition in batch])
-        said = [_instead(t.reply, tokens) for t, tokens in zip(batch, fresh, strict=True)]
-        wanted_v, _ = self.target(said)
-        # where the episode ended, any history will do: `done` hides its value
+        replied = [_instead(t.reply, tokens) for t, tokens in zip(batch, fresh, strict=True)]
+        wanted_v, _ = self.target(replied)
+        # after the episode's end any history works: `done` masks its value
         after = [t.following or t.reply for t in batch]
         next_values = self.target.values([reply.row[: reply.start] for reply in after])
         device = next_values.device
@@ -217,6 +217,6 @@ class Archer:
 
 
 def _instead(reply: Reply, tokens: Sequence[int]) -> Reply:
-    """Other tokens in the same history."""
+    """Return other tokens in the same history."""
     row = (*reply.row[: reply.start], *tokens)
     return Reply(row, reply.start, len(row))

@@ -1,4 +1,4 @@
-"""What scorers read: hidden states of a `DecoderNetwork` at chosen tokens of a row.
+"""Encoder of the scorers: hidden states of a `DecoderNetwork` at chosen tokens of a row.
 
 The embedding of a history is the state at its last token, the one before the reply
 begins; that of a reply is the state at its own last token. A scorer has a network of
@@ -17,11 +17,10 @@ from torch import Tensor, nn
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
-from palaestra.learning.attention import RowAttention
-from palaestra.learning.rows import Row
-from palaestra.learning.trajectory import Trajectory
-from palaestra.models.elementwise import rms_norm
-from palaestra.models.network import DecoderNetwork
+from palaestra.learning.compute.shared_prefix_attention import RowAttention
+from palaestra.learning.data.rows import Row
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.models.local.network import DecoderNetwork
 
 T = TypeVar("T")
 AT_ONCE = 32  # sequences per pass where no gradient is wanted
@@ -29,7 +28,7 @@ AT_ONCE = 32  # sequences per pass where no gradient is wanted
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One turn in tokens: `row[start:end]`, said after `row[:start]`."""
+    """One turn in tokens: `row[start:end]`, the reply to `row[:start]`."""
 
     row: Sequence[int]  # shared by the turns of a row: histories are not copied
     start: int
@@ -37,39 +36,39 @@ class Reply:
 
     @property
     def history(self) -> tuple[int, ...]:
-        """All tokens before it."""
+        """All tokens before the reply."""
         return tuple(self.row[: self.start])
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """What was said."""
+        """The reply."""
         return tuple(self.row[self.start : self.end])
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """The history and what was said."""
+        """The history and the reply."""
         return tuple(self.row[: self.end])
 
 
 def replies(trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> list[list[Reply]]:
-    """The turns of each trajectory in tokens, in the order of its turns.
+    """Return the turns of each trajectory in tokens, in the order of its turns.
 
     Raises:
         InputError: the rows do not hold a turn, or hold another number of its tokens.
     """
-    said: dict[tuple[Key, int], Reply] = {}
+    known: dict[tuple[Key, int], Reply] = {}
     for row in rows:
         at = 0
         for call, span in itertools.groupby(row.calls):
             length = sum(1 for _ in span)
             if call >= 0:
-                said[row.key, call] = Reply(row.tokens, at, at + length)
+                known[row.key, call] = Reply(row.tokens, at, at + length)
             at += length
     found: list[list[Reply]] = []
     for trajectory in trajectories:
         turns: list[Reply] = []
         for turn in trajectory.turns:
-            reply = said.get((trajectory.key, turn.call))
+            reply = known.get((trajectory.key, turn.call))
             if reply is None or reply.end - reply.start != turn.tokens:
                 has = "none" if reply is None else str(reply.end - reply.start)
                 raise InputError(
@@ -86,7 +85,7 @@ def hidden_at(
     sequences: Sequence[Sequence[int]],
     positions: Sequence[Sequence[int]],
 ) -> Tensor:
-    """Hidden states of the last block at the given positions of each sequence.
+    """Return hidden states of the last block at the given positions of each sequence.
 
     What sequences share at their beginning is run once. A sequence longer than the
     network's context loses its first tokens.
@@ -98,7 +97,7 @@ def hidden_at(
         InputError: no sequence, an empty one, or a position that the context cuts off.
     """
     if not sequences or not all(sequences):
-        raise InputError("A scorer was given no tokens to read; each sequence needs at least one.")
+        raise InputError("There is no token to score; give at least one sequence, and none empty.")
     limit = network.config.max_position_embeddings
     entries: dict[tuple[int, int], int] = {}  # (entry before, token) -> entry
     tokens: list[int] = []
@@ -108,11 +107,11 @@ def hidden_at(
     for index in sorted(range(len(sequences)), key=lambda i: len(sequences[i]), reverse=True):
         path: list[int] = []
         before, known = -1, len(tokens)
-        for place, token in enumerate(sequences[index][-limit:]):
+        for position, token in enumerate(sequences[index][-limit:]):
             entry = entries.setdefault((before, token), len(tokens))
             if entry == len(tokens):
                 tokens.append(token)
-                places.append(place)
+                places.append(position)
             path.append(entry)
             before = entry
         walked[index] = path
@@ -123,7 +122,7 @@ def hidden_at(
         cut = max(0, len(sequences[index]) - limit)
         if any(position < cut for position in wanted):
             raise InputError(
-                f"A reply is too long to be scored with its history in {limit} tokens of context; "
+                f"A reply with its history is longer than the scorer's context of {limit} tokens; "
                 "give the scorer a network with a longer one."
             )
         reads += [walked[index][position - cut] for position in wanted]
@@ -141,22 +140,22 @@ def states_at(
     sequences: Sequence[Sequence[int]],
     positions: Sequence[Sequence[int]],
 ) -> Tensor:
-    """As `hidden_at`, through the final norm and in at least fp32: what heads read."""
+    """Return `hidden_at` through the final norm and in at least fp32: the input of heads."""
     hidden = hidden_at(network, sequences, positions)
-    return rms_norm(hidden, network.norm, network.config.rms_norm_eps).to(network.wide_dtype)
+    return network.normed(hidden).to(network.wide_dtype)
 
 
 def last_states(network: DecoderNetwork, sequences: Sequence[Sequence[int]]) -> Tensor:
-    """The state at the last token of each sequence, [N, width]."""
+    """Return the state at the last token of each sequence, [N, width]."""
     return states_at(network, sequences, [[len(sequence) - 1] for sequence in sequences])
 
 
 def head(
     network: DecoderNetwork, outputs: int, generator: torch.Generator, *, states: int = 1
 ) -> nn.Sequential:
-    """A perceptron with one hidden layer on so many states side by side; it begins near zero."""
+    """Return a perceptron with one hidden layer on `states` joined states, near zero at first."""
     width = network.config.hidden_size
-    # skip_init: a plain Linear would draw from torch's global generator
+    # skip_init: a plain Linear would sample from torch's global generator
     first = nn.utils.skip_init(nn.Linear, states * width, width)
     last = nn.utils.skip_init(nn.Linear, width, outputs)
     nn.init.normal_(first.weight, std=(states * width) ** -0.5, generator=generator)
@@ -175,16 +174,16 @@ class Scalar(nn.Module):
         self.head = head(network, 1, torch.Generator().manual_seed(seed))
 
     def forward(self, sequences: Sequence[Sequence[int]]) -> Tensor:
-        """Sequences [N] to numbers [N]."""
+        """Map sequences [N] to numbers [N]."""
         return self.head(last_states(self.network, sequences)).squeeze(1)
 
     @torch.no_grad()
     def read(self, sequences: Sequence[Sequence[int]]) -> list[float]:
-        """The numbers of any number of sequences."""
+        """Return the numbers of any number of sequences."""
         return [number for part in parts(sequences, AT_ONCE) for number in self(part).tolist()]
 
 
 def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Consecutive parts of at most `size` items."""
+    """Yield consecutive parts of at most `size` items."""
     for at in range(0, len(items), size):
         yield items[at : at + size]

@@ -1,9 +1,9 @@
 """ILQL: offline Q-learning on tokens that stays inside the data, and steers a policy with it.
 
 Every sampled token is an action; the next state is the next token that the policy samples,
-whatever the world said in between. V is an expectile of Q over the actions in the data, so
-no action outside it is ever believed; the policy's log-probabilities are shifted by the
-advantage `min(Q) - V` when it speaks.
+whatever the observations in between. V is an expectile of Q over the actions in the data, so
+no action outside it is ever trusted; the policy's log-probabilities are shifted by the
+advantage `min(Q) - V` when it samples.
 
 Source: Snell et al. 2022, and the public JAX release that LMRL-Gym uses; the values of its
 options are not known from there. The slow copy here holds the network and all heads.
@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from palaestra.learning.component import Kind, Need, Status, component
+from palaestra.learning.compute.master_weights import Parts
 from palaestra.learning.critics.encoder import (
     AT_ONCE,
     Reply,
@@ -29,19 +29,19 @@ from palaestra.learning.critics.encoder import (
     states_at,
 )
 from palaestra.learning.critics.optimiser import Optimiser, polyak, slow_copy, weights_of
-from palaestra.learning.masters import Parts
-from palaestra.learning.rows import Row
-from palaestra.learning.trajectory import Trajectory
-from palaestra.models.network import DecoderNetwork
+from palaestra.learning.data.rows import Row
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.methods.component import Kind, Need, Status, component
+from palaestra.models.local.network import DecoderNetwork
 
 
 def expectile_loss(target_q: Tensor, v: Tensor, *, tau: float = 0.7) -> Tensor:
-    """Half the square of `Q - V`, weighted tau where Q is above V and 1 - tau below.
+    """Return half the square of `Q - V`, weighted tau where Q is above V and 1 - tau below.
 
     Source: IQL (Kostrikov et al. 2021), as in the ILQL release.
 
     Args:
-        target_q: [M], the lesser of the slow copy's two; no gradient flows into it.
+        target_q: [M], the lower of the slow copy's two; no gradient flows into it.
         v: [M], as the result.
         tau: 0.5 gives the mean, towards 1 the maximum over the actions in the data.
     """
@@ -53,7 +53,7 @@ def expectile_loss(target_q: Tensor, v: Tensor, *, tau: float = 0.7) -> Tensor:
 def temporal_difference_loss(
     q: Tensor, rewards: Tensor, next_v: Tensor, *, gamma: float = 0.99
 ) -> Tensor:
-    """Half the square of `Q - (r + gamma * V(s'))`.
+    """Return half the square of `Q - (r + gamma * V(s'))`.
 
     Source: ILQL release.
 
@@ -78,9 +78,9 @@ def ilql_loss(
     tau: float = 0.7,
     conservative: float = 0.01,
 ) -> Tensor:
-    """Temporal differences of both Q, the expectile loss of V, and a hold on unseen tokens.
+    """Sum temporal differences of both Q, V's expectile loss, and a penalty on unseen tokens.
 
-    Source: `ilql_loss` of the public release used by LMRL-Gym. The hold (CQL; Kumar et al.
+    Source: `ilql_loss` of the public release used by LMRL-Gym. The penalty (CQL; Kumar et al.
     2020) is the cross-entropy of each Q's logits with the sampled token: without it Q of
     tokens outside the data grows without bound.
 
@@ -92,7 +92,7 @@ def ilql_loss(
         actions: [M] int64, the sampled tokens.
         rewards: [M].
         gamma, tau: as in the terms.
-        conservative: weight of the hold.
+        conservative: weight of the penalty.
 
     Returns:
         a scalar: each term averaged over the M tokens, summed over the heads.
@@ -105,27 +105,27 @@ def ilql_loss(
 
 
 def steered_logits(logprobs: Tensor, q: Tensor, v: Tensor, *, beta: float = 16.0) -> Tensor:
-    """The policy's log-probabilities plus beta times the advantage of each token.
+    """Return the policy's log-probabilities plus beta times the advantage of each token.
 
     Source: ILQL release; published beta lies between 4 and 32.
 
     Args:
-        logprobs: [..., vocabulary], of the policy that speaks; as the result.
+        logprobs: [..., vocabulary], of the policy that samples; as the result.
         q: [2, ..., vocabulary], of both heads.
         v: [...].
-        beta: zero gives the policy back.
+        beta: zero returns the policy itself.
     """
     return logprobs + beta * (q.min(dim=0).values - v.unsqueeze(-1))
 
 
 @dataclass(frozen=True, slots=True)
 class IlqlPlan:
-    """How the critic learns."""
+    """Settings of the critic's training."""
 
     gamma: float = 0.99  # per token
     tau: float = 0.7
     conservative: float = 0.01
-    polyak: float = 0.005  # share by which the slow copy follows, once per update
+    polyak: float = 0.005  # share by which the slow copy moves, once per update
     batch: int = 32  # trajectories per update
     learning_rate: float = 1e-4
     at_once: int = AT_ONCE  # trajectories per pass
@@ -144,9 +144,9 @@ class TokenChain:
     rewards: list[float] = field(default_factory=list)
     done: list[bool] = field(default_factory=list)
 
-    def add(self, trajectory: Trajectory, said: Sequence[Reply]) -> None:
-        """One trajectory; the state after its last token counts only if it was cut off."""
-        for reply, reward in zip(said, trajectory.rewards, strict=True):
+    def add(self, trajectory: Trajectory, replied: Sequence[Reply]) -> None:
+        """Add one trajectory; the state after its last token counts only if it was cut off."""
+        for reply, reward in zip(replied, trajectory.rewards, strict=True):
             count = reply.end - reply.start
             self.rows.append(reply.row[: reply.end])
             self.positions.append(range(reply.start - 1, reply.end))
@@ -173,7 +173,7 @@ class TokenCritic(nn.Module):
         self.v = head(network, 1, generator)
 
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """States [N, width] to Q [2, N, vocabulary] and V [N]."""
+        """Map states [N, width] to Q [2, N, vocabulary] and V [N]."""
         return torch.stack([q(states) for q in self.q]), self.v(states).squeeze(1)
 
 
@@ -191,7 +191,7 @@ class Ilql:
     """
 
     def __init__(self, network: DecoderNetwork, plan: IlqlPlan | None = None, *, seed: int):
-        """A critic on `network`, which it trains in place; `seed` also orders the data."""
+        """Make a critic on `network`, which it trains in place; `seed` also orders the data."""
         self.plan = plan or IlqlPlan()
         self.critic = TokenCritic(network, seed)
         self.target = slow_copy(self.critic, network.wide_dtype)
@@ -200,7 +200,7 @@ class Ilql:
     def learn(
         self, trajectories: Sequence[Trajectory], rows: Sequence[Row], updates: int
     ) -> list[float]:
-        """So many updates on minibatches of the data; returns the loss of each."""
+        """Run `updates` updates on minibatches of the data; return the loss of each."""
         data = list(zip(trajectories, replies(trajectories, rows), strict=True))
         losses = []
         for _ in range(updates):
@@ -211,15 +211,15 @@ class Ilql:
 
     @torch.no_grad()
     def values(self, sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """Q [2, N, vocabulary] of the next token of each sequence, and V [N]."""
+        """Return Q [2, N, vocabulary] of the next token of each sequence, and V [N]."""
         return self.critic(last_states(self.critic.network, sequences))
 
     def state(self) -> Parts:
-        """Everything a resumed run needs."""
+        """Return everything that a resumed run needs."""
         return {**self._optimiser.state(), "target": weights_of(self.target)}
 
     def restore(self, parts: Parts) -> None:
-        """Put back what `state` gave."""
+        """Restore what `state` returned."""
         self._optimiser.restore(parts)
         self.target.load_state_dict(parts["target"])
 
@@ -227,8 +227,8 @@ class Ilql:
         tokens = sum(trajectory.tokens for trajectory, _ in batch)
         for part in parts(batch, self.plan.at_once):
             chain = TokenChain()
-            for trajectory, said in part:
-                chain.add(trajectory, said)
+            for trajectory, replied in part:
+                chain.add(trajectory, replied)
             yield self._loss(chain) * (len(chain.actions) / tokens)
 
     def _loss(self, chain: TokenChain) -> Tensor:
@@ -256,5 +256,5 @@ class Ilql:
 
 
 def _of_actions(q: Tensor, actions: Tensor) -> Tensor:
-    """Q [2, M, vocabulary] of the actions [M]: [2, M]."""
+    """Select Q [2, M, vocabulary] of the actions [M]: [2, M]."""
     return q.gather(2, actions.expand(len(q), -1).unsqueeze(2)).squeeze(2)

@@ -1,8 +1,8 @@
-"""Step-level Q: search trees tell which action was better, and a small model learns to.
+"""Step-level Q: search trees show which action was better, and a small model learns it.
 
-A tree of rollouts gives each action the mean return of what went through it. At each state
-of the best path the best and the worst action form a pair; a model is trained on the pairs
-by DPO, and its log-ratio to its own start ranks the actions that a frozen policy proposes.
+A tree of rollouts gives each action the mean return of the rollouts through it. At each state
+of the best path the best and the worst action form a pair. A model is trained on the pairs
+by DPO; its log-ratio to its own start ranks the actions that a frozen policy proposes.
 
 Source: Zhai et al. 2024 (abstract and digests; the constants are proposals).
 """
@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import InputError
+from palaestra.learning.compute.master_weights import Parts
 from palaestra.learning.critics.encoder import AT_ONCE, hidden_at, parts
 from palaestra.learning.critics.optimiser import Optimiser, weights_of
-from palaestra.learning.masters import Parts
-from palaestra.learning.preference import implicit_reward, step_dpo
-from palaestra.models.network import DecoderNetwork
+from palaestra.learning.losses.preference import implicit_reward, step_dpo
+from palaestra.models.local.network import DecoderNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ Tree = Sequence[Node]
 
 @dataclass(frozen=True, slots=True)
 class NodeValue:
-    """What the rollouts through a node say."""
+    """Visits and value of a node, from the rollouts through it."""
 
     visits: int
     value: float  # their mean return; NaN without a visit
@@ -56,16 +56,16 @@ class Pair:
 
 
 def node_values(tree: Tree) -> list[NodeValue]:
-    """The mean return of all rollouts through each node, backed up from where they ended.
+    """Return the mean return of all rollouts through each node, backed up from their ends.
 
     Source: Zhai et al. 2024 (digest); a rollout counts once, so a branch that was visited
     more often weighs more.
 
     Raises:
-        InputError: no root, a second one, or a node that stands before its parent.
+        InputError: no root, a second one, or a node before its parent.
     """
     if not tree or tree[0].parent is not None:
-        raise InputError("A tree begins with its root, a node without a parent.")
+        raise InputError("The tree has no root; begin it with a node without a parent.")
     counts = [len(node.returns) for node in tree]
     sums = [math.fsum(node.returns) for node in tree]
     for number in range(len(tree) - 1, 0, -1):
@@ -81,7 +81,7 @@ def node_values(tree: Tree) -> list[NodeValue]:
 
 
 def children_of(tree: Tree) -> list[list[int]]:
-    """The numbers of each node's children, ascending."""
+    """Return the numbers of each node's children, ascending."""
     found: list[list[int]] = [[] for _ in tree]
     for number, node in enumerate(tree):
         if node.parent is not None:
@@ -90,9 +90,9 @@ def children_of(tree: Tree) -> list[list[int]]:
 
 
 def select(children: Sequence[NodeValue], parent_visits: int, *, c: float = math.sqrt(2)) -> int:
-    """Which child a search tries next: the first with the highest `Q + c * sqrt(ln N_p / N)`.
+    """Return the child that a search tries next: the highest `Q + c * sqrt(ln N_p / N)`.
 
-    Source: UCT (Kocsis and Szepesvari 2006). A child that was never visited comes first.
+    Source: UCT (Kocsis and Szepesvari 2006). An unvisited child comes first; ties: the first.
 
     Raises:
         InputError: no children.
@@ -109,7 +109,7 @@ def select(children: Sequence[NodeValue], parent_visits: int, *, c: float = math
 
 
 def preference_pairs(tree: Tree, *, margin: float = 0.0) -> list[Pair]:
-    """At each state of the best path, its best and its worst action.
+    """Return the best and the worst action at each state of the best path.
 
     Source: Zhai et al. 2024 (digest); the margin is ours. The path follows the highest value
     from the root; of equal values the first node counts; nodes without a visit never do.
@@ -135,7 +135,7 @@ def preference_pairs(tree: Tree, *, margin: float = 0.0) -> list[Pair]:
 
 
 def choose(lp: Tensor, ref: Tensor, *, beta: float = 0.1) -> int:
-    """The action to take: the first with the highest implied Q (`implicit_reward`).
+    """Return the action to take: the first with the highest implied Q (`implicit_reward`).
 
     Source: Zhai et al. 2024 (formula from memory). `lp` and `ref` are sums over an action's
     tokens, [N], under the trained model and the one that training began from.
@@ -153,12 +153,12 @@ class Preference:
     rejected: tuple[int, ...]
 
 
-Said = Sequence[tuple[Sequence[int], Sequence[int]]]
+Continuations = Sequence[tuple[Sequence[int], Sequence[int]]]
 """Histories, each with the action that followed, in tokens."""
 
 
 class StepQ:
-    """A model trained on pairs, and the frozen copy of how it began."""
+    """A model trained on pairs, and the frozen copy of its start."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class StepQ:
         self._optimiser = Optimiser(network, learning_rate, seed=seed)
 
     def learn(self, preferences: Sequence[Preference], updates: int) -> list[float]:
-        """So many updates on minibatches of pairs; returns the mean loss of each."""
+        """Run `updates` updates on minibatches of pairs; return the mean loss of each."""
         losses = []
         for _ in range(updates):
             batch = self._optimiser.minibatch(preferences, self.batch)
@@ -184,39 +184,45 @@ class StepQ:
 
     @torch.no_grad()
     def scores(self, history: Sequence[int], actions: Sequence[Sequence[int]]) -> list[float]:
-        """The score of each action that could be said now."""
+        """Return the score of each possible next action."""
         lp, ref = self._likelihoods([(history, action) for action in actions])
         return implicit_reward(lp, ref, beta=self.beta).tolist()
 
     def state(self) -> Parts:
-        """Everything a resumed run needs, the reference included."""
+        """Return everything that a resumed run needs, the reference included."""
         return {**self._optimiser.state(), "reference": weights_of(self.reference)}
 
     def restore(self, parts: Parts) -> None:
-        """Put back what `state` gave."""
+        """Restore what `state` returned."""
         self._optimiser.restore(parts)
         self.reference.load_state_dict(parts["reference"])
 
     def _losses(self, batch: Sequence[Preference]) -> Iterator[Tensor]:
         for part in parts(batch, AT_ONCE):
-            said = [(p.history, p.chosen) for p in part] + [(p.history, p.rejected) for p in part]
-            lp, ref = self._likelihoods(said)
+            continuations = [(p.history, p.chosen) for p in part] + [
+                (p.history, p.rejected) for p in part
+            ]
+            lp, ref = self._likelihoods(continuations)
             losses = step_dpo(*lp.chunk(2), *ref.chunk(2), beta=self.beta)
             yield losses.sum() / len(batch)
 
-    def _likelihoods(self, said: Said) -> tuple[Tensor, Tensor]:
-        """Under the trained model, and under its reference without gradient: [N] each."""
+    def _likelihoods(self, continuations: Continuations) -> tuple[Tensor, Tensor]:
+        """Return both log-likelihoods, [N] each; the reference's without gradient."""
         with torch.no_grad():
-            ref = log_likelihoods(self.reference, said)
-        return log_likelihoods(self.network, said), ref
+            ref = log_likelihoods(self.reference, continuations)
+        return log_likelihoods(self.network, continuations), ref
 
 
-def log_likelihoods(network: DecoderNetwork, said: Said) -> Tensor:
-    """Summed log-probability of each (history, action): [N]."""
-    rows = [(*history, *action) for history, action in said]
-    before = [range(len(h) - 1, len(h) + len(a) - 1) for h, a in said]
+def log_likelihoods(network: DecoderNetwork, continuations: Continuations) -> Tensor:
+    """Return the summed log-probability of each (history, action): [N]."""
+    rows = [(*history, *action) for history, action in continuations]
+    before = [range(len(h) - 1, len(h) + len(a) - 1) for h, a in continuations]
     logits = network.logits(hidden_at(network, rows, before)).to(network.wide_dtype)
-    tokens = torch.tensor([token for _, action in said for token in action], device=logits.device)
-    owner = torch.tensor([i for i, (_, a) in enumerate(said) for _ in a], device=logits.device)
+    tokens = torch.tensor(
+        [token for _, action in continuations for token in action], device=logits.device
+    )
+    owner = torch.tensor(
+        [i for i, (_, a) in enumerate(continuations) for _ in a], device=logits.device
+    )
     lp = logits.log_softmax(dim=-1).gather(1, tokens.unsqueeze(1)).squeeze(1)
-    return lp.new_zeros(len(said)).index_add(0, owner, lp)
+    return lp.new_zeros(len(continuations)).index_add(0, owner, lp)

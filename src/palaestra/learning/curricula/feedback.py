@@ -1,8 +1,8 @@
-"""Feedback to whoever makes tasks: which skills the agent still lacks.
+"""Feedback to a task generator: which skills the agent still lacks.
 
 Source: EnvGen (Zala et al. 2024), where a language model revises the settings of training
-worlds, given the agent's success rate per skill, and the agent trains on a mixture of
-generated and original worlds. What the generator does with the request is its own affair.
+environments, given the agent's success rate per skill, and the agent trains on a mixture of
+generated and original environments. What the generator does with the request is up to it.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from palaestra.core.errors import RecipeError
-from palaestra.learning.component import Kind, Need, Status, component
-from palaestra.learning.options import Share
+from palaestra.learning.methods.component import Kind, Need, Status, component
+from palaestra.learning.methods.options import Share
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How one skill was exercised."""
+    """Attempts and successes of one skill."""
 
     successes: int = 0
     attempts: int = 0
 
     @property
     def failure_rate(self) -> float:
-        """Share of attempts that failed; 1 if there was none: the skill is not shown yet."""
+        """Share of attempts that failed; 1 without attempts: the skill is not shown yet."""
         return (self.attempts - self.successes) / self.attempts if self.attempts else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What to train on next; the shares sum to 1."""
+    """A mixture to train on next; the shares sum to 1."""
 
     original: float  # of ordinary tasks
     skills: Mapping[str, float]  # of generated tasks, by the skill that they should exercise
@@ -56,7 +56,7 @@ def tallies(labelled: Iterable[tuple[str, bool]]) -> dict[str, Tally]:
 def weak_skills(
     skills: Mapping[str, Tally], *, original: Share = 0.5, mastered: Share = 0.1
 ) -> Mix:
-    """Ask for tasks on weak skills: in proportion to failure rates, beside the original tasks.
+    """Ask for tasks on weak skills: in proportion to failure rates, besides the original tasks.
 
     In the source the generator reads the rates as text and decides itself; shares in
     proportion are ours.
@@ -64,7 +64,7 @@ def weak_skills(
     Args:
         skills: tally by skill.
         original: share of ordinary tasks; all, once every skill is mastered.
-        mastered: skills that fail at most so often get no tasks of their own.
+        mastered: skills with at most this failure rate get no tasks of their own.
 
     Raises:
         RecipeError: the share is not in [0, 1].
@@ -82,7 +82,7 @@ def weak_skills(
 
 
 def requested(mix: Mix, count: int) -> dict[str, int]:
-    """How many of `count` tasks to generate per skill; the rest are ordinary ones.
+    """Return how many of `count` tasks to generate per skill; the rest are ordinary ones.
 
     By largest remainders, so that counts sum up; ties go to ordinary tasks, then by name.
     """

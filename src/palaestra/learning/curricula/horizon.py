@@ -1,12 +1,12 @@
-"""Horizons: how many turns an episode may take at a step of training."""
+"""Horizons: how many turns an episode may have at a step of training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from palaestra.core.errors import RecipeError
-from palaestra.learning.component import Kind, Status, component
-from palaestra.learning.options import Count
+from palaestra.learning.methods.component import Kind, Status, component
+from palaestra.learning.methods.options import Count
 
 
 @component(
@@ -16,12 +16,12 @@ from palaestra.learning.options import Count
     status=Status.RELEASE,
 )
 def scaling_inter(step: int, *, horizons: Sequence[Count] = (5, 8, 10), every: Count = 100) -> int:
-    """The most turns grow in stages: one horizon for each `every` training steps, then the last.
+    """Raise the most turns in stages: one horizon for each `every` training steps, then the last.
 
-    `horizons[min((step - 1) // every, last)]`, the release's live counter. Its resume path
-    computes `step // every` from the steps done, which is the same for the step that comes
-    next; asked for the step itself it is one too far at multiples of `every`. Ask by the
-    number of the step to be made and a resumed run agrees.
+    `horizons[min((step - 1) // every, last)]`, the release's counter during a run. Its resume
+    path computes `step // every` from the steps done, which is the same for the step that comes
+    next; for the step itself it is one too far at multiples of `every`. Pass the number of the
+    step to be made and a resumed run agrees.
 
     The published schedules: BabyAI 6, 13, 20; search QA 5, 8, 10; SciWorld and TextCraft
     10, 20, 30 (100 steps each); WebArena 8, 12, 15 (80 each). Episodes cut by the horizon
@@ -37,7 +37,7 @@ def scaling_inter(step: int, *, horizons: Sequence[Count] = (5, 8, 10), every: C
     """
     if step < 1 or every < 1 or not horizons or min(horizons) < 1:
         raise RecipeError(
-            f"ScalingInter-RL was asked for step {step} with horizons {list(horizons)} of {every} "
-            f"steps each; all of them must be 1 or more."
+            f"ScalingInter-RL got step {step} with horizons {list(horizons)} of {every} steps "
+            "each; all of them must be 1 or more."
         )
     return horizons[min((step - 1) // every, len(horizons) - 1)]

@@ -1,7 +1,7 @@
-"""Practice: which training tasks a step rolls out, by what is known of them so far.
+"""Practice: which training tasks a step rolls out, by the results so far.
 
-What can be chosen among are *items*: levels (environments, each an endless set of
-tasks), or a fixed number of tasks that are met again and again. Without a choice,
+The choice is among *items*: levels (environments, each an endless set of
+tasks), or a fixed number of tasks that return again and again. Without a choice,
 every step practises on tasks that were never seen before.
 """
 
@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from palaestra.core.episode import Episode, Key
-from palaestra.core.journal import derive_seed
+from palaestra.core.episode import Episode, Key, derive_seed
 from palaestra.core.task import Split, Task, TaskSet
-from palaestra.learning.curricula.sampling import TaskHistory, draw
-from palaestra.learning.replay import SuccessBuffer
-from palaestra.learning.rewards import Shaping
+from palaestra.learning.curricula.task_sampling import TaskHistory, sample_tasks
+from palaestra.learning.data.rewards import Shaping
+from palaestra.learning.data.success_replay import SuccessBuffer
 
 Weigh = Callable[[Sequence[TaskHistory]], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What is remembered of one rollout."""
+    """The record of one rollout that later choices depend on."""
 
     key: Key
     environment: str
@@ -36,31 +35,31 @@ Past = Mapping[int, Sequence[Attempt]]
 
 @dataclass(frozen=True, slots=True)
 class Practice:
-    """What there is to practise, and how it is chosen."""
+    """The tasks to practise on, and the rule that chooses among them."""
 
     sets: tuple[TaskSet, ...]  # one per level; with `fixed`, a single one
     seed: int  # of the run
     weigh: Weigh | None = None  # None: new tasks of the first set at every step
-    fixed: int | None = None  # so many tasks of the first set are all there is
+    fixed: int | None = None  # restrict to this number of tasks of the first set
 
     def tasks(self, step: int, count: int, past: Past) -> list[Task]:
-        """The tasks of a step (1-based), chosen by what is known from `past`."""
+        """Return the tasks of a step (1-based), chosen by the results in `past`."""
         start = self._first + (step - 1) * count
         if self.weigh is None:
             return self.sets[0].take(Split.TRAIN, count, start)
         weights = self.weigh(self.histories(past))
-        chosen = draw(weights, count, seed=derive_seed("draw", self.seed, step))
+        chosen = sample_tasks(weights, count, seed=derive_seed("draw", self.seed, step))
         if self.fixed is not None:
             return [self.sets[0].task(Split.TRAIN, self._first + item) for item in chosen]
         return [self.sets[item].task(Split.TRAIN, start + n) for n, item in enumerate(chosen)]
 
     @property
     def _first(self) -> int:
-        """Number of the first training task."""
+        """Return the number of the first training task."""
         return derive_seed("tasks", self.seed) % 1_000_000 * 1_000
 
     def histories(self, past: Past) -> list[TaskHistory]:
-        """What is known of each item: whether its rollouts succeeded, oldest first."""
+        """Return the history of each item: whether its rollouts succeeded, oldest first."""
         results: list[list[float]] = [[] for _ in range(self.fixed or len(self.sets))]
         items = {tasks.environment: item for item, tasks in enumerate(self.sets)}
         if self.fixed is not None:
@@ -74,7 +73,7 @@ class Practice:
 
 
 def attempts(episodes: Sequence[Episode]) -> list[Attempt]:
-    """What is to be remembered of a step's rollouts."""
+    """Return the attempts of a step's rollouts."""
     scored = [episode for episode in episodes if episode.outcome.scored]
     return [
         Attempt(e.key, e.task.environment, e.task.id, e.outcome.solved)
@@ -91,7 +90,7 @@ def replayed(
     *,
     seed: int,
 ) -> list[Episode]:
-    """The step's episodes, a stored success in place of one rollout of each hopeless group.
+    """Return the step's episodes, with a stored success in place of a rollout of hopeless groups.
 
     Source: ARPO (Lu et al. 2025), release; see `SuccessBuffer`. The stored episode takes the
     key of the rollout that it replaces, and keeps the log-probabilities of its own sampler.
@@ -104,11 +103,11 @@ def replayed(
                 keys = {**buffer.keys, attempt.task: (*stored, attempt.key)[-buffer.capacity :]}
                 buffer = SuccessBuffer(buffer.capacity, keys)
     found = list(episodes)
-    places: dict[int, list[int]] = {}
-    for place, episode in enumerate(episodes):
+    indices: dict[int, list[int]] = {}
+    for index, episode in enumerate(episodes):
         if episode.outcome.scored and any(call.policy == policy for call in episode.calls):
-            places.setdefault(episode.key.group, []).append(place)
-    for group, members in places.items():
+            indices.setdefault(episode.key.group, []).append(index)
+    for group, members in indices.items():
         trajectories = [shaping.trajectory(episodes[i], policy) for i in members]
         task = episodes[members[0]].task.id
         key = buffer.replacement(task, trajectories, seed=derive_seed("replay", seed, group))

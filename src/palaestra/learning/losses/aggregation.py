@@ -1,7 +1,7 @@
 """How the losses of a batch's tokens add up: one weight per token, fixed for the whole batch.
 
 The weights are made before anything is split or rejected, so that neither micro-batches
-nor rejected tokens change what the others weigh. They belong to the rollout: splitting
+nor rejected tokens change the weights of the others. They belong to the rollout: splitting
 it into more rows changes none of them (`ROW_ROLLOUT_MEAN` excepted).
 """
 
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import RecipeError
-from palaestra.learning.rows import Row
+from palaestra.learning.data.rows import Row
 
 
 class Aggregation(StrEnum):
@@ -30,7 +30,7 @@ class Aggregation(StrEnum):
 def token_weights(
     rows: Sequence[Row], aggregation: Aggregation, *, length: int | None = None
 ) -> list[list[float]]:
-    """The weight of each token's loss in the sum over the batch.
+    """Return the weight of each token's loss in the sum over the batch.
 
     Source: verl and TRL (token-mean, seq-mean-token-mean, -sum and -sum-norm); Agent
     Lightning 1.0 (row-rollout-mean: its mean is over rows, so that a rollout split into
@@ -49,7 +49,7 @@ def token_weights(
     """
     if aggregation != Aggregation.ROLLOUT_TOKEN_NORM and length is not None:
         raise RecipeError(
-            f"The aggregation '{aggregation}' reads no length, but {length} was given; "
+            f"The aggregation '{aggregation}' reads no length, but length = {length} was given; "
             f"leave it out or choose '{Aggregation.ROLLOUT_TOKEN_NORM}'."
         )
     weights = _turn_weights(rows, aggregation, length)
@@ -65,7 +65,7 @@ def token_weights(
 def _turn_weights(
     rows: Sequence[Row], aggregation: Aggregation, length: int | None
 ) -> dict[tuple[Key, int], float]:
-    """The weight of each token of a turn (the tokens of a turn always weigh the same)."""
+    """Return the weight of each token of a turn (the tokens of a turn always weigh the same)."""
     sizes: Counter[tuple[Key, int]] = Counter()
     for row in rows:
         sizes.update((row.key, call) for on, call in zip(row.mask, row.calls, strict=True) if on)

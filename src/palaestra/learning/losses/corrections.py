@@ -1,12 +1,12 @@
 """Corrections: weights for tokens that another policy sampled than the one that learns.
 
-`w = exp(lp_old - lp_beh)` says how much likelier the weights at the start of the update
+`w = exp(lp_old - lp_beh)` is how much likelier the weights at the start of the update
 make a token than its sampler did. A correction turns it into a weight per token, without
-gradient, that multiplies the token's loss; zero rejects the token, and no denominator
-changes with it, or what survives would weigh more. Where `lp_old` is taken from the
-sampler, every weight is one: the loss's own ratio then corrects already.
+gradient, that multiplies the token's loss; zero rejects the token. No denominator changes
+with it, or the remaining tokens would weigh more. Where `lp_old` is taken from the sampler,
+every weight is one: the loss's own ratio then corrects already.
 
-All of them are fixed once the update starts. `level` says what one weight is taken over
+All of them are fixed once the update starts. `level` is the unit of one weight
 (token, turn or rollout); the tokens given must hold each such unit whole.
 """
 
@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import RecipeError, UnknownName
-from palaestra.learning.component import Kind, Options, Status, component
-from palaestra.learning.losses.tokens import (
+from palaestra.learning.losses.trained_tokens import (
     MAX_LOG_RATIO,
     Tokens,
     Unit,
@@ -27,11 +26,12 @@ from palaestra.learning.losses.tokens import (
     unit_mean,
     unit_sum,
 )
-from palaestra.learning.options import Cap, Floor, NotNegative, Share
+from palaestra.learning.methods.component import Kind, Options, Status, component
+from palaestra.learning.methods.options import Cap, Floor, NotNegative, Share
 
 
 class Divergence(StrEnum):
-    """What `rejection` judges a token by."""
+    """The measure of divergence that `rejection` judges a token by."""
 
     K1 = "k1"  # the ratio w itself; bounds on both sides
     K2 = "k2"  # (log w)^2 / 2
@@ -39,7 +39,7 @@ class Divergence(StrEnum):
 
 
 class Reduce(StrEnum):
-    """How the tokens of a unit are judged together."""
+    """The reduction by which the tokens of a unit are judged together."""
 
     SUM = "sum"  # for k1 the product of ratios
     MEAN = "mean"  # for k1 their geometric mean
@@ -60,10 +60,10 @@ def tis(
     level: Unit = Unit.TOKEN,
     normalise: bool = False,
 ) -> Tensor:
-    """Truncated importance weights, `clip(w, floor, cap)`.
+    """Truncate importance weights: `clip(w, floor, cap)`.
 
     At level turn or rollout `w` is the product over the unit: without bias, but it shrinks
-    or grows with length; per token it is biased by the square of the length.
+    or grows with length; per token its bias grows with the square of the length.
 
     Args:
         cap: usually 1.5 to 5 per token, 2 to 10 per rollout; slime also sets floor 0.5.
@@ -92,7 +92,7 @@ def tis(
     status=Status.RELEASE,
 )
 def mis(tokens: Tokens, *, low: Floor = 0.5, high: Cap = 2.0, level: Unit = Unit.TOKEN) -> Tensor:
-    """Importance weights, zero outside bounds: `w` where `low <= w <= high`.
+    """Mask importance weights: `w` where `low <= w <= high`, else zero.
 
     Returns:
         shape [M]. At level turn or rollout `w` is the product over the unit, and long units
@@ -107,7 +107,7 @@ def mis(tokens: Tokens, *, low: Floor = 0.5, high: Cap = 2.0, level: Unit = Unit
 
 
 def _keeps_what_is_on_policy(options: Options) -> None:
-    """Raises RecipeError unless `rejection` with these options keeps tokens without divergence."""
+    """Raise RecipeError unless `rejection` with these options keeps tokens without divergence."""
     none = 1 if options["estimator"] == Divergence.K1 else 0
     check_bounds("rejection", options["low"], none, options["high"])
 
@@ -128,7 +128,7 @@ def rejection(
     low: NotNegative = 0.0,
     high: NotNegative = 0.01,
 ) -> Tensor:
-    """One or zero: rejects what diverges from its sampler beyond bounds, without weighting.
+    """Return one or zero: reject what diverges from its sampler beyond bounds, without weighting.
 
     k1 with reduce mean is the geometric mean of the ratios (bounds 0.999 and 1.001 are
     usual), with sum their product; k3 with mean is usual with high 0.001 to 0.01. verl
@@ -137,7 +137,7 @@ def rejection(
     Args:
         estimator: one of `Divergence`.
         reduce: one of `Reduce`, over the unit that `level` names.
-        low, high: what is kept lies between them, both included; low is for k1 only.
+        low, high: tokens between them are kept, both included; low is for k1 only.
 
     Returns:
         shape [M], zeros and ones.
@@ -157,7 +157,7 @@ def rejection(
         case Divergence.K2:
             each = log_w.square() / 2
         case Divergence.K3:
-            each = (log_w.expm1() - log_w).clamp(min=0)  # rounding may leave it below zero
+            each = (log_w.expm1() - log_w).clamp(min=0)  # rounding may make it negative
     match how:
         case Reduce.SUM:
             statistic = unit_sum(each, ids)
@@ -178,9 +178,9 @@ def rejection(
     status=Status.RELEASE,
 )
 def veto(tokens: Tokens, *, threshold: Share = 1e-4, level: Unit = Unit.ROLLOUT) -> Tensor:
-    """One or zero: one token with a ratio below the threshold rejects its whole rollout.
+    """Return one or zero: one token with a ratio below the threshold rejects its whole rollout.
 
-    Such a token is next to impossible under the learner's weights: what follows it was
+    Such a token is almost impossible under the learner's weights: what follows it was
     sampled in a context that the policy would not have reached.
 
     Returns:
@@ -196,7 +196,7 @@ def veto(tokens: Tokens, *, threshold: Share = 1e-4, level: Unit = Unit.ROLLOUT)
 
 
 def as_unit(name: str) -> Unit:
-    """Raises UnknownName."""
+    """Return the unit of that name, or raise UnknownName."""
     try:
         return Unit(name)
     except ValueError:
@@ -204,16 +204,16 @@ def as_unit(name: str) -> Unit:
 
 
 def check_bounds(part: str, low: float, value: float, high: float) -> None:
-    """Raises RecipeError unless low <= value <= high."""
+    """Raise RecipeError unless low <= value <= high."""
     if not low <= value <= high:
         raise RecipeError(
-            f"The bounds of '{part}' must hold {low} <= {value} <= {high}, which is not so; "
-            "with these, tokens that are exactly on policy would be changed or rejected."
+            f"The bounds of '{part}' break {low} <= {value} <= {high}; choose others, or tokens "
+            "that are exactly on policy would be changed or rejected."
         )
 
 
 def _log_weights(tokens: Tokens, ids: Tensor) -> Tensor:
-    """Logarithm of the product of ratios over each token's unit, bounded to +-20: [M]."""
+    """Return the log of the product of ratios over each token's unit, bounded to +-20: [M]."""
     log_w = (tokens.lp_old - tokens.lp_beh).detach()
     return unit_sum(log_w, ids).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 

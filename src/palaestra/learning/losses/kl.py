@@ -2,9 +2,9 @@
 
 With `d = lp - lp_ref` on tokens that the policy itself sampled, all but k2 have the
 right mean; as a loss, what counts is the mean of the *gradient*, and there the order
-is another: k2 and "k3+" are right, k3 is biased, k1 teaches nothing on average.
-Put into the reward (`in_reward`) or into the loss (`penalty`), KL is not the same
-thing: only the first passes through discounting, baselines and normalisation.
+differs: k2 and "k3+" are right, k3 is biased, k1 has a gradient of mean zero.
+KL in the reward (`in_reward`) and in the loss (`penalty`) are not the same: only the
+first passes through discounting, baselines and normalisation.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import UnknownName
-from palaestra.learning.losses.tokens import MAX_LOG_RATIO, ratio
+from palaestra.learning.losses.trained_tokens import MAX_LOG_RATIO, ratio
 
 MAX_K3 = 10.0  # nats; verl's bound on the estimate of one token
 
 
 class Estimator(StrEnum):
-    """Which function of `d = lp - lp_ref` stands for the divergence."""
+    """The function of `d = lp - lp_ref` that estimates the divergence."""
 
     K1 = "k1"  # d
     K2 = "k2"  # d^2 / 2
@@ -32,28 +32,28 @@ class Estimator(StrEnum):
 
 
 def k1(lp: Tensor, lp_ref: Tensor) -> Tensor:
-    """`d`: unbiased, either sign; as a loss its gradient has mean zero. [M] -> [M]."""
+    """Return `d`: unbiased, either sign; as a loss its gradient has mean zero. [M] -> [M]."""
     return lp - lp_ref
 
 
 def k2(lp: Tensor, lp_ref: Tensor) -> Tensor:
-    """`d^2 / 2`: a biased value, but the mean of its gradient is that of the KL. [M] -> [M]."""
+    """Return `d^2 / 2`: a biased value, but its mean gradient is that of the KL. [M] -> [M]."""
     return (lp - lp_ref).square() / 2
 
 
 def k3(lp: Tensor, lp_ref: Tensor) -> Tensor:
-    """`exp(-d) + d - 1`: unbiased and never negative; biased as a loss. [M] -> [M].
+    """Return `exp(-d) + d - 1`: unbiased and never negative; biased as a loss. [M] -> [M].
 
     Bounded twice, as in verl: `d` to +-20, and the estimate to 10, or one token (up to 5e8)
-    would drown every other one. A token beyond the bounds (`d` below -2.6 or above 11) counts
-    with 10 and has no gradient; up to there the statements above hold.
+    would dominate all others. A token beyond the bounds (`d` below -2.6 or above 11) counts
+    with 10 and has no gradient; within them the statements above hold.
     """
     d = torch.clamp(lp - lp_ref, -MAX_LOG_RATIO, MAX_LOG_RATIO)
     return torch.clamp(torch.exp(-d) + d - 1, max=MAX_K3)
 
 
 def k3_plus(lp: Tensor, lp_ref: Tensor) -> Tensor:
-    """The value of k3, its bound included, with the gradient of k2 (straight-through).
+    """Return the bounded value of k3 with the gradient of k2 (straight-through).
 
     The gradient has no bound: it is `d`, also where the value stays at 10. [M] -> [M].
     """
@@ -62,7 +62,7 @@ def k3_plus(lp: Tensor, lp_ref: Tensor) -> Tensor:
 
 
 def k3_weighted(lp: Tensor, lp_ref: Tensor, lp_old: Tensor) -> Tensor:
-    """k3 times the importance ratio: right also for tokens that older weights sampled.
+    """Return k3 times the importance ratio: right also for tokens that older weights sampled.
 
     Source: DeepSeek-V3.2, as recorded by TRL. The gradient flows through the ratio as well;
     its mean over tokens of the old policy is that of the KL. TRL bounds neither factor, we
@@ -72,7 +72,7 @@ def k3_weighted(lp: Tensor, lp_ref: Tensor, lp_old: Tensor) -> Tensor:
 
 
 def penalty(estimator: str, lp: Tensor, lp_ref: Tensor, lp_old: Tensor) -> Tensor:
-    """The estimate of that name, to be added to a loss times beta.
+    """Return the estimate of that name, to be added to a loss times beta.
 
     Source: Schulman 2020 (k1, k2, k3); verl (all but the weighted one).
 
@@ -103,7 +103,7 @@ def penalty(estimator: str, lp: Tensor, lp_ref: Tensor, lp_old: Tensor) -> Tenso
 def in_reward(
     rewards: Sequence[float], lp: Sequence[float], lp_ref: Sequence[float], *, beta: float
 ) -> list[float]:
-    """Rewards per token with KL taken off, `r_t - beta * k1_t`, to be credited afterwards.
+    """Return rewards per token minus KL, `r_t - beta * k1_t`, for a credit rule afterwards.
 
     Source: verl (KL in the reward). The three lists have one entry per sampled token.
     """

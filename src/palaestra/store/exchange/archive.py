@@ -1,4 +1,4 @@
-"""Archives as Inspect writes them: ZIP, whose members may be compressed with Zstandard.
+"""Archives of Inspect: ZIP files whose members may be compressed with Zstandard.
 
 Python before 3.14 cannot read such members; pyarrow, which Parquet files need as well, can.
 """
@@ -30,28 +30,28 @@ class Archive:
 
     @classmethod
     def open(cls, path: Path) -> Archive:
-        """Look at an archive.
+        """Open an archive.
 
         Raises:
-            InputError: it is none, or was cut off.
+            InputError: it is not an archive, or is truncated.
         """
         try:
             return cls(path, ZipFile(path))
         except (BadZipFile, OSError) as error:
             raise InputError(
-                f"{path} is no whole archive ({error}): its writing was cut off; copy it again, or "
-                "let `inspect log recover` finish it."
+                f"{path} is not a complete archive ({error}); copy it again, or repair it with "
+                "`inspect log recover`."
             ) from error
 
     def names(self) -> list[str]:
-        """The names of the members, in their order."""
+        """Return the names of the members, in order."""
         return self._archive.namelist()
 
     def document(self, name: str) -> Any:
-        """The JSON of one member.
+        """Return the JSON of one member.
 
         Raises:
-            InputError: it is damaged, or no JSON.
+            InputError: it is damaged, or not JSON.
             MissingPackage: reading it needs pyarrow.
         """
         info = self._archive.getinfo(name)

@@ -1,10 +1,9 @@
-"""ATIF trajectories, the format of the Harbor project: written.
+"""The export of ATIF trajectories, the format of the Harbor project.
 
 Source: the Agent Trajectory Interchange Format, RFC 0001 of Harbor, v1.7 (April 2026).
 One trajectory per episode. Each message that a prompt adds is a step of the user or the
-system, each model call a step of the agent with its token ids and log-probabilities, and
-the actions that it chose are the step's tool calls and observation. `atif_import.py`
-reads them back.
+system. Each model call is a step of the agent with its token ids and log-probabilities; its
+actions are the step's tool calls and observation. `atif_import.py` reads them back.
 """
 
 from __future__ import annotations
@@ -20,19 +19,20 @@ from palaestra.core.episode import Episode, Step
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.store.codec import JSON
-from palaestra.store.exchange.parts import REST, head, plain, replacing, write_lines
+from palaestra.store.exchange.messages import beside, images, shows
+from palaestra.store.exchange.plain_json import REST, head, plain, replacing, write_lines
 from palaestra.store.header import events_in_order
 
 VERSION = "ATIF-v1.7"
 SOURCES = {"system": "system", "user": "user", "assistant": "agent", "tool": "user"}
-"""Of a message in a prompt; its role stands beside it where the source does not tell."""
+"""The source of a message by its role; the role is stored as well where the source is ambiguous."""
 
 
 def write_atif(path: Path, episodes: Iterable[Episode]) -> int:
     """Write trajectories: one per line of a .jsonl file, or one file per episode in a folder.
 
     Returns:
-        how many.
+        the number of trajectories.
 
     Raises:
         InputError: the folder is missing, or cannot be written to.
@@ -55,14 +55,14 @@ def write_atif(path: Path, episodes: Iterable[Episode]) -> int:
 
 
 def trajectory(episode: Episode) -> dict[str, JSON]:
-    """An episode as one ATIF document."""
+    """Return an episode as one ATIF document."""
     steps = _Steps(episode)
     for event in events_in_order(episode):
         if isinstance(event, Call):
             steps.add_call(event)
         else:
             steps.add_step(event)
-    if not steps.found:  # a trajectory without a step is not allowed
+    if not steps.found:  # ATIF requires at least one step
         steps.add("user", episode.observation.text if episode.observation else "", nothing=True)
     policies = [call.policy for call in episode.calls]
     model = {"model_name": max(policies, key=policies.count)} if policies else {}
@@ -83,14 +83,14 @@ def trajectory(episode: Episode) -> dict[str, JSON]:
 
 
 class _Steps:
-    """The steps of a trajectory, as they are added."""
+    """The builder of a trajectory's steps."""
 
     def __init__(self, episode: Episode) -> None:
         self.found: list[dict[str, Any]] = []
         self.read = 0  # tokens of all prompts
         self._graph = MessageGraph()
         self._calls: dict[int, dict[str, Any]] = {}  # the step of each call
-        self._acted: dict[int, list[Step]] = {}  # what each call did
+        self._acted: dict[int, list[Step]] = {}  # the actions of each call
 
     def add(self, source: str, message: str, **rest: JSON) -> dict[str, Any]:
         step: dict[str, Any] = {
@@ -104,19 +104,25 @@ class _Steps:
         return step
 
     def add_call(self, call: Call) -> None:
-        heard = self._heard(call)
-        for message in () if heard else call.messages:
+        repeated = self._repeated_role(call)
+        for message in () if repeated else call.messages:
             source = SOURCES[message.role]
-            told = {} if message.role == source else {"role": message.role}
-            step = self.add(source, message.content, **told)
+            extra: dict[str, JSON] = {} if message.role == source else {"role": message.role}
+            if (own := beside(message)) is not None:
+                extra["parts"] = own
+            step = self.add(source, message.text, **extra)
             if source == "agent":
-                step["llm_call_count"] = 0  # part of a prompt: nobody was asked
+                step["llm_call_count"] = 0  # part of a prompt, not a model call
         known = [] if call.parent is None else self._graph.tokens(call.parent)
         rest = plain(call, "messages", "prompt", "completion", "logprobs", "reply", "policy")
-        rest |= {"heard": heard} if heard else {}
+        rest |= {"heard": repeated} if repeated else {}
         if call.reply.role != "assistant":
             rest["reply_role"] = call.reply.role
-        step = self.add("agent", call.reply.content, call=rest)
+        if (own := beside(call.reply)) is not None:
+            rest["reply_parts"] = own
+        step = self.add("agent", call.reply.text, call=rest)
+        if call.reply.reasoning:
+            step["reasoning_content"] = call.reply.reasoning
         step |= {"model_name": call.policy, "llm_call_count": 1}
         if metrics := self._metrics(call, known):
             step["metrics"] = metrics
@@ -124,13 +130,15 @@ class _Steps:
         self._calls[call.index] = step
 
     def add_step(self, step: Step) -> None:
-        """Beside the call that chose it if that is the last step; on its own otherwise."""
-        spoken = None if step.call is None else self._calls.get(step.call)
-        last = spoken is not None and spoken is self.found[-1]
-        holder = spoken if last and spoken is not None else self.add("agent", step.action.text)
+        """Add an action to the step of its call if that is the last one, else as its own step."""
+        chosen_by = None if step.call is None else self._calls.get(step.call)
+        last = chosen_by is not None and chosen_by is self.found[-1]
+        holder = (
+            chosen_by if last and chosen_by is not None else self.add("agent", step.action.text)
+        )
         if not last:
             holder["llm_call_count"] = 0
-        rest = plain(step, "action")
+        rest = {**plain(step, "action"), **images(step.transition.observation)}
         del rest["transition"]["observation"], rest["transition"]["reward"]
         if step.action.text != holder["message"]:
             rest["text"] = step.action.text
@@ -146,19 +154,21 @@ class _Steps:
                     "arguments": plain(step.action.call)["arguments"],
                 }
             )
+            if step.action.call.id:
+                rest["call_id"] = step.action.call.id
         result["extra"] = {"reward": step.transition.reward, REST: rest}
         holder.setdefault("observation", {"results": []})["results"].append(result)
         if last and step.call is not None:
             self._acted.setdefault(step.call, []).append(step)
 
-    def _heard(self, call: Call) -> str | None:
-        """The role in which a prompt repeats what was observed, if that is all that it adds."""
+    def _repeated_role(self, call: Call) -> str | None:
+        """Return the role in which a prompt repeats the observation, if it adds nothing else."""
         acted = self._acted.get(call.parent, []) if call.parent is not None else []
         if len(acted) != 1 or len(call.messages) != 1:
             return None
-        told = call.messages[0]
-        same = told.content == acted[0].transition.observation.text
-        return told.role if same and self.found[-1] is self._calls[acted[0].call or 0] else None
+        message = call.messages[0]
+        same = shows(message, acted[0].transition.observation)
+        return message.role if same and self.found[-1] is self._calls[acted[0].call or 0] else None
 
     def _metrics(self, call: Call, known: list[int]) -> dict[str, JSON]:
         if not (call.prompt or call.completion or call.logprobs):

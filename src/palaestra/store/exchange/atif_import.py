@@ -1,9 +1,9 @@
-"""ATIF trajectories, the format of the Harbor project: read.
+"""The import of ATIF trajectories, the format of the Harbor project.
 
-Those that palaestra wrote come back as they were. Of others, each agent step becomes a
-call (with its token ids, where it has them) and each tool call a step. ATIF says nothing
-of success: that is read from Harbor's result.json where it lies beside the trajectory,
-and else the episode has no valid result.
+Trajectories of palaestra are restored exactly. In others, each agent step becomes a
+call (with its token ids, if it has them) and each tool call a step. ATIF does not record
+success: it is read from Harbor's result.json if that file is beside the trajectory;
+otherwise the episode has no valid result.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from palaestra.core.environment import Action, Observation
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call, MessageGraph
-from palaestra.core.message import Message, ToolCall, assistant
+from palaestra.core.message import Message, ToolCall, assistant, text_message
 from palaestra.core.model import Finish
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Split, Task
 from palaestra.store.codec import JSON
-from palaestra.store.exchange.parts import (
+from palaestra.store.exchange.messages import written
+from palaestra.store.exchange.plain_json import (
     REST,
     built,
     check_version,
@@ -39,15 +40,15 @@ from palaestra.store.exchange.parts import (
     whole,
 )
 
-NEWEST = 8  # of the versions ATIF-v1.N that are read
-WRITES = "it is not written by palaestra, and ATIF tells no outcome"
+NEWEST = 8  # the newest N of the versions ATIF-v1.N that are read
+NO_OUTCOME = "it is not written by palaestra, and ATIF tells no outcome"
 
 
 def read_atif(path: Path) -> Iterator[Episode]:
-    """The episodes of a file of trajectories, or of all trajectories below a folder.
+    """Yield the episodes of a file of trajectories, or of all trajectories below a folder.
 
     Raises:
-        InputError: there is none, or one of them is something else, cut off, or newer.
+        InputError: there is none, or one of them is invalid, truncated or newer.
         RunVersionMismatch: another version of palaestra wrote one of them.
     """
     path = Path(path)
@@ -60,25 +61,25 @@ def read_atif(path: Path) -> Iterator[Episode]:
             yield episode_of(document, str(file), number, _reward_beside(file))
             number += 1
     if not number:
-        raise InputError(f"No ATIF trajectory lies in {path}; give the folder of Harbor's trials.")
+        raise InputError(f"{path} contains no ATIF trajectory; give the folder of Harbor's trials.")
 
 
 def episode_of(document: JSON, where: str, number: int = 0, reward: float | None = None) -> Episode:
-    """The episode of one document, the `number`-th of its source, with what a verifier gave."""
+    """Return the episode of document `number` of a source, with the reward of a verifier."""
     if not isinstance(document, Mapping) or "schema_version" not in document:
-        raise InputError(f"{where} is no ATIF trajectory: it has no schema_version.")
+        raise InputError(f"{where} is not an ATIF trajectory: it has no schema_version.")
     version = str(document["schema_version"])
     known = re.fullmatch(r"ATIF-v1\.(\d+)", version)
     if known is None or int(known[1]) > NEWEST:
         raise InputError(
-            f"{where} has the schema {version}, and ATIF-v1.0 to ATIF-v1.{NEWEST} are read here; "
-            "write it in one of these, or update palaestra."
+            f"{where} has the schema {version}, and palaestra reads ATIF-v1.0 to "
+            f"ATIF-v1.{NEWEST}; convert it to one of these, or update palaestra."
         )
     with understood(where, "ATIF trajectory"):
         steps: list[dict[str, Any]] = list(document["steps"])
-        for place, step in enumerate(steps, 1):
-            if step["step_id"] != place:
-                raise ValueError(f"step {place} has the step_id {step['step_id']}")
+        for position, step in enumerate(steps, 1):
+            if step["step_id"] != position:
+                raise ValueError(f"step {position} has the step_id {step['step_id']}")
         rest = (document.get("extra") or {}).get(REST)
         if isinstance(rest, Mapping) and "key" in rest:
             check_version(rest.get("format"), where)
@@ -86,25 +87,28 @@ def episode_of(document: JSON, where: str, number: int = 0, reward: float | None
         return _foreign(document, steps, number, reward)
 
 
-# ── what palaestra wrote ─────────────────────────────────────────────────────
+# ── trajectories of palaestra ────────────────────────────────────────────────
 
 
 def _own(rest: Mapping[str, JSON], steps: Sequence[Mapping[str, Any]]) -> Episode:
     graph = MessageGraph()
     acted: list[Step] = []
-    told: list[Message] = []
+    new: list[dict[str, JSON]] = []
     results: list[Mapping[str, Any]] = []
     for step in steps:
         own = (step.get("extra") or {}).get(REST) or {}
         call = own.get("call")
         if call is not None:
-            heard = call.get("heard")
-            if heard:
-                told = [Message(heard, results[-1]["content"])]
-            graph.add(_own_call(step, call, told, graph))
-            told = []
+            repeated = call.get("heard")  # the role in which the prompt repeats the observation
+            if repeated:
+                seen = results[-1]["extra"][REST].get("images", ())
+                new = [written(repeated, results[-1]["content"])]
+                new[0]["parts"] = [*new[0]["parts"], *seen]
+            graph.add(_own_call(step, call, new, graph))
+            new = []
         elif not own.get("nothing") and "observation" not in step:
-            told.append(Message(own.get("role", step["source"]), step["message"]))
+            role = own.get("role", step["source"])
+            new.append(written(role, step["message"], own.get("parts")))
         results = (step.get("observation") or {}).get("results", [])
         tools = {tool["tool_call_id"]: tool for tool in step.get("tool_calls") or ()}
         acted.extend(_own_step(step, result, tools) for result in results)
@@ -112,21 +116,21 @@ def _own(rest: Mapping[str, JSON], steps: Sequence[Mapping[str, Any]]) -> Episod
 
 
 def _own_call(
-    step: Mapping[str, Any], own: Mapping[str, Any], told: Sequence[Message], graph: MessageGraph
+    step: Mapping[str, Any], own: Mapping[str, Any], new: Sequence[JSON], graph: MessageGraph
 ) -> Call:
     metrics = step.get("metrics") or {}
     known = 0 if own["parent"] is None else len(graph.tokens(own["parent"]))
-    reply = {"role": own.get("reply_role", "assistant"), "content": step["message"]}
-    document = {
+    role = own.get("reply_role", "assistant")
+    made = {
         **{name: value for name, value in own.items() if name != "heard"},
-        "messages": [{"role": message.role, "content": message.content} for message in told],
+        "messages": list(new),
         "prompt": (metrics.get("prompt_token_ids") or [])[known:],
         "completion": metrics.get("completion_token_ids") or [],
         "logprobs": metrics.get("logprobs") or [],
-        "reply": reply,
+        "reply": written(role, step["message"], own.get("reply_parts")),
         "policy": step["model_name"],
     }
-    call: Call = built(Call, document)
+    call: Call = built(Call, made)
     return call
 
 
@@ -135,15 +139,20 @@ def _own_step(
 ) -> Step:
     own = dict(result["extra"][REST])
     tool = tools.get(result.get("source_call_id") or "")
-    call = tool and {"name": tool["function_name"], "arguments": tool["arguments"]}
+    call = tool and {
+        "name": tool["function_name"],
+        "arguments": tool["arguments"],
+        "id": own.pop("call_id", ""),
+    }
     own["action"] = {"text": own.pop("text", step["message"]), "call": call}
-    seen = {"observation": {"text": result["content"]}, "reward": result["extra"]["reward"]}
-    own["transition"] = {**own["transition"], **seen}
+    seen = {"text": result["content"], "images": own.pop("images", ())}
+    reward = result["extra"]["reward"]
+    own["transition"] = {**own["transition"], "observation": seen, "reward": reward}
     found: Step = built(Step, own)
     return found
 
 
-# ── what others wrote ────────────────────────────────────────────────────────
+# ── trajectories of other programs ───────────────────────────────────────────
 
 
 def _foreign(
@@ -155,24 +164,24 @@ def _foreign(
     agent = document["agent"]
     graph, acted = MessageGraph(), list[Step]()
     conversation: list[Message] = []
-    for place, step in enumerate(steps):
+    for position, step in enumerate(steps):
         if step["source"] != "agent" or step.get("is_copied_context"):
-            conversation.append(Message(speaker(step["source"]), _text(step["message"])))
+            conversation.append(text_message(speaker(step["source"]), _text(step["message"])))
             continue
         if step.get("llm_call_count") != 0:
             policy = step.get("model_name") or agent.get("model_name") or agent["name"]
             graph.add(_call(step, conversation, policy, graph))
             conversation.append(graph.calls[-1].reply)
-        spoken = len(graph.calls) - 1 if graph.calls else None
-        said, seen = _actions(step, len(acted), spoken)
-        acted += said
+        latest = len(graph.calls) - 1 if graph.calls else None
+        actions, seen = _actions(step, len(acted), latest)
+        acted += actions
         conversation += seen
-        follows = steps[place + 1] if place + 1 < len(steps) else None
-        if not said:  # words to the user, who answers with the next step or not at all
+        follows = steps[position + 1] if position + 1 < len(steps) else None
+        if not actions:  # text to the user, who replies with the next step or not at all
             answered = follows is not None and follows["source"] == "user"
             seen_next = _text(follows["message"]) if follows is not None and answered else ""
             action = Action(_text(step["message"]))
-            acted.append(made_step(len(acted), spoken, action, seen_next))
+            acted.append(made_step(len(acted), latest, action, seen_next))
     for other in document.get("subagent_trajectories") or ():
         _add_calls_of(other, graph)
     first = next((_text(step["message"]) for step in steps if step["source"] == "user"), None)
@@ -192,7 +201,7 @@ def _foreign(
         observation=None if first is None else Observation(first),
         calls=tuple(graph.calls),
         steps=tuple(acted) if reward is None else judged(acted, reward, success),
-        outcome=unjudged(WRITES) if reward is None else outcome,
+        outcome=unjudged(NO_OUTCOME) if reward is None else outcome,
         usage=Usage(
             turns=len(acted),
             prompt_tokens=totals.get("total_prompt_tokens") or 0,
@@ -206,7 +215,7 @@ def _foreign(
 def _call(
     step: Mapping[str, Any], conversation: Sequence[Message], policy: str, graph: MessageGraph
 ) -> Call:
-    """The call of an agent step; it goes on where the last one ended if its tokens do."""
+    """Return the call of an agent step; it continues the last call if its tokens do."""
     metrics = step.get("metrics") or {}
     prompt = metrics.get("prompt_token_ids") or []
     parent, known, _ = graph.place(conversation, policy, "agent")
@@ -232,7 +241,7 @@ def _call(
 def _actions(
     step: Mapping[str, Any], index: int, call: int | None
 ) -> tuple[list[Step], list[Message]]:
-    """The steps that an agent step took, and what its next prompt tells of them."""
+    """Return the steps of an agent step, and their messages in its next prompt."""
     results = (step.get("observation") or {}).get("results", [])
     found: list[Step] = []
     for tool in step.get("tool_calls") or ():
@@ -246,16 +255,16 @@ def _actions(
     if loose:
         action = Action(_text(step["message"]))
         found.append(made_step(index + len(found), call, action, "\n".join(loose)))
-    return found, [Message("tool", step.transition.observation.text) for step in found]
+    return found, [text_message("tool", step.transition.observation.text) for step in found]
 
 
 def _add_calls_of(document: Mapping[str, Any], graph: MessageGraph) -> None:
-    """The calls of an embedded agent, as a role of its name; what it did is in its words."""
+    """Add the calls of an embedded agent, with its name as role and its actions as text."""
     name = document["agent"]["name"]
     conversation: list[Message] = []
     for step in document["steps"]:
         if step["source"] != "agent" or step.get("llm_call_count") == 0:
-            conversation.append(Message(speaker(step["source"]), _text(step["message"])))
+            conversation.append(text_message(speaker(step["source"]), _text(step["message"])))
             continue
         policy = step.get("model_name") or document["agent"].get("model_name") or name
         parent, known, _ = graph.place(conversation, policy, name)
@@ -267,7 +276,7 @@ def _add_calls_of(document: Mapping[str, Any], graph: MessageGraph) -> None:
 
 
 def _text(content: JSON) -> str:
-    """The words of a message; pictures and sounds are named, for an episode holds words."""
+    """Return the text of a message; images and audio become their names."""
     if content is None or isinstance(content, str):
         return content or ""
     parts = [
@@ -282,7 +291,7 @@ def _looks_right(file: Path) -> bool:
 
 
 def _reward_beside(file: Path) -> float | None:
-    """What Harbor's verifier gave to the trial of a trajectory, where its result lies there."""
+    """Return the reward of Harbor's verifier for a trajectory, if its result.json is nearby."""
     for folder in (file.parent, file.parent.parent):
         try:
             result = json.loads((folder / "result.json").read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
 """Conversations as chat JSONL, the form of supervised fine-tuning data on the Hugging Face Hub.
 
 One line per conversation: a root-to-leaf branch of the message graph, which is also a
-training row. Beside `messages` stand plain columns that tell whose it is and how it went;
-tokens, log-probabilities and timing are not in this form.
+training row. Plain columns beside `messages` give its episode and outcome; tokens,
+log-probabilities and timing are not in this format.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from pathlib import Path
 
 from palaestra.core.episode import Episode
 from palaestra.core.graph import Call
-from palaestra.core.message import Message
+from palaestra.core.message import Message, assistant, user
 from palaestra.store.codec import JSON
-from palaestra.store.exchange.parts import write_lines
+from palaestra.store.exchange.messages import chat
+from palaestra.store.exchange.plain_json import write_lines
 
 
 def write_chat(path: Path, episodes: Iterable[Episode]) -> int:
-    """Write the conversations of episodes; returns how many.
+    """Write the conversations of episodes; return their number.
 
     Raises:
         InputError: the folder is missing, or cannot be written to.
@@ -28,10 +29,10 @@ def write_chat(path: Path, episodes: Iterable[Episode]) -> int:
 
 
 def conversations(episode: Episode) -> Iterator[dict[str, JSON]]:
-    """The branches of an episode; of one without a model, what it saw and did."""
+    """Yield the branches of an episode; without model calls, its observations and actions."""
     if not episode.calls:
-        if told := _lived(episode):
-            yield _row(episode, 0, "agent", "", told)
+        if messages := _observed(episode):
+            yield _row(episode, 0, "agent", "", messages)
         return
     graph = episode.graph
     for branch, leaf in enumerate(graph.leaves()):
@@ -39,19 +40,19 @@ def conversations(episode: Episode) -> Iterator[dict[str, JSON]]:
         yield _row(episode, branch, last.role, last.policy, list(graph.conversation(leaf)))
 
 
-def _lived(episode: Episode) -> list[Message]:
-    told = [] if episode.observation is None else [Message("user", episode.observation.text)]
+def _observed(episode: Episode) -> list[Message]:
+    messages = [] if episode.observation is None else [user(episode.observation.text)]
     for step in episode.steps:
-        told.append(Message("assistant", step.action.text))
-        told.append(Message("user", step.transition.observation.text))
-    return told[:-1] if episode.steps else []
+        messages.append(assistant(step.action.text))
+        messages.append(user(step.transition.observation.text))
+    return messages[:-1] if episode.steps else []
 
 
 def _row(
     episode: Episode, branch: int, role: str, policy: str, messages: list[Message]
 ) -> dict[str, JSON]:
     return {
-        "messages": [{"role": one.role, "content": one.content} for one in messages],
+        "messages": [chat(one) for one in messages],
         "episode": str(episode.key),
         "branch": branch,
         "role": role,

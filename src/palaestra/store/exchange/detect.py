@@ -1,4 +1,4 @@
-"""Which of the formats a file is in, by what stands in it."""
+"""The detection of a file's format by its content."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.store.exchange.atif_import import read_atif
+from palaestra.store.exchange.episode_schema import read_json
 from palaestra.store.exchange.inspect_import import read_inspect
 from palaestra.store.exchange.otel_import import read_otel
-from palaestra.store.exchange.parts import read_bytes, read_documents
-from palaestra.store.exchange.schema import read_json
+from palaestra.store.exchange.plain_json import read_bytes, read_documents
 from palaestra.store.parquet import ParquetTrace
 
 
 def read_parquet(path: Path) -> Iterator[Episode]:
-    """The episodes of a Parquet file; raises as `ParquetTrace.open` does."""
+    """Yield the episodes of a Parquet file; raises like `ParquetTrace.open`."""
     trace = ParquetTrace.open(path)
     for phase in trace.phases():
         yield from trace.episodes(phase)
@@ -32,11 +32,11 @@ READERS = {
 
 
 def read_episodes(path: Path, format: str) -> Iterator[Episode]:
-    """The episodes of a file in that format, one after the other.
+    """Return an iterator over the episodes of a file in that format.
 
     Raises:
-        UnknownName: no such format.
-        InputError: the file is missing, empty, cut off, or in another format.
+        UnknownName: the format does not exist.
+        InputError: the file is missing, empty, truncated, or in another format.
         RunVersionMismatch: another version wrote it.
     """
     if format not in READERS:
@@ -45,15 +45,15 @@ def read_episodes(path: Path, format: str) -> Iterator[Episode]:
 
 
 def detect(path: Path) -> str:
-    """The format of a file or folder, a name of READERS.
+    """Return the format of a file or folder, a name of READERS.
 
     Raises:
-        InputError: it is missing, empty, or in none of them; the message says what it may be.
+        InputError: it is missing, empty, or in none of the formats.
     """
     path = Path(path)
     if path.is_dir():
         if (path / "run.json").exists():
-            raise InputError(f"{path} is a run already; use it where a RUN is asked for.")
+            raise InputError(f"{path} is a run already; use it as a RUN.")
         return "atif"
     if path.suffix == ".parquet":
         return "parquet"
@@ -71,10 +71,10 @@ def detect(path: Path) -> str:
             return "json"
         if "messages" in first:
             raise InputError(
-                f"{path} holds chats, which tell neither actions nor rewards, so no episodes can "
-                "be made of it; import a format that does."
+                f"{path} contains chats, which lack actions and rewards, so they are not "
+                "episodes; import another format."
             )
     raise InputError(
-        f"{path} is in none of the formats that are read here: {', '.join(READERS)}; "
-        "name one with --format if you know better."
+        f"{path} is in none of the formats {', '.join(READERS)}; if it is, name the format "
+        "with --format."
     )

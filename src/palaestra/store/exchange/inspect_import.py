@@ -1,8 +1,8 @@
-"""Inspect AI's evaluation log: read, whoever wrote it.
+"""The import of Inspect AI's evaluation logs.
 
-What palaestra wrote comes back as it was. Of a log of Inspect, each model event becomes a
+Logs of palaestra are restored exactly. In a log of Inspect, each model event becomes a
 call of the message graph (without tokens, which Inspect does not record), each tool event
-a step, and the first score decides over success; calls of scorers have the role "judge".
+a step, and the first score decides success; calls of scorers have the role "judge".
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from palaestra.core.environment import Action, Observation
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import InputError, RunVersionMismatch
 from palaestra.core.graph import Call, MessageGraph
-from palaestra.core.message import Message, ToolCall, assistant
+from palaestra.core.message import Message, ToolCall, assistant, text_message
 from palaestra.core.model import Finish
 from palaestra.core.outcome import Limit, Outcome, Owner
 from palaestra.core.task import Split, Task
 from palaestra.store.codec import JSON
 from palaestra.store.exchange.archive import Archive
 from palaestra.store.exchange.inspect_log import VERSION
-from palaestra.store.exchange.parts import (
+from palaestra.store.exchange.messages import written
+from palaestra.store.exchange.plain_json import (
     REST,
     built,
     check_version,
@@ -39,7 +40,7 @@ from palaestra.store.exchange.parts import (
     whole,
 )
 
-ATTACHED = "attachment://"  # a long text stands once, among the sample's attachments
+ATTACHED = "attachment://"  # a long text is stored once, among the sample's attachments
 LIMITS = {
     "turn": Limit.TURNS,
     "message": Limit.TURNS,
@@ -52,12 +53,12 @@ VALUES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # correct, partial, incorrect
 
 
 def read_inspect(path: Path) -> Iterator[Episode]:
-    """The episodes of a log, in the order of its samples.
+    """Yield the episodes of a log, in the order of its samples.
 
     Raises:
-        InputError: there is no such file, it is another one, or it was cut off.
-        RunVersionMismatch: its version is another one.
-        MissingPackage: it is compressed as Inspect does it, and pyarrow is not installed.
+        InputError: the file is missing, truncated, or not a log.
+        RunVersionMismatch: it has another version.
+        MissingPackage: it is compressed with Zstandard, and pyarrow is not installed.
     """
     path = Path(path)
     content = read_bytes(path)
@@ -68,7 +69,7 @@ def read_inspect(path: Path) -> Iterator[Episode]:
         log = json.loads(content)
     except ValueError as error:
         raise InputError(
-            f"{path} is no log of Inspect: it is neither an archive nor whole JSON ({error})."
+            f"{path} is not a log of Inspect: it is neither an archive nor complete JSON ({error})."
         ) from error
     _check(log, path)
     groups = _groups(log)
@@ -81,7 +82,9 @@ def _of_archive(path: Path) -> Iterator[Episode]:
         names = archive.names()
         head = next((n for n in ("header.json", "_journal/start.json") if n in names), None)
         if head is None:
-            raise InputError(f"{path} is an archive, but no log of Inspect: it has no header.json.")
+            raise InputError(
+                f"{path} is an archive, but not a log of Inspect: it has no header.json."
+            )
         log = archive.document(head)
         _check(log, path)
         groups = _groups(log)
@@ -92,17 +95,18 @@ def _of_archive(path: Path) -> Iterator[Episode]:
 
 def _check(log: JSON, path: Path) -> None:
     if not isinstance(log, Mapping) or not {"version", "eval"} <= log.keys():
-        raise InputError(f"{path} is no log of Inspect: it has no version, or no eval.")
+        raise InputError(f"{path} is not a log of Inspect: it has no version, or no eval.")
     version = log["version"]
     if version != VERSION:
         remedy = "rewrite it with `inspect log convert`" if version == 1 else "update palaestra"
         raise RunVersionMismatch(
-            f"{path} is a log of version {version!r}, and version {VERSION} is read here; {remedy}."
+            f"{path} is a log of version {version!r}, and palaestra reads version {VERSION}; "
+            f"{remedy}."
         )
 
 
 def _groups(log: Mapping[str, Any]) -> dict[str, int]:
-    """Which group of rollouts each sample is: its epochs are rollouts of the same task."""
+    """Return the group of each sample: its epochs are rollouts of the same task."""
     ids = (log["eval"].get("dataset") or {}).get("sample_ids") or ()
     return {str(name): number for number, name in enumerate(dict.fromkeys(ids))}
 
@@ -110,10 +114,10 @@ def _groups(log: Mapping[str, Any]) -> dict[str, int]:
 def episode_of(
     sample: Mapping[str, Any], log: Mapping[str, Any], where: str, groups: dict[str, int]
 ) -> Episode:
-    """The episode of one sample of a log; `groups` takes up samples that it does not know.
+    """Return the episode of one sample of a log; add unknown samples to `groups`.
 
     Raises:
-        InputError: it is something else.
+        InputError: it is not a sample.
         RunVersionMismatch: another version of palaestra wrote it.
     """
     with understood(where, "sample of an Inspect log"):
@@ -127,7 +131,7 @@ def episode_of(
         return _foreign(sample, log, events, group)
 
 
-# ── what palaestra wrote ─────────────────────────────────────────────────────
+# ── logs of palaestra ────────────────────────────────────────────────────────
 
 
 def _own(
@@ -148,38 +152,41 @@ def _own_call(event: Mapping[str, Any], own: dict[str, Any], pool: Sequence[Any]
     new = own.pop("new")
     read = _input(event, pool)
     reply = event["output"]["choices"][0]["message"]
-    own["messages"] = [
-        _pair(message["role"], message["content"]) for message in read[len(read) - new :]
-    ]
-    own["reply"] = _pair(own.pop("reply_role", "assistant"), reply["content"])
+    own["messages"] = [_noted(message["role"], message) for message in read[len(read) - new :]]
+    own["reply"] = _noted(own.pop("reply_role", "assistant"), reply)
     call: Call = built(Call, {**own, "policy": event["model"], "role": event["role"]})
     return call
 
 
 def _own_step(event: Mapping[str, Any], own: dict[str, Any]) -> Step:
     if event["event"] == "tool":
-        call = {"name": event["function"], "arguments": event["arguments"]}
+        made = {"name": event["function"], "arguments": event["arguments"]}
+        call = {**made, "id": own.pop("call_id", "")}
         own["action"], seen = {"text": own.pop("text"), "call": call}, event["result"]
     else:
         own["action"], seen = {"text": event["data"]["action"]}, event["data"]["observation"]
-    own["transition"] = {**own["transition"], "observation": {"text": seen}}
+    own["transition"] = {
+        **own["transition"],
+        "observation": {"text": seen, "images": own.pop("images", ())},
+    }
     step: Step = built(Step, own)
     return step
 
 
-def _pair(role: str, content: str) -> dict[str, str]:
-    return {"role": role, "content": content}
+def _noted(role: str, message: Mapping[str, Any]) -> dict[str, JSON]:
+    """Return a message as palaestra wrote it."""
+    return written(role, message["content"], (message.get("metadata") or {}).get(REST))
 
 
 def _input(event: Mapping[str, Any], pool: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """The messages that a model event read."""
+    """Return the prompt of a model event."""
     refs = event.get("input_refs")
     if refs is None:
         return list(event["input"])
     return [message for first, last in refs for message in pool[first:last]]
 
 
-# ── what Inspect wrote ───────────────────────────────────────────────────────
+# ── logs of Inspect ──────────────────────────────────────────────────────────
 
 
 def _foreign(
@@ -211,7 +218,7 @@ def _foreign(
         steps.append(made_step(len(steps), _spoken(graph), Action(answer), ""))
     scores = found.get("scores") or {}
     reward = _value(next(iter(scores.values()))["value"]) if scores else None
-    words = _words(found["input"])
+    text = _text(found["input"])
     episode = Episode(
         key=Key(f"eval/{spec['task']}", group, int(found["epoch"]) - 1),
         task=Task(
@@ -219,11 +226,11 @@ def _foreign(
             environment=f"inspect/{spec['task']}",
             seed=0,
             split=Split.TEST,
-            instruction=words,
+            instruction=text,
             parameters={"target": found["target"], **(found.get("metadata") or {})},
         ),
         agent=str(spec.get("solver") or "inspect"),
-        observation=Observation(words),
+        observation=Observation(text),
         calls=tuple(graph.calls),
         steps=tuple(steps) if reward is None else judged(steps, reward, reward >= 1),
         outcome=_outcome(found, reward),
@@ -237,7 +244,7 @@ def _add_call(
     graph: MessageGraph, event: Mapping[str, Any], role: str, pool: Sequence[Any]
 ) -> None:
     choices = (event.get("output") or {}).get("choices") or ()
-    if not choices:  # the model did not answer
+    if not choices:  # the model did not reply
         return
     prompt = [_message(message) for message in _input(event, pool)]
     parent, known, _ = graph.place(prompt, event["model"], role)
@@ -260,11 +267,11 @@ def _add_call(
 
 
 def _add_conversation(graph: MessageGraph, messages: Sequence[Any], model: str) -> None:
-    said = [_message(message) for message in messages]
-    for place, message in enumerate(said):
+    conversation = [_message(message) for message in messages]
+    for position, message in enumerate(conversation):
         if message.role == "assistant":
-            parent, known, _ = graph.place(said[:place], model, "agent")
-            new = tuple(said[known:place])
+            parent, known, _ = graph.place(conversation[:position], model, "agent")
+            new = tuple(conversation[known:position])
             index = len(graph.calls)
             graph.add(Call(index, parent, "agent", new, (), message, (), (), Finish.STOP, model, 0))
 
@@ -272,7 +279,7 @@ def _add_conversation(graph: MessageGraph, messages: Sequence[Any], model: str) 
 def _step(event: Mapping[str, Any], index: int, call: int | None) -> Step:
     made = ToolCall(event["function"], event["arguments"])
     error = event.get("error")
-    seen = error["message"] if error else _words(event.get("result"))
+    seen = error["message"] if error else _text(event.get("result"))
     return made_step(index, call, Action(str(made), made), seen, valid=not error)
 
 
@@ -281,44 +288,44 @@ def _spoken(graph: MessageGraph) -> int | None:
 
 
 def _last_asks(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the conversation ends before an answer: with a call of a tool, or its result."""
+    """Return whether the conversation ends without an answer: in a tool call or its result."""
     return bool(messages) and (
         messages[-1]["role"] == "tool" or bool(messages[-1].get("tool_calls"))
     )
 
 
 def _message(message: Mapping[str, Any]) -> Message:
-    """A message as words; calls of tools are written as the agents here write them."""
+    """Return a message as text; tool calls are written in palaestra's text form."""
     calls = [
         str(ToolCall(call["function"], call["arguments"]))
         for call in message.get("tool_calls") or ()
     ]
     error = message.get("error")
-    words = error["message"] if error else _words(message["content"])
+    text = error["message"] if error else _text(message["content"])
     if message["role"] == "assistant":
-        return assistant("\n".join(filter(None, [words, *calls])))
-    return Message(speaker(message["role"]), words)
+        return assistant("\n".join(filter(None, [text, *calls])))
+    return text_message(speaker(message["role"]), text)
 
 
-def _words(content: JSON) -> str:
-    """The text of a message's content; other media are named, for an episode holds words."""
+def _text(content: JSON) -> str:
+    """Return the text of a message's content; other media become their type."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
         return json.dumps(content)
-    said = []
+    texts = []
     for part in content:
         if "content" in part and "role" in part:  # an input that is a conversation
-            said.append(_words(part["content"]))
+            texts.append(_text(part["content"]))
         elif part.get("type") == "reasoning":
-            said.append(thoughts(part["reasoning"]).rstrip())
+            texts.append(thoughts(part["reasoning"]).rstrip())
         else:
-            said.append(part["text"] if part.get("type") == "text" else f"[{part.get('type')}]")
-    return "\n".join(filter(None, said))
+            texts.append(part["text"] if part.get("type") == "text" else f"[{part.get('type')}]")
+    return "\n".join(filter(None, texts))
 
 
 def _value(value: JSON) -> float | None:
-    """A score as a number; None where it is none, as with several values in one."""
+    """Return a score as a number; None for others, such as several values in one."""
     if isinstance(value, bool | int | float):
         return float(value)
     return VALUES.get(value) if isinstance(value, str) else None
@@ -352,7 +359,7 @@ def _usage(sample: Mapping[str, Any], turns: int) -> Usage:
 
 
 def _with_attachments(value: JSON, attached: Mapping[str, str]) -> Any:
-    """The same with every reference to an attachment replaced by its text."""
+    """Return the value with every reference to an attachment replaced by its text."""
     if isinstance(value, str) and value.startswith(ATTACHED):
         return attached.get(value.removeprefix(ATTACHED), value)
     if isinstance(value, list):

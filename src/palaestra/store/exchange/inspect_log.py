@@ -1,8 +1,8 @@
-"""Inspect AI's evaluation log: written.
+"""The export of Inspect AI's evaluation log.
 
 One sample per episode, as a .eval archive or one .json file, in version 2 of the log's
 format, which Inspect itself reads, shows and scores. Every model call and every action is
-an event; messages stand once, in the sample's pool, however many calls read them.
+an event. Each message is stored once, in the sample's pool, however many calls read it.
 `inspect_import.py` reads logs back, Inspect's own as well.
 """
 
@@ -26,7 +26,8 @@ from palaestra.core.message import Message
 from palaestra.core.model import Finish
 from palaestra.core.outcome import Limit, Status
 from palaestra.store.codec import JSON
-from palaestra.store.exchange.parts import REST, head, moment, plain, replacing
+from palaestra.store.exchange.messages import beside, images
+from palaestra.store.exchange.plain_json import REST, head, moment, plain, replacing
 from palaestra.store.header import events_in_order
 
 VERSION = 2  # of Inspect's log format
@@ -46,11 +47,11 @@ def write_inspect(path: Path, episodes: Iterable[Episode], start: datetime) -> i
     Args:
         path: the file.
         episodes: read one after the other; their keys differ.
-        start: when the run began. Episodes record durations: the times of events are these,
-            one after the other, from there.
+        start: when the run began. Episodes record durations, so the times of events are
+            their sums from there.
 
     Returns:
-        how many samples were written.
+        the number of samples.
 
     Raises:
         InputError: the folder is missing, or cannot be written to.
@@ -78,7 +79,7 @@ def write_inspect(path: Path, episodes: Iterable[Episode], start: datetime) -> i
 
 @dataclass
 class _Log:
-    """What the head of a log tells of all its samples."""
+    """The builder of a log's header from all its samples."""
 
     start: datetime
     summaries: list[dict[str, Any]] = field(default_factory=list)
@@ -87,7 +88,7 @@ class _Log:
     agents: dict[str, None] = field(default_factory=dict)
 
     def add(self, episode: Episode) -> dict[str, Any]:
-        """The sample of one more episode."""
+        """Add an episode and return its sample."""
         for call in episode.calls:
             self.policies[call.policy] = self.policies.get(call.policy, 0) + 1
         self.worlds[episode.task.environment] = None
@@ -105,7 +106,7 @@ class _Log:
         return found
 
     def header(self) -> dict[str, Any]:
-        """The log without its samples."""
+        """Return the log without its samples."""
         created = moment(self.start, 0).isoformat()
         names = list(dict.fromkeys(row["id"] for row in self.summaries))
         about = json.dumps([created, names, *self.worlds, *self.agents, *self.policies])
@@ -161,8 +162,8 @@ class _Log:
 
 
 def sample(episode: Episode, start: datetime) -> dict[str, Any]:
-    """An episode as one sample of a log."""
-    told = _Told(episode, start)
+    """Return an episode as one sample of a log."""
+    recorded = _SampleEvents(episode, start)
     graph = episode.graph
     usage: dict[str, dict[str, int]] = {}
     for call in episode.calls:
@@ -179,18 +180,18 @@ def sample(episode: Episode, start: datetime) -> dict[str, Any]:
         "epoch": episode.key.member + 1,
         "input": words,
         "target": "",
-        "messages": told.conversation(),
-        "output": told.last_output(),
+        "messages": recorded.conversation(),
+        "output": recorded.last_output(),
         "scores": _scores(episode),
         "metadata": {REST: head(episode)},
         "store": {},
-        "events": told.events,
+        "events": recorded.events,
         "model_usage": usage,
         "started_at": moment(start, 0).isoformat(),
         "completed_at": moment(start, episode.usage.seconds).isoformat(),
         "total_time": episode.usage.seconds if math.isfinite(episode.usage.seconds) else 0.0,
         "attachments": {},
-        "events_data": {"messages": told.pool, "calls": []},
+        "events_data": {"messages": recorded.pool, "calls": []},
         "turn_count": len(episode.calls),
     }
     if not outcome.scored:
@@ -213,14 +214,14 @@ def _scores(episode: Episode) -> dict[str, JSON]:
     }
 
 
-class _Told:
-    """The events of a sample, and the messages that they refer to."""
+class _SampleEvents:
+    """The builder of a sample's events, and the messages that they refer to."""
 
     def __init__(self, episode: Episode, start: datetime) -> None:
         self.pool: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self._episode, self._start, self._seconds = episode, start, 0.0
-        self._paths: list[list[int]] = []  # places in the pool: the conversation after each call
+        self._paths: list[list[int]] = []  # indices in the pool: the conversation after each call
         self._graph = MessageGraph()
         for event in events_in_order(episode):
             if isinstance(event, Call):
@@ -229,7 +230,7 @@ class _Told:
                 self._add_step(event)
 
     def conversation(self) -> list[dict[str, Any]]:
-        """The messages up to and with the last reply."""
+        """Return the messages up to and including the last reply."""
         return [self.pool[place] for place in self._paths[-1]] if self._paths else []
 
     def last_output(self) -> dict[str, Any]:
@@ -267,20 +268,20 @@ class _Told:
             output={
                 "model": call.policy,
                 "choices": [{"message": reply, "stop_reason": stop}],
-                "completion": call.reply.content,
+                "completion": call.reply.text,
                 "usage": usage,
             },
         )
 
     def _add_step(self, step: Step) -> None:
-        rest = plain(step, "action")
+        rest = {**plain(step, "action"), **images(step.transition.observation)}
         del rest["transition"]["observation"]
         seen, action = step.transition.observation.text, step.action
         if action.call is None:
             data = {"action": action.text, "observation": seen}
             self._add("info", step.seconds, {"step": rest}, source=REST, data=data)
             return
-        rest["text"] = action.text
+        rest |= {"text": action.text, "call_id": action.call.id}
         failed = {} if step.transition.valid else {"error": {"type": "parsing", "message": seen}}
         self._add(
             "tool",
@@ -312,18 +313,21 @@ class _Told:
 
     def _pooled(self, message: Message) -> int:
         name = f"{self._episode.key}/{len(self.pool)}"
-        self.pool.append({"id": name, "role": message.role, "content": message.content})
+        found: dict[str, Any] = {"id": name, "role": message.role, "content": message.text}
+        if (own := beside(message)) is not None:
+            found["metadata"] = {REST: own}
+        self.pool.append(found)
         return len(self.pool) - 1
 
 
-def _ranges(places: list[int]) -> list[list[int]]:
-    """Places as half-open ranges, in their order."""
+def _ranges(indices: list[int]) -> list[list[int]]:
+    """Return indices as half-open ranges, in order."""
     found: list[list[int]] = []
-    for place in places:
-        if found and found[-1][1] == place:
+    for index in indices:
+        if found and found[-1][1] == index:
             found[-1][1] += 1
         else:
-            found.append([place, place + 1])
+            found.append([index, index + 1])
     return found
 
 
@@ -332,7 +336,7 @@ def _mean(values: list[float]) -> float:
 
 
 def _error(values: list[float]) -> float:
-    """The standard error of their mean."""
+    """Return the standard error of the mean."""
     if len(values) < 2:
         return 0.0
     off = [value - _mean(values) for value in values]

@@ -1,8 +1,8 @@
-"""OpenTelemetry spans of generative AI: written as OTLP JSON, one episode (a trace) per line.
+"""The export of OpenTelemetry GenAI spans: OTLP JSON, one episode (a trace) per line.
 
 Source: the semantic conventions for GenAI spans and agent spans, which are in development;
-the version that is written is a choice. Up to 1.36 words stood in log events, which a file
-of traces does not hold; since then they are attributes of the spans. Episodes record
+the written version is an option. Up to 1.36, texts were in log events, which a file of
+traces does not contain; since then they are attributes of the spans. Episodes record
 durations, not times: spans follow each other from the start of the run.
 `otel_import.py` reads traces back.
 """
@@ -21,28 +21,37 @@ from palaestra import __version__
 from palaestra.core.episode import Episode, Step
 from palaestra.core.errors import UnknownName
 from palaestra.core.graph import Call
-from palaestra.core.message import Message
+from palaestra.core.message import (
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from palaestra.core.model import Finish
 from palaestra.store.codec import JSON
-from palaestra.store.exchange.parts import REST, head, moment, plain, write_lines
+from palaestra.store.exchange.messages import images, shown
+from palaestra.store.exchange.plain_json import REST, head, moment, plain, write_lines
 from palaestra.store.header import events_in_order
 
 VERSIONS = {
     "1.36": "https://opentelemetry.io/schemas/1.36.0",
     "1.41": "https://opentelemetry.io/schemas/1.41.0",
 }
-"""Of the conventions, and the schema that each file names."""
+"""The versions of the conventions, each with the URL of its schema."""
 
 NEWEST = "1.41"
-INTERNAL, CLIENT = 1, 3  # kinds of a span
-FAILED = 2  # the status of a span
-ACT = "act"  # the tool by which an agent acts in words
+INTERNAL, CLIENT = 1, 3  # kinds of spans
+FAILED = 2  # the status of a failed span
+ACT = "act"  # the tool of text actions
 
 
 def write_otel(
     path: Path, episodes: Iterable[Episode], start: datetime, version: str = NEWEST
 ) -> int:
-    """Write traces, one per line; returns how many.
+    """Write traces, one per line; return their number.
 
     Args:
         path: the file.
@@ -51,7 +60,7 @@ def write_otel(
         version: of the conventions, one of VERSIONS.
 
     Raises:
-        UnknownName: no such version.
+        UnknownName: the version does not exist.
         InputError: the folder is missing, or cannot be written to.
         StorageFull: there is no space; an earlier file of that name is intact.
     """
@@ -61,7 +70,7 @@ def write_otel(
 
 
 def trace(episode: Episode, start: datetime, version: str = NEWEST) -> dict[str, JSON]:
-    """An episode as one OTLP document: the agent's span, and in it those of calls and actions."""
+    """Return an episode as one OTLP document: the agent's span with spans of calls and actions."""
     spans = _Spans(episode, start, version)
     spans.add_agent()
     for event in events_in_order(episode):
@@ -85,13 +94,13 @@ def trace(episode: Episode, start: datetime, version: str = NEWEST) -> dict[str,
 
 
 class _Spans:
-    """The spans of one episode, as they are added."""
+    """The builder of one episode's spans."""
 
     def __init__(self, episode: Episode, start: datetime, version: str) -> None:
         self.found: list[dict[str, Any]] = []
         self._episode, self._start = episode, start
-        self._words = version != "1.36"  # whether spans hold what was said
-        self._provider = "gen_ai.provider.name" if self._words else "gen_ai.system"
+        self._with_texts = version != "1.36"  # whether spans contain texts
+        self._provider = "gen_ai.provider.name" if self._with_texts else "gen_ai.system"
         self._graph = episode.graph
         self._seconds = 0.0
         seed = f"{moment(start, 0).isoformat()} {episode.key}"
@@ -117,7 +126,7 @@ class _Spans:
         if not outcome.scored:
             agent["status"] = {"code": FAILED, "message": outcome.detail}
             agent["attributes"] += _attributes({"error.type": str(outcome.kind)})
-        elif self._words:
+        elif self._with_texts:
             verdict = {
                 "gen_ai.evaluation.name": "success",
                 "gen_ai.evaluation.score.value": float(outcome.solved),
@@ -148,11 +157,11 @@ class _Spans:
             "gen_ai.conversation.id": str(self._episode.key),
             f"{REST}.call": json.dumps({**rest, "new": len(call.messages)}),
         }
-        if self._words:
+        if self._with_texts:
             read = [*(() if parent is None else self._graph.conversation(parent)), *call.messages]
-            said = {**_message(call.reply), "role": "assistant", "finish_reason": reason}
+            reply = {**_message(call.reply), "role": "assistant", "finish_reason": reason}
             attributes["gen_ai.input.messages"] = json.dumps([_message(one) for one in read])
-            attributes["gen_ai.output.messages"] = json.dumps([said])
+            attributes["gen_ai.output.messages"] = json.dumps([reply])
         self._add(f"chat {call.policy}", CLIENT, call.seconds, attributes)
 
     def add_step(self, step: Step) -> None:
@@ -160,18 +169,20 @@ class _Spans:
         name = ACT if call is None else call.name
         rest = plain(step, "action")
         del rest["transition"]["observation"]
+        if self._with_texts:
+            rest |= images(step.transition.observation)
         attributes: dict[str, JSON] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.type": "function",
             "gen_ai.tool.call.id": f"{self._episode.key}#{len(self.found)}",
             f"{REST}.step": json.dumps(
-                rest if call is None else {**rest, "text": step.action.text}
+                rest if call is None else {**rest, "text": step.action.text, "call_id": call.id}
             ),
         }
-        if self._words:
-            words = {"action": step.action.text}
-            arguments = words if call is None else plain(call)["arguments"]
+        if self._with_texts:
+            text = {"action": step.action.text}
+            arguments = text if call is None else plain(call)["arguments"]
             attributes["gen_ai.tool.call.arguments"] = json.dumps(arguments)
             attributes["gen_ai.tool.call.result"] = step.transition.observation.text
         span = self._add(f"execute_tool {name}", INTERNAL, step.seconds, attributes)
@@ -194,7 +205,7 @@ class _Spans:
             "endTimeUnixNano": self._nanoseconds(self._seconds + lasting),
             "attributes": _attributes({**attributes, self._provider: "palaestra"}),
         }
-        if self.found:  # the first one lasts as long as all others together
+        if self.found:  # the first span covers all others
             self._seconds += lasting
         self.found.append(span)
         return span
@@ -205,7 +216,23 @@ class _Spans:
 
 
 def _message(message: Message) -> dict[str, JSON]:
-    return {"role": message.role, "parts": [{"type": "text", "content": message.content}]}
+    return {"role": message.role, "parts": [_part(part) for part in message.parts]}
+
+
+def _part(part: Part) -> dict[str, JSON]:
+    """Return a part in the convention's form; fields it lacks have names of ours."""
+    match part:
+        case Text():
+            return {"type": "text", "content": part.text}
+        case Image():
+            return shown(part)
+        case Reasoning():
+            return {"type": "reasoning", "content": part.text, "signature": part.signature}
+        case ToolCall():
+            return {**plain(part), "type": "tool_call"}
+        case ToolResult():
+            rest = {"id": part.id, "error": part.error, "name": part.name}
+            return {"type": "tool_call_response", "response": part.text, **rest}
 
 
 def _attributes(values: Mapping[str, JSON]) -> list[dict[str, JSON]]:
@@ -213,7 +240,7 @@ def _attributes(values: Mapping[str, JSON]) -> list[dict[str, JSON]]:
 
 
 def _any_value(value: JSON) -> dict[str, JSON]:
-    """A value as OTLP writes it: integers as text, since JSON's numbers are too short."""
+    """Return a value in OTLP's form: integers as text, since JSON's numbers are too narrow."""
     if isinstance(value, int):
         return {"intValue": str(value)}
     if isinstance(value, float):

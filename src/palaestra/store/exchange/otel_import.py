@@ -1,13 +1,14 @@
-"""OpenTelemetry spans of generative AI: read from OTLP JSON, whoever wrote them.
+"""The import of OpenTelemetry GenAI spans from OTLP JSON.
 
-What palaestra wrote comes back as it was. Of other traces, each is an episode: its chat
-spans become calls (without tokens, which spans do not hold), its tool spans steps, and an
-evaluation result decides over success. Spans without their words cannot be read.
+Traces of palaestra are restored exactly. Each other trace becomes an episode: its chat
+spans become calls (without tokens, which spans do not contain), its tool spans steps, and
+an evaluation result decides success. Spans without their texts cannot be read.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,22 +18,30 @@ from palaestra.core.environment import Action, Observation
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call, MessageGraph
-from palaestra.core.message import Message, ToolCall, assistant
+from palaestra.core.message import (
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from palaestra.core.model import Finish
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Split, Task
 from palaestra.store.codec import JSON
 from palaestra.store.exchange.otel import FAILED
-from palaestra.store.exchange.parts import (
+from palaestra.store.exchange.plain_json import (
     REST,
     built,
     check_version,
     checked,
     judged,
     made_step,
+    plain,
     read_documents,
     speaker,
-    thoughts,
     understood,
     unjudged,
     whole,
@@ -42,17 +51,17 @@ WORDS = "gen_ai.input.messages"
 
 
 def read_otel(path: Path) -> Iterator[Episode]:
-    """The episodes of a file of traces, in the order of their first spans.
+    """Yield the episodes of a file of traces, in the order of their first spans.
 
     Raises:
-        InputError: there is no such file, it holds something else, or no words.
+        InputError: the file is missing, contains something else, or lacks texts.
         RunVersionMismatch: another version of palaestra wrote it.
     """
     traces: dict[str, list[Mapping[str, Any]]] = {}
     for number, document in enumerate(read_documents(path), 1):
         where = f"{path}, line {number}"
         if not isinstance(document, Mapping) or "resourceSpans" not in document:
-            raise InputError(f"{where} holds no spans in OTLP JSON: it has no resourceSpans.")
+            raise InputError(f"{where} contains no spans in OTLP JSON: it has no resourceSpans.")
         with understood(where, "OTLP JSON"):
             for resource in document["resourceSpans"]:
                 for scope in resource["scopeSpans"]:
@@ -68,7 +77,7 @@ def _episode(spans: Sequence[Mapping[str, Any]], where: str, number: int) -> Epi
     silent = [span for span in chats if WORDS not in span["attributes"]]
     if silent:
         raise InputError(
-            f"{where} holds no words: {len(silent)} of its {len(chats)} chat spans have no "
+            f"{where} contains no texts: {len(silent)} of its {len(chats)} chat spans have no "
             f"{WORDS}; record the content, and follow the conventions of 1.37 or later."
         )
     with understood(where, "trace of an agent"):
@@ -85,10 +94,9 @@ def _episode(spans: Sequence[Mapping[str, Any]], where: str, number: int) -> Epi
 def _own_call(attributes: Mapping[str, Any]) -> Call:
     own = json.loads(attributes[f"{REST}.call"])
     read, new = _messages(attributes[WORDS]), own.pop("new")
-    said = _messages(attributes["gen_ai.output.messages"])[0]
-    told = read[len(read) - new :]
-    own["messages"] = [{"role": one.role, "content": one.content} for one in told]
-    own["reply"] = {"role": own.pop("reply_role", "assistant"), "content": said.content}
+    reply = _messages(attributes["gen_ai.output.messages"])[0]
+    own["messages"] = [plain(one) for one in read[len(read) - new :]]
+    own["reply"] = plain(reply) | {"role": own.pop("reply_role", "assistant")}
     call: Call = built(Call, {**own, "policy": attributes["gen_ai.request.model"]})
     return call
 
@@ -97,12 +105,14 @@ def _own_step(attributes: Mapping[str, Any]) -> Step:
     own = json.loads(attributes[f"{REST}.step"])
     arguments = json.loads(attributes["gen_ai.tool.call.arguments"])
     if "text" in own:
-        call = {"name": attributes["gen_ai.tool.name"], "arguments": arguments}
+        made = {"name": attributes["gen_ai.tool.name"], "arguments": arguments}
+        call = {**made, "id": own.pop("call_id", "")}
         own["action"] = {"text": own.pop("text"), "call": call}
     else:
         own["action"] = {"text": arguments["action"]}
-    seen = {"observation": {"text": attributes["gen_ai.tool.call.result"]}}
-    own["transition"] = {**own["transition"], **seen}
+    text = attributes["gen_ai.tool.call.result"]
+    seen = {"text": text, "images": own.pop("images", ())}
+    own["transition"] = {**own["transition"], "observation": seen}
     step: Step = built(Step, own)
     return step
 
@@ -124,7 +134,7 @@ def _foreign(spans: Sequence[Mapping[str, Any]], number: int) -> Episode:
             sampled += attributes.get("gen_ai.usage.output_tokens", 0)
         elif _operation(span) == "execute_tool":
             steps.append(_step(span, len(steps), len(graph.calls) - 1 if graph.calls else None))
-    first = graph.calls[0].messages[-1].content if graph.calls and graph.calls[0].messages else ""
+    first = graph.calls[0].messages[-1].text if graph.calls and graph.calls[0].messages else ""
     success = reward is not None and reward >= 1
     ended = Outcome.success() if success else Outcome.failure()
     began, end = int(spans[0]["startTimeUnixNano"]), max(int(s["endTimeUnixNano"]) for s in spans)
@@ -143,11 +153,12 @@ def _foreign(spans: Sequence[Mapping[str, Any]], number: int) -> Episode:
 
 def _add_call(graph: MessageGraph, span: Mapping[str, Any]) -> None:
     attributes = span["attributes"]
-    said = _messages(attributes.get("gen_ai.output.messages") or "[]")
-    if not said:
+    replies = _messages(attributes.get("gen_ai.output.messages") or "[]")
+    if not replies:
         return
-    system = _parts(_decoded(attributes.get("gen_ai.system_instructions") or "[]"))
-    read = [*([Message("system", system)] if system else []), *_messages(attributes[WORDS])]
+    instructions = _decoded(attributes.get("gen_ai.system_instructions") or "[]")
+    head = Message("system", tuple(map(_part, instructions)))
+    read = [*([head] if head.parts else []), *_messages(attributes[WORDS])]
     policy = attributes.get("gen_ai.response.model") or attributes.get("gen_ai.request.model", "")
     parent, known, _ = graph.place(read, policy, "agent")
     reasons = attributes.get("gen_ai.response.finish_reasons") or ["stop"]
@@ -158,7 +169,7 @@ def _add_call(graph: MessageGraph, span: Mapping[str, Any]) -> None:
             role="agent",
             messages=tuple(read[known:]),
             prompt=(),
-            reply=assistant(said[0].content),
+            reply=Message("assistant", replies[0].parts),
             completion=(),
             logprobs=(),
             finish=Finish.LENGTH if reasons[0] == "length" else Finish.STOP,
@@ -187,29 +198,34 @@ def _operation(span: Mapping[str, Any]) -> str:
 
 def _messages(value: JSON) -> list[Message]:
     return [
-        Message(speaker(one["role"]), _parts(one.get("parts") or ())) for one in _decoded(value)
+        Message(speaker(one["role"]), tuple(map(_part, one.get("parts") or ())))
+        for one in _decoded(value)
     ]
 
 
-def _parts(parts: Sequence[Mapping[str, Any]]) -> str:
-    """The words of a message's parts; calls of tools as the agents here write them."""
-    said = []
-    for part in parts:
-        kind = part["type"]
-        if kind == "tool_call":
-            said.append(str(ToolCall(part["name"], part.get("arguments") or {})))
-        elif kind == "tool_call_response":
+def _part(part: Mapping[str, Any]) -> Part:
+    """Return a part of a message; an unknown kind becomes its name as text."""
+    match part["type"]:
+        case "text":
+            return Text(part["content"])
+        case "reasoning":
+            return Reasoning(part["content"], part.get("signature") or "")
+        case "tool_call":
+            made = part.get("arguments") or {}
+            return ToolCall(part["name"], made, part.get("id") or "")
+        case "tool_call_response":
             answer = part.get("response", part.get("result"))
-            said.append(answer if isinstance(answer, str) else json.dumps(answer))
-        elif kind == "reasoning":
-            said.append(thoughts(part["content"]).rstrip())
-        else:
-            said.append(part["content"] if kind == "text" else f"[{kind}]")
-    return "\n".join(said)
+            text = answer if isinstance(answer, str) else json.dumps(answer)
+            named = (part.get("id") or "", bool(part.get("error")), part.get("name") or "")
+            return ToolResult(text, *named)
+        case "blob" if part.get("modality") == "image":
+            return Image.of(b64decode(part["content"]))
+        case kind:
+            return Text(f"[{kind}]")
 
 
 def _decoded(value: JSON) -> Any:
-    """Structured content, which exporters write as JSON in a text or as it is."""
+    """Return structured content, which exporters write as JSON text or as it is."""
     return json.loads(value) if isinstance(value, str) else value
 
 
@@ -218,7 +234,7 @@ def _values(attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _plain(value: Mapping[str, Any]) -> Any:
-    """The value that OTLP writes as one of its kinds."""
+    """Return the value of an OTLP value object."""
     for kind, content in value.items():
         if kind == "intValue":
             return int(content)

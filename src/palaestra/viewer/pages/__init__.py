@@ -1,1 +1,1 @@
-"""One module per page; each says its routes with `routes(site)`."""
+"""One module per page; each returns its routes from `routes(site)`."""

@@ -1,4 +1,4 @@
-// Turns by keyboard, more of them while one scrolls, and colours without a new page.
+// Keyboard navigation of turns, loading on scroll, and colours without a new page.
 // Everything here has a link that does the same without this script.
 
 const MOST = 6; // chunks held in the page at once
@@ -75,7 +75,7 @@ const watcher = new IntersectionObserver(
   (seen) => seen.forEach((entry) => entry.isIntersecting && more(entry.target === later)),
   { rootMargin: "1500px 0px" },
 );
-// What still intersects after a chunk has come is told only to a new watch.
+// Only a new observer reports what still intersects after a chunk has arrived.
 function watchAgain() {
   for (const place of [earlier, later]) {
     watcher.unobserve(place);
@@ -114,7 +114,7 @@ async function move(by) {
   if (next) choose(next);
 }
 
-// Fetches every chunk anew, as its tokens or its differences are to be shown now.
+// Fetches every chunk again, since its tokens or its differences are to be shown now.
 async function renew() {
   const every = chunks();
   const fresh = await Promise.all(every.map((chunk) => fetched(edge(chunk, "from"))));
@@ -148,7 +148,7 @@ async function difference() {
   root.dataset.diff = root.dataset.diff === "1" ? "0" : "1";
   const link = root.querySelector('[data-press="d"]');
   link.textContent =
-    root.dataset.diff === "1" ? "Whole observations" : "Only what changed in observations";
+    root.dataset.diff === "1" ? "Whole observations" : "Only changes of observations";
   await renew();
   history.replaceState(null, "", address(current?.dataset.turn ?? edge(chunks()[0], "from") + 1));
 }
@@ -183,7 +183,7 @@ root.addEventListener("click", (event) => {
   }
 });
 
-// An anchor that the page does not hold is on another page of the same episode.
+// An anchor that is not in the page is on another page of the same episode.
 const wanted = /^#turn-(\d+)$/.exec(location.hash)?.[1];
 if (wanted) {
   const turn = document.getElementById(`turn-${wanted}`);

@@ -1,10 +1,10 @@
-// A table of any length: only the rows near the window are in the page; others are fetched when
-// they come near. The address keeps the place.
+// A table of any length: only the rows near the window are in the page; others are fetched on
+// scrolling. The URL holds the position.
 
 const PAGE = 100; // rows of a page without this script
 const CHUNK = 200; // rows fetched at once
 const MARGIN = 25; // rows kept above and below the window
-const KEPT = 60; // chunks that are remembered
+const KEPT = 60; // chunks in the cache
 
 const table = document.querySelector("table[data-rows]");
 const body = table.tBodies[0];
@@ -34,7 +34,7 @@ function space() {
   return row;
 }
 
-// A row of the page; rows that have gone out of sight are used again, which is much quicker.
+// A row of the page; rows out of sight are reused, which is much faster.
 function blank() {
   const made = document.createElement("tr");
   for (let column = 0; column < 9; column++) {
@@ -117,7 +117,7 @@ function place(next) {
   }
 }
 
-// Fetch what is lacking near the window: the chunk in the middle first.
+// Fetch missing rows near the window: the chunk in the middle first.
 async function want() {
   if (asked) return;
   const [from, to] = drawn;
@@ -148,7 +148,7 @@ function count(found) {
   document.querySelector("[data-total]").textContent = total.toLocaleString("en");
 }
 
-// The address says which row is at the top.
+// The URL says which row is at the top.
 function keepPlace() {
   const [first] = near();
   const address = new URL(location.href);
@@ -193,7 +193,7 @@ body.addEventListener("keydown", (event) => {
   next?.focus();
 });
 
-// A run that goes on has more rows: those that were not full are fetched again.
+// A running run gets more rows: incomplete chunks are fetched again.
 document.querySelector("main").addEventListener("refreshed", async () => {
   const full = (found) => found.length === CHUNK;
   for (const [chunk, found] of chunks) if (!full(found)) chunks.delete(chunk);

@@ -1,10 +1,10 @@
-// What makes the pages quicker to use. Without it they hold the same.
+// Makes the pages faster to use; they work without it.
 
-const EVERY = 2000; // milliseconds between two looks at a run that is being worked on
-const LAST = 5; // looks at a run that rests, before it is left in peace
-const SHARE = 10; // a page that lacks something is fetched again for a tenth of the time at most
+const EVERY = 2000; // milliseconds between two polls of a running run
+const LAST = 5; // polls of an inactive run before polling stops
+const SHARE = 10; // an incomplete page is fetched again for a tenth of the time at most
 
-// Filters apply when they are changed; the address then holds them.
+// Filters apply when they are changed; the URL then holds them.
 for (const form of document.querySelectorAll("form[data-filters]")) {
   form.addEventListener("change", () => form.requestSubmit());
   form.addEventListener("submit", () => {
@@ -23,11 +23,11 @@ document.addEventListener("keydown", (event) => {
   document.querySelector("form.find input")?.focus();
 });
 
-// While a run goes on its figures are fetched again; the page stays where it is.
+// While a run is active its numbers are fetched again; the page keeps its position.
 const main = document.querySelector("main[data-live]");
 let version = null;
-let quiet = 0; // looks at which nothing was going on
-let next = 0; // when a page that lacks something may be fetched again
+let quiet = 0; // polls without activity
+let next = 0; // when an incomplete page may be fetched again
 
 const waits = () => main.querySelector("[data-pending]") !== null;
 
@@ -46,12 +46,12 @@ async function look() {
       if (quiet === LAST) return;
     }
   } catch {
-    // the server is gone for now; it may come back
+    // the server is unreachable for now
   }
   setTimeout(look, waits() ? EVERY / 4 : EVERY);
 }
 
-// Show how far something has come that the page waits for; true once it is there.
+// Show the progress of what the page waits for; return true once it is complete.
 async function move() {
   const part = main.querySelector("[data-moves]");
   if (!part) return false;

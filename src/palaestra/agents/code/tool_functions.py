@@ -1,0 +1,73 @@
+"""Tools as Python functions: the functions that code can call, and the actions they stand for."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Sequence
+
+from palaestra.core.environment import Action
+from palaestra.core.message import ToolCall
+from palaestra.core.tool import NotACall, Tool, checked
+from palaestra.sandbox.interpreter import Asked
+
+ACT = "act"
+ACT_SIGNATURE = "act(action: str): do an action, said in words"
+
+
+class Calls:
+    """The functions that code can call: one per tool, and `act`."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = {function_name(tool.name): tool for tool in tools}
+
+    @property
+    def names(self) -> list[str]:
+        return [*self._tools, ACT]
+
+    @property
+    def signatures(self) -> str:
+        """Return the signatures, one per line."""
+        lines = [
+            name + tool.signature.removeprefix(tool.name) for name, tool in self._tools.items()
+        ]
+        return "\n".join([*lines, *([] if ACT in self._tools else [ACT_SIGNATURE])])
+
+    def action(self, asked: Asked) -> Action | str:
+        """Return the action of a call, or why the call is invalid."""
+        tool = self._tools.get(asked.name)
+        if tool is None:
+            return (
+                _text_action(asked) if asked.name == ACT else f"there is no function '{asked.name}'"
+            )
+        order = list(tool.parameters.get("properties", {}))
+        if len(asked.args) > len(order):
+            return f"{tool.name} takes at most {len(order)} arguments: {tool.signature}"
+        arguments = {**dict(zip(order, asked.args, strict=False)), **asked.kwargs}
+        try:
+            call = checked(ToolCall(tool.name, arguments), list(self._tools.values()))
+        except NotACall as why:
+            return str(why)
+        return Action(str(call), call)
+
+    @staticmethod
+    def code_for(action: Action) -> str:
+        """Return the code that takes an action."""
+        if action.call is None:
+            return f"{ACT}({action.text!r})"
+        rendered = str(action.call)
+        return function_name(action.call.name) + rendered.removeprefix(action.call.name)
+
+
+def function_name(tool: str) -> str:
+    """Return a tool's name as a Python identifier."""
+    name = re.sub(r"\W", "_", tool)
+    name = f"_{name}" if not name or name[0].isdigit() else name
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def _text_action(asked: Asked) -> Action | str:
+    given = [*asked.args, *asked.kwargs.values()]
+    if len(given) != 1 or not isinstance(given[0], str):
+        return f"{ACT} takes one text: the action"
+    return Action(given[0])

@@ -1,0 +1,1 @@
+"""Constraints: agents whose actions satisfy a formula of temporal logic."""

@@ -1,0 +1,214 @@
+"""The request for an evaluation, checked in the same way for Python and the command line.
+
+Each check names the option as the caller writes it: `name` returns that spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict, cast
+
+from palaestra.api.naming import named, several
+from palaestra.api.policy import Policy
+from palaestra.core.agent import Agent
+from palaestra.core.environment import Environment
+from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.task import parse_split
+from palaestra.evaluation.running.evaluation_plan import Plan
+from palaestra.evaluation.running.matrix import MatrixRequest
+from palaestra.evaluation.running.spending_budget import SpendingBudget
+from palaestra.evaluation.running.suite import Entry, Limits, load
+
+TASKS = 64  # default
+OF_SUITES = ("n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
+"""Options that a suite sets itself, besides its environments."""
+
+Environments = str | type[Environment] | Sequence[str | type[Environment]]
+Naming = Callable[[str], str]
+
+
+class Subject(TypedDict, total=False):
+    """What is evaluated. Lists are combined: every agent with every model in every environment."""
+
+    agent: str | type[Agent] | Sequence[str | type[Agent]]
+    """A name of `palaestra list agents`, or a class; by default "direct"."""
+    model: str | Policy | Sequence[str | Policy]
+    """A name of `palaestra list models`, a folder, a remote model, or what `load` returned."""
+    roles: Mapping[str, str]
+    """Models for other roles or players, such as {"user": "openai:MODEL@URL"}."""
+    suite: str | Path
+    """A TOML file of environments and tasks, instead of `env` and the options below."""
+    n: int
+    """Number of tasks; by default 64."""
+    split: str
+    """Split of the tasks: "train", "validation" or "test" (the default)."""
+    repeats: int
+    """Episodes per task; by default 1."""
+    turns: int
+    """Actions per episode; by default the environment's own."""
+    max_tokens: int
+    """Tokens per reply; by default 8 for the agent "direct", else 128; a remote model's own."""
+    deadline: float
+    """Seconds after which an episode is truncated, which is no success."""
+    tried: int
+    """Actions that a search may try in an episode, besides the actions that it takes."""
+    seed: int | Sequence[int]
+    """Seed of the sampling; by default 1."""
+    temperature: float
+    """Sampling temperature; by default 1; 0 is greedy."""
+    prices: Mapping[str, tuple[float, float]]
+    """By model: price of a million tokens read, and of a million sampled."""
+
+
+class Evaluating(Subject, total=False):
+    """All options of `evaluate`: what is evaluated, and with which resources."""
+
+    run: str | Path
+    """The run's folder, which must be new; by default `runs/eval-…`."""
+    concurrency: int | Mapping[str, int]
+    """Concurrent episodes, for all models or by model; by default 64 in most environments."""
+    workers: int
+    """Processes for the environments; 0: this one. By default 1, and 0 for classes."""
+    budget_tokens: int
+    """Maximum tokens read and sampled, in total."""
+    budget_money: float
+    """Maximum cost, in total; needs `prices`."""
+    budget_seconds: float
+    """Maximum seconds of work, in total."""
+    progress: bool
+    """Whether to show progress on standard error; by default True."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """The resources of an evaluation, which change no score."""
+
+    concurrency: Mapping[str, int] = field(default_factory=dict)  # by model; "": all others
+    workers: int = 1
+    allowance: SpendingBudget = field(default_factory=SpendingBudget)
+
+    def check(self, plan: Plan, name: Naming) -> None:
+        """Raise InputError for values that do not fit the plan."""
+        if self.workers < 0:
+            raise InputError(f"{name('workers')} of {self.workers} is negative; give 0 or more.")
+        known = {cell.model for cell in plan.cells}
+        for model, count in self.concurrency.items():
+            if count < 1:
+                raise InputError(f"{name('concurrency')} of {count} is too small; give 1 or more.")
+            if model and model not in known:
+                raise InputError(
+                    f"{name('concurrency')} {model}={count} names no model of this evaluation; "
+                    f"choose from: {', '.join(sorted(known))}."
+                )
+        for kind in ("tokens", "money", "seconds"):
+            value = getattr(self.allowance, kind)
+            if value is not None and not value > 0:
+                raise InputError(
+                    f"{name(f'budget_{kind}')} of {value} leaves nothing to do; give more than 0."
+                )
+        if self.allowance.money is not None and not plan.prices:
+            raise InputError(
+                f"{name('budget_money')} needs prices; set {name('prices')} of a million tokens "
+                "when the run is started."
+            )
+
+
+def given_options(options: Mapping[str, Any]) -> Evaluating:
+    """Return the options without those that are None, which means the default.
+
+    Raises:
+        UnknownName: no option of that name.
+    """
+    for option in options:
+        if option not in Evaluating.__annotations__:
+            raise UnknownName("option of pa.evaluate", option, Evaluating.__annotations__)
+    return cast(Evaluating, {name: one for name, one in options.items() if one is not None})
+
+
+def asked(env: Environments | None, given: Subject, name: Naming = str) -> MatrixRequest:
+    """Return the request to plan.
+
+    Raises:
+        InputError: an option is missing or invalid.
+    """
+    for option in ("n", "repeats", "turns", "max_tokens", "tried", "deadline"):
+        _check_count(option, given.get(option), name)
+    if not given.get("model"):
+        raise InputError(f"{name('model')} is missing; choose one of `palaestra list models`.")
+    if (env is None) == ("suite" not in given):
+        raise InputError(
+            f"Set either {name('env')} (environments) or {name('suite')} (a suite), not both."
+        )
+    suite = load(given["suite"]) if "suite" in given else None
+    if suite is not None:
+        for option in OF_SUITES:
+            if given.get(option) is not None:
+                raise InputError(
+                    f"{name(option)} is set by the suite '{suite.name}'; drop it, or write "
+                    "your own suite."
+                )
+        entries = list(suite.entries)
+    else:
+        entries = _entries([named(one) for one in several(env)], given)
+    prices = given.get("prices", {})
+    return MatrixRequest(
+        entries=entries,
+        agents=[named(agent) for agent in several(given.get("agent", "direct"))],
+        models=[str(model) for model in several(given["model"])],
+        seeds=several(given.get("seed", 1)),
+        roles=given.get("roles", {}),
+        temperature=given.get("temperature", 1.0),
+        limits=suite.limits
+        if suite
+        else Limits(seconds=given.get("deadline"), tried=given.get("tried")),
+        suite=suite,
+        prices=[f"{model}={read}/{sampled}" for model, (read, sampled) in prices.items()],
+    )
+
+
+def effort(env: Environments | None, given: Evaluating) -> Effort:
+    """Return the resources that a call of `evaluate` sets."""
+    concurrency = given.get("concurrency", {})
+    classes = any(isinstance(one, type) for one in several(env))
+    return Effort(
+        concurrency if isinstance(concurrency, Mapping) else {"": concurrency},
+        given.get("workers", 0 if classes else 1),
+        SpendingBudget(
+            given.get("budget_tokens"), given.get("budget_money"), given.get("budget_seconds")
+        ),
+    )
+
+
+def _entries(environments: Sequence[str], given: Subject) -> list[Entry]:
+    for id in environments:
+        if environments.count(id) > 1:
+            raise InputError(
+                f"The environment {id} is given twice; give it once, and set repeats instead."
+            )
+    split = parse_split(given.get("split", "test"))
+    return [
+        Entry(
+            environment=id,
+            split=split,
+            tasks=given.get("n", TASKS),
+            repeats=given.get("repeats", 1),
+            turns=given.get("turns"),
+            max_tokens=given.get("max_tokens"),
+        )
+        for id in environments
+    ]
+
+
+def _check_count(option: str, value: object, name: Naming) -> None:
+    """Raise InputError unless the option is unset or leaves something to do."""
+    whole = option != "deadline"
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        kind = "a whole number" if whole else "a number"
+        raise InputError(f"{name(option)} must be {kind}, not {value!r}.")
+    if not (value >= 1 if whole else value > 0):
+        least = "1 or more" if whole else "more than 0"
+        raise InputError(f"{name(option)} of {value} leaves nothing to do; give {least}.")

@@ -1,0 +1,166 @@
+"""A training run in its folder, from a recipe or from where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from palaestra.api.naming import name_of_class
+from palaestra.core.errors import InputError
+from palaestra.evaluation.reports.report import Report
+from palaestra.learning.methods.component import name_of
+from palaestra.models.registry import REVISIONS
+from palaestra.runtime.concurrency import note, usual
+from palaestra.runtime.progress import Reporter
+from palaestra.store.run_folder import RunFolder
+from palaestra.training.policy_building import prepare_policy
+from palaestra.training.recipe import Recipe, load, read_recorded
+from palaestra.training.recipe_check import check_recipe
+from palaestra.training.run import execute, write_report
+
+
+def recipe_of(
+    name: str,
+    overrides: list[str],
+    sections: Mapping[str, Any] | None = None,
+    *,
+    env: str | None = None,
+    algorithm: str | None = None,
+    seed: int | None = None,
+) -> Recipe:
+    """Return the recipe of that name (or TOML file) with its overrides, in this order.
+
+    Args:
+        name: of the recipe.
+        overrides: `key=value`, as on the command line.
+        sections: values by key, tables as mappings; a class or function stands for its name.
+        env: the environment to learn in.
+        algorithm: one of `palaestra list algorithms`.
+        seed: of the whole run.
+
+    Raises:
+        UnknownName: no recipe or key of that name.
+        RecipeError: a value that does not fit.
+    """
+    short = []
+    if env is not None:
+        # turns and transfer belong to the environment that the recipe names
+        short += [f'environment.id="{env}"', "environment.transfer=", "environment.turns="]
+    if algorithm is not None:
+        short.append(f'rl.algorithm="{algorithm}"')
+    if seed is not None:
+        short.append(f"seed={seed}")
+    return with_usual_concurrency(load(name, [*overrides, *short], _by_name(sections or {})))
+
+
+def with_usual_concurrency(recipe: Recipe) -> Recipe:
+    """Return the recipe with the usual number of concurrent sessions, if it sets none."""
+    if "concurrency" in recipe.model_fields_set:
+        return recipe
+    found = usual(recipe.environment.id, recipe.agent.chosen)
+    return recipe.model_copy(update={"concurrency": found})
+
+
+def _subject(recipe: Recipe) -> str:
+    """Return who is trained on what; a recipe's summary may tell of what was overridden."""
+    return f"training {recipe.model.name} on {recipe.environment.id}"
+
+
+class Training:
+    """A training run that is open: `begin` or `resume` one, and `execute` it within a `with`."""
+
+    def __init__(self, recipe: Recipe, run: RunFolder, folder: Path, reporter: Reporter) -> None:
+        self.recipe, self.run, self.folder, self.reporter = recipe, run, folder, reporter
+
+    @classmethod
+    @contextmanager
+    def begin(
+        cls,
+        recipe: Recipe,
+        folder: Path,
+        *,
+        reporter: Reporter,
+        about: Callable[[Recipe], str] | None = None,
+    ) -> Iterator[Training]:
+        """Create a run.
+
+        Args:
+            recipe: of the run.
+            folder: of the run; must not hold one yet.
+            reporter: receives progress.
+            about: returns the expected duration as text.
+
+        Raises:
+            InputError: the recipe is invalid, its model cannot be had or used, or the folder holds
+                a run.
+        """
+        check_recipe(recipe)
+        revisions = prepare_policy(recipe, reporter.say)
+        length = f" ({about(recipe)})" if about else ""
+        settings = recipe.model_dump(mode="json")
+        documents = {REVISIONS: revisions}
+        with RunFolder.create(
+            folder, settings, documents=documents, durability=recipe.durability
+        ) as run:
+            reporter.say(f"[bold]{folder}[/bold]: {_subject(recipe)}{length}")
+            yield cls(recipe, run, folder, reporter)
+
+    @classmethod
+    @contextmanager
+    def resume(cls, folder: Path, *, reporter: Reporter) -> Iterator[Training]:
+        """Open a run that stopped, with its recorded recipe.
+
+        Raises:
+            InputError: the run does not exist, or is no training run.
+        """
+        with RunFolder.open(folder) as run:
+            stored = run.database.get("recipe")
+            if not isinstance(stored, dict) or "rl" not in stored:
+                raise InputError(
+                    f"'{run.path}' is not a training run; `palaestra show` shows what it is."
+                )
+            with run.explaining_versions():
+                recipe = read_recorded(stored)
+            reporter.say(f"resuming [bold]{folder}[/bold]: {_subject(recipe)}")
+            if version_note := run.note_version():
+                reporter.say(version_note)
+            yield cls(recipe, run, folder, reporter)
+
+    async def execute(self) -> Report:
+        """Do the remaining work and return the report, which is also in the run's folder.
+
+        If cancelled, write the report of the results so far.
+
+        Raises:
+            PalaestraError: the work could not go on; finished work is kept.
+        """
+        recipe = self.recipe
+        concurrency_note = note(
+            recipe.environment.id, recipe.concurrency, "--set concurrency=", recipe.agent.chosen
+        )
+        if concurrency_note is not None:
+            self.reporter.say(concurrency_note)
+        try:
+            return await execute(recipe, self.run, self.reporter)
+        except asyncio.CancelledError:
+            self.run.database.check_present()
+            write_report(self.run)
+            raise
+
+
+def _by_name(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with names in place of classes and functions."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found[key] = _by_name(value)
+        elif isinstance(value, type):
+            found[key] = name_of_class(value)
+        elif isinstance(value, Path):
+            found[key] = str(value)
+        else:
+            found[key] = name_of(value) if callable(value) else value
+    return found

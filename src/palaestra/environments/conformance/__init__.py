@@ -1,0 +1,1 @@
+"""The conformance kit: the contract that every environment must satisfy."""

@@ -1,0 +1,65 @@
+"""Clauses for oracles: the reference solutions of an environment."""
+
+from __future__ import annotations
+
+from palaestra.core.environment import Capability, signals_of
+from palaestra.environments.conformance.subject import Subject, ended, follow, require, walk
+
+ASKED = 60  # the longest plan for which the oracle is asked at every step
+
+
+def the_oracle_solves(subject: Subject) -> None:
+    """Require that plans from the start solve the task, and plans after a short random walk do too.
+
+    The oracle may return no plan (some packages' own solutions are faulty), but not for every task
+    tried. A plan after a walk may be truncated by the environment's step limit.
+    """
+    env = subject.new()
+    if Capability.ORACLE not in env.spec.capabilities:
+        return
+    known = 0
+    for task in subject.some():
+        env.reset(task)
+        before = signals_of(env)
+        plan = list(env.oracle())
+        require(signals_of(env) == before, f"task {task.id}: asking the oracle changed the state")
+        if plan:
+            known += 1
+            last = follow(env, plan)[-1][0]
+            require(last.success, f"task {task.id}: the oracle's {len(plan)} actions did not solve")
+        (_, history), _ = walk(env, task, min(6, subject.steps))
+        if not any(ended(step) for step, _ in history) and (plan := list(env.oracle())):
+            last = follow(env, plan)[-1][0]
+            require(
+                last.success or last.truncated,
+                f"task {task.id}: after a short walk, the oracle's {len(plan)} actions failed",
+            )
+    require(known > 0, "the oracle returned no plan for any task that was tried")
+
+
+def the_oracle_leads_on(subject: Subject) -> None:
+    """Require that an oracle asked after each action, as the expert model asks it, also succeeds.
+
+    It may take at most twice the actions of its first plan; tried on the first short plan.
+    """
+    env = subject.new()
+    if Capability.ORACLE not in env.spec.capabilities:
+        return
+    for task in subject.some():
+        subject.trace.clear()
+        env.reset(task)
+        plan = list(env.oracle())
+        if not 1 < len(plan) <= ASKED:
+            continue
+        for taken in range(2 * len(plan)):
+            ahead = list(env.oracle())
+            require(bool(ahead), f"task {task.id}: after {taken} of its actions it has no plan")
+            last = follow(env, ahead[:1])[-1][0]
+            if ended(last):
+                break
+        require(
+            last.success,
+            f"task {task.id}: asked at every step, the oracle did not succeed in {2 * len(plan)} "
+            f"actions; asked once, it returned {len(plan)}",
+        )
+        return

@@ -1,0 +1,1 @@
+"""Families: one package for each adapter of environments."""

@@ -1,0 +1,1 @@
+"""Shared parts that several families of environments use."""

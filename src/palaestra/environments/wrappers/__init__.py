@@ -1,0 +1,1 @@
+"""Wrappers: environments changed by knobs in the query of their id."""

@@ -1,0 +1,1 @@
+"""Reports: tables, curves, transcripts and advice from finished runs."""

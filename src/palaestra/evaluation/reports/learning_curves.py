@@ -1,0 +1,227 @@
+"""Learning curves: success, reward and entropy over the course of training.
+
+The dots are the training rollouts of each step; the horizontal lines are the success on
+held-out tasks before and after training, with 95 % intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from palaestra.evaluation.statistics.intervals import Interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Metrics = Sequence[tuple[int, Mapping[str, float]]]
+"""One pair of (step, values by name) per update, in chronological order."""
+
+Array = NDArray[np.float64]
+
+# Okabe and Ito's colours: distinct for colour-blind readers and in print.
+COLOURS = {"base": "#6E6E6E", "imitation": "#D55E00", "rl": "#0072B2"}
+TRAINING = "#56B4E9"
+INK = "#222222"
+
+
+def series(metrics: Metrics, name: str) -> tuple[Array, Array]:
+    """Return steps and values of one metric; of a step recorded twice, the later record counts."""
+    values = {
+        step: float(row[name]) for step, row in metrics if name in row and isfinite(row[name])
+    }
+    steps = sorted(values)
+    return np.array(steps, dtype=np.float64), np.array([values[s] for s in steps])
+
+
+def smooth(values: Array) -> Array:
+    """Smooth by a centred Gaussian, a twentieth of the run wide, truncated at the ends."""
+    if len(values) < 3:
+        return values
+    positions = np.arange(len(values))
+    width = max(1.0, len(values) / 20)
+    weights = np.exp(-0.5 * ((positions[:, None] - positions[None, :]) / width) ** 2)
+    smoothed: Array = weights @ values / weights.sum(axis=1)
+    return smoothed
+
+
+def learning_curve_png(
+    metrics: Metrics,
+    path: Path,
+    *,
+    held_out: Mapping[str, Interval],
+    title: str = "",
+) -> None:
+    """Draw the curve of an RL stage as a PNG file.
+
+    Args:
+        metrics: values of each step; `success`, `reward` and `entropy` are drawn.
+        path: the file to write; an existing one is overwritten.
+        held_out: success of "base", "imitation" and "rl" on the held-out tasks;
+            any of them may be missing.
+        title: one line above the figure.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(7.2, 5.0), layout="constrained")
+        FigureCanvasAgg(figure)
+        grid = figure.add_gridspec(2, 2, height_ratios=[2.6, 1])
+        _draw_success(figure.add_subplot(grid[0, :]), metrics, held_out, title)
+        _draw_small(figure.add_subplot(grid[1, 0]), metrics, "reward", "reward per episode")
+        _draw_small(figure.add_subplot(grid[1, 1]), metrics, "entropy", "entropy (nats per token)")
+        figure.savefig(path, format="png", dpi=200)
+
+
+def learning_curve_text(
+    metrics: Metrics, width: int, *, held_out: Mapping[str, Interval] | None = None
+) -> str:
+    """Render the success curve as text of at most `width` columns; empty without any step."""
+    import plotext
+
+    steps, success = series(metrics, "success")
+    if not len(steps):
+        return ""
+    plotext.terminal.limit(False, False)  # use the caller's width, not this terminal's
+    figure = plotext.figure
+    figure.clear()
+    figure.theme("colorless")
+    figure.plot_size(max(40, min(width, 110)), 17)
+    figure.draw(figure.signal(steps.tolist(), (100 * success).tolist(), marker="·"))
+    line = figure.signal(steps.tolist(), (100 * smooth(success)).tolist(), marker="braille")
+    figure.draw(line.lines())
+    legend = ["· training rollouts", "⠒ smoothed"]
+    for name, interval in (held_out or {}).items():
+        style, sign = _LINES[name]
+        figure.line(100 * interval.mean, style=style)
+        legend.append(f"{sign} {name} {100 * interval.mean:.0f} %")
+    figure.ruler("y").lim(0, 100)
+    ticks = sorted({int(tick) for tick in np.linspace(steps[0], steps[-1], 6).round()})
+    figure.ruler("x").ticks(ticks, [str(tick) for tick in ticks])
+    figure.label("RL step", "x")
+    figure.title("success (%)")
+    rendered = str(plotext.uncolorize(str(figure.build())))
+    figure.clear()
+    lines = [row.rstrip() for row in rendered.splitlines()]
+    return "\n".join([*lines, "  " + "   ".join(legend)])
+
+
+# ── details ──────────────────────────────────────────────────────────────────
+
+_LINES = {"base": ("dotted", "┈"), "imitation": ("default", "─"), "rl": ("double", "═")}
+
+_STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "axes.edgecolor": "#888888",
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.6,
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "text.color": INK,
+    "figure.facecolor": "white",
+}
+
+
+def _draw_success(
+    axes: Axes, metrics: Metrics, held_out: Mapping[str, Interval], title: str
+) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    steps, success = series(metrics, "success")
+    for name, interval in held_out.items():
+        colour = COLOURS[name]
+        axes.axhspan(100 * interval.low, 100 * interval.high, color=colour, alpha=0.10, lw=0)
+        axes.axhline(100 * interval.mean, **{**_HELD_OUT, "color": colour})
+    axes.scatter(
+        steps, 100 * success, s=16, color=TRAINING, alpha=0.75, lw=0, label="training rollouts"
+    )
+    axes.plot(steps, 100 * smooth(success), color=COLOURS["rl"], lw=2.2, label="smoothed")
+    axes.set_ylim(0, 100)
+    _frame(axes, steps)
+    axes.set_ylabel("success (%)")
+    axes.set_xlabel("RL step")
+    axes.set_title(title, loc="left", fontweight="bold", pad=20)
+    positions = _spread({name: 100 * interval.mean for name, interval in held_out.items()}, gap=6.5)
+    for name, position in positions.items():
+        axes.annotate(
+            f"{_NAMES[name]} {100 * held_out[name].mean:.0f} %",
+            xy=(1.01, position / 100),
+            xycoords="axes fraction",
+            color=COLOURS[name],
+            fontweight="bold",
+            va="center",
+            annotation_clip=False,
+        )
+    plotted, labels = axes.get_legend_handles_labels()
+    handles: list[Any] = [*plotted]
+    if held_out:
+        handles.append((Patch(color="#888888", alpha=0.2, lw=0), Line2D([], [], **_HELD_OUT)))
+        labels.append("held-out tasks, 95 % interval")
+    axes.legend(
+        handles,
+        labels,
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 0.985),
+        ncols=3,
+        fontsize=8,
+        handlelength=1.8,
+        frameon=False,
+    )
+
+
+_NAMES = {"base": "base", "imitation": "imitation", "rl": "RL"}
+_HELD_OUT: dict[str, Any] = {"color": "#666666", "lw": 1.3, "ls": (0, (5, 2))}
+
+
+def _draw_small(axes: Axes, metrics: Metrics, name: str, title: str) -> None:
+    steps, values = series(metrics, name)
+    axes.scatter(steps, values, s=6, color=TRAINING, alpha=0.7, lw=0)
+    axes.plot(steps, smooth(values), color=COLOURS["rl"], lw=1.5)
+    axes.set_title(title, loc="left", fontsize=9)
+    axes.set_xlabel("RL step")
+    axes.locator_params(axis="y", nbins=4)
+    _frame(axes, steps)
+    if not len(steps):
+        axes.text(0.5, 0.5, "not recorded", ha="center", va="center", transform=axes.transAxes)
+
+
+def _frame(axes: Axes, steps: Array) -> None:
+    """Set whole steps on the horizontal axis, with half a step of margin at both ends."""
+    from matplotlib.ticker import MaxNLocator
+
+    if len(steps):
+        axes.set_xlim(steps[0] - 0.5, steps[-1] + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True))
+
+
+def _spread(positions: Mapping[str, float], gap: float) -> dict[str, float]:
+    """Move labels apart until `gap` lies between neighbours, within 2 … 98."""
+    order = sorted(positions, key=lambda name: positions[name])
+    moved = [positions[name] for name in order]
+    for _ in range(50):
+        for i in range(len(moved) - 1):
+            lacking = gap - (moved[i + 1] - moved[i])
+            if lacking > 0:
+                moved[i] -= lacking / 2
+                moved[i + 1] += lacking / 2
+        moved = [min(98.0, max(2.0, position)) for position in moved]
+    return dict(zip(order, moved, strict=True))

@@ -1,0 +1,190 @@
+"""The report of a training run: its results, their uncertainty and their cost.
+
+It is built from the run's store alone, at any time: a stage that has not run is
+missing from the report, and the rest stays valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Protocol
+
+from palaestra.core.episode import Episode
+from palaestra.evaluation.reports import transcript
+from palaestra.evaluation.reports.learning_curves import Metrics
+from palaestra.evaluation.statistics.intervals import (
+    DIFFERENCES,
+    POLICIES,
+    Comparison,
+    Interval,
+    compare,
+)
+
+
+class Source(Protocol):
+    """The part of a run's store that a report needs."""
+
+    def episodes(self, phase: str) -> Sequence[Episode]:
+        """Return the finished episodes of a phase; empty if it has not run."""
+
+    def metrics(self, phase: str) -> Metrics:
+        """Return the metrics of each step of a phase; empty if it has not run."""
+
+    def get(self, key: str) -> Any:
+        """Return a JSON value of the run; None if it was never set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The cost of one stage of the run."""
+
+    name: str
+    seconds: float
+    sampled_tokens: int
+    prompt_tokens: int
+    trained_tokens: int
+    peak_memory_bytes: int | None = None  # of the process by the stage's end, if recorded
+
+    @property
+    def tokens_per_second(self) -> float:
+        """The tokens read, sampled and trained on, per second."""
+        tokens = self.sampled_tokens + self.prompt_tokens + self.trained_tokens
+        return tokens / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole report of a run, as data."""
+
+    run: Path
+    model: Path | None  # the final model; None before training has finished
+    seconds: float  # of the whole run so far
+    seconds_setup: float | None
+    peak_memory_bytes: int | None
+    held_out: Comparison
+    transfer: Comparison  # on an environment never trained on; without scores if not run
+    curve: Metrics  # of the RL stage
+    example: tuple[Episode, Episode] | None  # one held-out task, before and after
+    stages: tuple[Stage, ...]
+    recipe: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    alarms: Sequence[Mapping[str, Any]] | None  # raised by monitors; None: not recorded
+    players: Mapping[str, float] = field(default_factory=dict)
+    """Mean result of each player in the last test, in order; empty for a single player."""
+
+    @property
+    def success(self) -> dict[str, Interval]:
+        """The success on the held-out tasks, by policy, if there is one."""
+        return self.held_out.success
+
+
+def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
+    """Build the report of a run from the current state of its store.
+
+    Args:
+        source: the run's store.
+        run: the run's folder, as shown to the user.
+        model: the path of the final model, if there is one.
+    """
+    stages = tuple(_stage(row) for row in source.get("stages") or ())
+    totals = source.get("totals") or {}
+    peaks = [stage.peak_memory_bytes for stage in stages if stage.peak_memory_bytes]
+    tested = {policy: source.episodes(f"test/{policy}") for policy in POLICIES}
+    finished = [policy for policy in POLICIES if tested[policy]]
+    pair = (tested[finished[0]], tested[finished[-1]]) if len(finished) > 1 else ((), ())
+    return Report(
+        run=run,
+        model=model,
+        seconds=totals.get("seconds", sum(stage.seconds for stage in stages)),
+        seconds_setup=totals.get("seconds_setup"),
+        peak_memory_bytes=totals.get("peak_memory_bytes", max(peaks, default=None)),
+        held_out=compare(tested),
+        transfer=compare({policy: source.episodes(f"transfer/{policy}") for policy in POLICIES}),
+        curve=tuple(source.metrics("rl")),
+        example=transcript.choose_pair(*pair),
+        stages=stages,
+        recipe=source.get("recipe") or {},
+        machine=source.get("machine") or {},
+        alarms=source.get("alarms/rl"),
+        players=_players(tested[finished[-1]]) if finished else {},
+    )
+
+
+def summary(report: Report) -> dict[str, Any]:
+    """Return the object that `palaestra train --json` prints; stages not run are null."""
+    success, paired = report.success, report.held_out.paired
+    names = [f"{a}_minus_{b}" for a, b in DIFFERENCES]
+    return {
+        "run": str(report.run),
+        "seconds": report.seconds,
+        "peak_memory_bytes": report.peak_memory_bytes,
+        "success": {p: asdict(success[p]) if p in success else None for p in POLICIES},
+        "paired": {n: asdict(paired[n]) if n in paired else None for n in names},
+    }
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return the whole report as a JSON object: `summary` and all other fields."""
+    whole = {
+        **summary(report),
+        "model": str(report.model) if report.model else None,
+        "seconds_setup": report.seconds_setup,
+        "held_out": asdict(report.held_out),
+        "transfer": asdict(report.transfer) if report.transfer.scores else None,
+        "stages": [
+            {**asdict(stage), "tokens_per_second": stage.tokens_per_second}
+            for stage in report.stages
+        ],
+        "curve": [{"step": step, **values} for step, values in report.curve],
+        "example": _example(report),
+        "recipe": report.recipe,
+        "machine": report.machine,
+        "alarms": report.alarms,
+        "players": report.players,
+    }
+    return {key: finite(value) for key, value in whole.items()}
+
+
+def _stage(row: Mapping[str, Any]) -> Stage:
+    return Stage(
+        name=row["name"],
+        seconds=row["seconds"],
+        sampled_tokens=row["sampled_tokens"],
+        prompt_tokens=row["prompt_tokens"],
+        trained_tokens=row["trained_tokens"],
+        peak_memory_bytes=row.get("peak_memory_bytes"),
+    )
+
+
+def _players(episodes: Sequence[Episode]) -> dict[str, float]:
+    results = [episode.results for episode in episodes if episode.outcome.scored]
+    names = dict.fromkeys(player for found in results for player in found)
+    return {name: fmean(found.get(name, 0.0) for found in results) for name in names}
+
+
+def _example(report: Report) -> dict[str, Any] | None:
+    if report.example is None:
+        return None
+    return {
+        when: {
+            "episode": str(episode.key),
+            "task": episode.task.id,
+            "outcome": str(episode.outcome),
+            "reward": episode.reward,
+            "turns": [asdict(turn) for turn in transcript.turns(episode)],
+        }
+        for when, episode in zip(("before", "after"), report.example, strict=True)
+    }
+
+
+def finite(value: Any) -> Any:
+    """Replace numbers that JSON cannot represent (a diverged loss, say) by null."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

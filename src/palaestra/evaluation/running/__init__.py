@@ -1,0 +1,1 @@
+"""Running evaluations: from a suite or matrix to finished cells."""

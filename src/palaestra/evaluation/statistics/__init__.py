@@ -1,0 +1,1 @@
+"""Statistics: rates, differences, intervals, costs and ratings."""

@@ -1,0 +1,1 @@
+"""Compute: tensors, memory and weights of a learning step."""

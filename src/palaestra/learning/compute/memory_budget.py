@@ -1,0 +1,191 @@
+"""How much memory learning takes, and how many tokens one pass may hold.
+
+Besides the weights, an optimiser step takes, in bytes, with T trained weights of b bytes
+each, W = max(b, 4), a vocabulary of V and a pass over N tokens:
+
+    optimiser    (W if b < W) T + W T + 2 W T: master weights, gradients, moments
+    reference    b T, where a copy of the trained weights is kept
+    pass         2 b x the largest trained tensor: gradients not yet added to W's
+                 CHUNK b V + FP32_CHUNK 3 W V: logits (CHUNK 3 b V if they are capped)
+    activations  N x (kept + 2 kept / layers with a gradient)
+                 N x 3 b heads MOST_QUERIES: attention weights in use, or GENERAL W for 3 b
+                 where attention is not plain (windows, caps on scores, sinks)
+
+`kept` is what the backward pass needs of one token: a probe of a few tokens measures it on the
+network at hand, since it depends on the architecture, on adapters and on what is frozen. The
+two further layers are gradients in use. With activation recomputation in the backward pass
+(Chen et al. 2016), only the inputs of blocks are kept, and one block at a time is complete.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from palaestra.core.errors import InputError
+from palaestra.learning.compute.logprobs import CHUNK, FP32_CHUNK
+from palaestra.learning.compute.shared_prefix_attention import MOST_QUERIES, RowAttention
+from palaestra.models.local.network import DecoderNetwork
+
+SHARE = 0.5  # of the machine's (or the device's) memory that learning may take by default
+CPU_PASS_TOKENS = 4096  # tokens: on processors, larger passes are no faster
+PROBE = 32  # tokens
+GENERAL = 9  # copies of attention weights that general attention makes, forward and backward
+REMEDIES = "give it more memory (training.memory) or train fewer weights (top layers, LoRA)"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Bytes that learning takes besides the weights."""
+
+    optimiser: int  # master weights, gradients and moments; a copy kept as reference policy
+    fixed: int  # of a pass, whatever its size
+    per_token: int  # of a pass
+    per_token_recomputed: int  # of a pass that recomputes its blocks
+
+    def of(self, tokens: int, *, recompute: bool = False) -> int:
+        """Return the bytes of an optimiser step with passes over `tokens` tokens."""
+        each = self.per_token_recomputed if recompute else self.per_token
+        return self.optimiser + self.fixed + tokens * each
+
+
+def needs_of(
+    network: DecoderNetwork,
+    parameters: Mapping[str, nn.Parameter],
+    frozen: int = 0,
+    *,
+    reference: bool = False,
+) -> Needs:
+    """Return what training takes; the weights themselves are not read and may be on "meta".
+
+    Args:
+        network: what is trained.
+        parameters: the trained ones of its weights.
+        frozen: number of lowest blocks that need no gradient.
+        reference: whether a copy of the trained weights is kept.
+    """
+    optimiser = largest = 0
+    for parameter in parameters.values():
+        wide = max(parameter.itemsize, 4)
+        copies = 4 if parameter.itemsize < wide else 3
+        optimiser += copies * wide * parameter.numel() + reference * parameter.nbytes
+        largest = max(largest, parameter.nbytes)
+    narrow, wide = network.dtype.itemsize, network.wide_dtype.itemsize
+    copies = 1 if network.config.logit_softcap is None else 3
+    logits = network.config.vocab_size * (CHUNK * narrow * copies + FP32_CHUNK * 3 * wide)
+    layers = max(1, len(network.blocks) - frozen)
+    kept = _kept(network, frozen)
+    inputs = layers * network.config.hidden_size * narrow
+    plain = network.config.plain_attention(network.context)
+    each = 3 * narrow if plain else GENERAL * wide
+    asking = each * network.config.num_attention_heads * MOST_QUERIES
+    return Needs(
+        optimiser,
+        fixed=2 * largest + logits,
+        per_token=kept + 2 * kept // layers + asking,
+        per_token_recomputed=inputs + 3 * kept // layers + asking,
+    )
+
+
+class MemoryBudget:
+    """Plan of how learning fits into the memory that it may take."""
+
+    def __init__(
+        self,
+        network: DecoderNetwork,
+        parameters: Mapping[str, nn.Parameter],
+        frozen: int = 0,
+        memory: int | None = None,
+        *,
+        reference: bool = False,
+    ) -> None:
+        """Plan for one network; the other arguments are those of `needs_of`.
+
+        Args:
+            network: what is trained.
+            parameters: the trained ones of its weights.
+            frozen: number of lowest blocks that need no gradient.
+            reference: whether a copy of the trained weights is kept.
+            memory: bytes that learning may take besides the weights; None means half of the
+                machine's memory, or of the device's.
+
+        Raises:
+            InputError: not even a pass over one token fits.
+        """
+        self.needs = needs_of(network, parameters, frozen, reference=reference)
+        self.memory = int(SHARE * memory_of(network.device)) if memory is None else memory
+        least = self.needs.of(1, recompute=True)
+        if least > self.memory:
+            raise InputError(
+                f"Training these weights takes at least {_size(least)} besides them, and "
+                f"learning may take {_size(self.memory)}; {REMEDIES}."
+            )
+        most = (self.memory - self.needs.of(0)) // self.needs.per_token
+        self.tokens = max(1, most if network.device.type == "cuda" else min(most, CPU_PASS_TOKENS))
+        """Distinct tokens that one pass should not exceed."""
+
+    def recomputes(self, tokens: int) -> bool:
+        """Return whether a pass over that many tokens has to recompute its blocks."""
+        return self.needs.of(tokens) > self.memory
+
+    def check(self, tokens: int) -> None:
+        """Raise InputError if a pass over that many tokens does not fit, even recomputed."""
+        if self.needs.of(tokens, recompute=True) > self.memory:
+            raise self.too_long(tokens)
+
+    def too_long(self, tokens: int) -> InputError:
+        """Return the error for a row of that length, which does not fit."""
+        needed = self.needs.of(tokens, recompute=self.recomputes(tokens))
+        return InputError(
+            f"Learning from a row of {tokens} tokens takes {_size(needed)}, but learning may take "
+            f"{_size(self.memory)}; {REMEDIES}, or make episodes shorter "
+            "(environment.turns, agent.max_tokens)."
+        )
+
+
+def memory_of(device: torch.device) -> int:
+    """Return the bytes of the device, or of the machine as far as this process may use it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")  # of a container
+    text = limit.read_text().strip() if limit.is_file() else "max"
+    return min(physical, int(text)) if text.isdigit() else physical
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Return whether the error means that the machine, or the device, is out of memory."""
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or "allocate memory" in str(error)  # torch's message on processors
+
+
+def _kept(network: DecoderNetwork, frozen: int) -> int:
+    """Return the bytes that a backward pass needs of each token, measured on a short row."""
+    own = {p.untyped_storage()._cdata for p in network.parameters()}
+    held: dict[int, torch.UntypedStorage] = {}  # kept alive, so that no address repeats
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            held[storage._cdata] = storage
+        return tensor
+
+    device = network.device
+    tokens = torch.zeros(PROBE, dtype=torch.int64, device=device)
+    positions = torch.arange(PROBE, device=device)
+    attend = RowAttention([range(PROBE)], PROBE, device)
+    with torch.no_grad():
+        x = network.run(network.embed(tokens), positions, attend, last=frozen)
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        # as after a trained embedding; adapters alone keep a little less
+        network.run(x.requires_grad_(), positions, attend, first=frozen)
+    return max(1, -(-sum(storage.nbytes() for storage in held.values()) // PROBE))
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 1e8 else f"{count / 1e6:.2f} MB"

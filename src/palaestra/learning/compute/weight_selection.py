@@ -1,0 +1,60 @@
+"""Which weights are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+from palaestra.core.errors import RecipeError
+from palaestra.models.local.network import DecoderNetwork
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The trained parameters by name; all others do not require gradients."""
+
+    parameters: dict[str, nn.Parameter]
+    frozen_layers: int  # number of lowest layers that need no backward pass
+
+
+def everything(network: DecoderNetwork) -> Selection:
+    """Select all weights (full fine-tuning)."""
+    return _select(network, lambda name: True, 0)
+
+
+def top_layers(network: DecoderNetwork, count: int) -> Selection:
+    """Select the upper `count` layers and the final norm; the embedding (a tied head too) freezes.
+
+    Raises:
+        RecipeError: the network has fewer layers.
+    """
+    depth = len(network.blocks)
+    if count > depth:
+        raise RecipeError(
+            f"training.top_layers = {count}, but the model has {depth} layers; "
+            f"use a number from 1 to {depth}."
+        )
+    frozen = depth - count
+    return _select(
+        network,
+        lambda name: (
+            name == "norm" or (name.startswith("blocks.") and int(name.split(".")[1]) >= frozen)
+        ),
+        frozen,
+    )
+
+
+def adapters(network: DecoderNetwork) -> Selection:
+    """Select the LoRA adapters that `models.local.lora.add_lora` added."""
+    return _select(network, lambda name: "lora_" in name, 0)
+
+
+def _select(network: DecoderNetwork, on: Callable[[str], bool], frozen: int) -> Selection:
+    chosen: dict[str, nn.Parameter] = {}
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(on(name))
+        if on(name):
+            chosen[name] = parameter
+    return Selection(chosen, frozen)

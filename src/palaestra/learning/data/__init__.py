@@ -1,0 +1,1 @@
+"""Data: trajectories, rows, rewards, filters, and examples to imitate."""

@@ -1,0 +1,1 @@
+"""Examples: the data of imitation and preference learning, made from recorded episodes."""

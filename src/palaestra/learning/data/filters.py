@@ -1,0 +1,130 @@
+"""Filters of what an update leaves out, and rewards for length.
+
+A filter is a registered function of kind `filter`: from the groups of a batch to one
+flag per group, true where the group is kept. It depends on what the rollouts earned,
+never on the order of groups or of rollouts. Filtered groups must still be logged, or
+the success curve is biased; `discarded` is the figure to watch.
+
+Judgements per rollout or turn, and shaping of scores before any of this, are plain
+functions at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import stdev
+from typing import Literal
+
+from torch import Tensor
+
+from palaestra.core.errors import RecipeError
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.methods.component import Kind, Need, Status, component
+from palaestra.learning.methods.options import SomeShare
+
+Group = Sequence[Trajectory]
+
+
+@component(Kind.FILTER, "all", source="no filter", status=Status.OURS)
+def keep_all(groups: Sequence[Group]) -> list[bool]:
+    """Keep every group."""
+    return [True] * len(groups)
+
+
+@component(
+    Kind.FILTER,
+    "dapo",
+    source="Yu et al. 2025 (DAPO, dynamic sampling), as in verl",
+    status=Status.RELEASE,
+    needs={Need.GROUP},
+)
+def varied(
+    groups: Sequence[Group], *, metric: Literal["success", "total"] = "success"
+) -> list[bool]:
+    """Keep groups whose rollouts do not all score the same.
+
+    Judge by the task's own metric: a shaped reward makes nearly every group look varied.
+    The filter prefers tasks of medium difficulty, and it hides a broken reward, which
+    shows as a high share of `discarded` groups only. A group of one is discarded.
+
+    Args:
+        groups: any number of groups, of any sizes.
+        metric: `success`, or `total` for the undiscounted return.
+
+    Raises:
+        RecipeError: another metric.
+    """
+    if metric not in ("success", "total"):
+        raise RecipeError(f"The filter 'dapo' has no metric '{metric}'; use success or total.")
+    return [
+        len({t.total if metric == "total" else float(t.success) for t in group}) > 1
+        for group in groups
+    ]
+
+
+@component(
+    Kind.FILTER,
+    "starpo",
+    source="Wang et al. 2025 (StarPO-S), RAGEN release",
+    status=Status.RELEASE,
+    needs={Need.GROUP},
+)
+def most_varied(groups: Sequence[Group], *, share: SomeShare = 0.25) -> list[bool]:
+    """Keep the share of groups whose undiscounted returns vary most.
+
+    `int(share * groups)` are kept, as in the release, but at least one, where the release
+    would keep none; a group of one is never kept. In the release the returns may already be
+    normalised in place, and then all groups vary alike; here they are always the raw ones.
+    Among groups that vary equally the one with the smaller key comes first, so that order
+    does not matter.
+
+    Raises:
+        RecipeError: the share is not in (0, 1].
+    """
+    if not 0 < share <= 1:
+        raise RecipeError(f"The filter 'starpo' keeps a share in (0, 1], not {share}.")
+    count = max(1, math.floor(share * len(groups) + 1e-9))  # 0.29 * 100 is 28.999…
+    ranks = sorted(
+        (-spread(group), min(str(t.key) for t in group), i)
+        for i, group in enumerate(groups)
+        if len(group) > 1
+    )
+    kept = {i for _, _, i in ranks[:count]}
+    return [i in kept for i in range(len(groups))]
+
+
+def spread(group: Group) -> float:
+    """Return the standard deviation (n - 1) of a group's undiscounted returns; 0 below two.
+
+    Its mean over the groups of a step is the figure `group_std` that monitors read.
+    """
+    return stdev(t.total for t in group) if len(group) > 1 else 0.0
+
+
+def negligible(advantages: Tensor, eps: float = 0.01) -> bool:
+    """Return whether a rollout teaches almost nothing: every |advantage| [T] is below `eps`.
+
+    Source: LOOP (Chen et al. 2025), ml-loop release, which drops such rollouts before the
+    update. Dropping changes the denominator of the loss: weights must be computed after it.
+    """
+    return not bool((advantages.abs() >= eps).any())
+
+
+def overlong(length: int, *, limit: int = 20480, buffer: int = 4096, factor: float = 1.0) -> float:
+    """Return a reward for length: 0 to `limit - buffer`, then falling to `-factor` at `limit`.
+
+    The fall is linear. Source: DAPO (Yu et al. 2025), soft overlong punishment. It stays at
+    `-factor` beyond the limit; verl's release goes on falling. Leaving truncated rollouts out of
+    the update (`Trajectory.truncated`) is the alternative, not an addition.
+
+    Args:
+        length: policy tokens of the rollout; observations do not count.
+
+    Raises:
+        RecipeError: the buffer is not in [1, limit].
+    """
+    if not 1 <= buffer <= limit:
+        raise RecipeError(f"The overlong buffer is {buffer}; use a number in [1, {limit}].")
+    over = length - (limit - buffer)
+    return -factor * min(over / buffer, 1.0) if over > 0 else 0.0

@@ -1,1 +1,0 @@
-"""Examples: what imitation and preference learning study, made from recorded episodes."""

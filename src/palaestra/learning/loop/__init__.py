@@ -1,0 +1,1 @@
+"""The loop: roll out, credit, learn; and what watches over it."""

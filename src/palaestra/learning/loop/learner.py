@@ -1,0 +1,309 @@
+"""The learner: turns credited rows into the next version of the resident policy.
+
+It trains the very tensors that the engine samples from, and reads log-probabilities at
+the temperature of the sampler. It stays within a memory budget (see `memory_budget`), and tries
+its longest row before the first step. On demand it trains a critic on the policy's trunk and
+keeps a frozen copy of the trained weights as reference policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from palaestra.core.errors import InputError
+from palaestra.learning.compute.cooperative import run_to_end
+from palaestra.learning.compute.heap import keep_freed_memory
+from palaestra.learning.compute.logprobs import token_logprobs
+from palaestra.learning.compute.master_weights import MasterOptimiser, Optimisation, Parts
+from palaestra.learning.compute.memory_budget import MemoryBudget, out_of_memory
+from palaestra.learning.compute.packing import Micro, Trained, check_sampled, micro_batches, per_row
+from palaestra.learning.compute.weight_selection import Selection
+from palaestra.learning.critics.value_head import (
+    AttachedCritic,
+    Critic,
+    ValueHead,
+    ValueUpdate,
+    end_values,
+    row_values,
+)
+from palaestra.learning.loop.update_metrics import Sums, Update
+from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens
+from palaestra.learning.methods.checks import check_gradient, check_tokens
+from palaestra.learning.methods.component import Kind, name_of
+from palaestra.models.local.resident import ResidentModel
+
+__all__ = ["EntropyTerm", "Learner", "Update"]
+
+EntropyTerm = Callable[[Tensor, Tokens, Tensor], Tensor]
+"""(entropy [M] in nats, with gradient; the tokens; their weights [M]) -> scalar of the loss."""
+
+
+class Learner:
+    """Trainer of one resident model; owns its optimiser."""
+
+    def __init__(
+        self,
+        model: ResidentModel,
+        selection: Selection,
+        optimisation: Optimisation,
+        *,
+        temperature: float = 1.0,
+        critic: Critic | None = None,
+        keep_reference: bool = False,
+    ) -> None:
+        """Train the selected weights of `model`.
+
+        Args:
+            model: acts and learns with the same weights.
+            selection: which of its weights are trained.
+            optimisation: settings of the optimiser.
+            temperature: at which the sampler samples; log-probabilities are taken there too.
+            critic: adds a value head to the policy; None trains no values.
+            keep_reference: copy the trained weights as they are now, for `reference`.
+
+        Raises:
+            InputError: not even the optimiser fits into the memory that learning may take.
+        """
+        self.model, self.optimisation, self.temperature = model, optimisation, temperature
+        self.parameters, self.frozen = selection.parameters, selection.frozen_layers
+        self.budget = MemoryBudget(
+            model.network,
+            self.parameters,
+            self.frozen,
+            optimisation.memory,
+            reference=keep_reference,
+        )
+        if model.network.device.type == "cpu":
+            keep_freed_memory()
+        else:  # gradients cancel out: parts of their sums must not be rounded to bf16
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        self._optimiser = MasterOptimiser(self.parameters, optimisation)
+        self._tried = False
+        self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None
+        self._reference: dict[str, Tensor] = {}
+        if keep_reference:
+            self.set_reference()
+
+    def close(self) -> None:
+        """Release the model, so that another learner can train it."""
+        self._optimiser.close()
+
+    def updating(
+        self,
+        rows: Sequence[Trained],
+        loss: TokenLoss,
+        *,
+        learning_rate: float | None = None,
+        entropy: EntropyTerm | None = None,
+        proximal: int | None = None,
+        whole_rollouts: bool = False,
+    ) -> Generator[None, None, Update]:
+        """Run one optimiser step on the weighted sum of `loss` over all trained tokens, in chunks.
+
+        Yields after each micro-batch: the model may act then, with the weights as they were. If
+        running replies must be complete before the weights change, it waits for them.
+
+        Args:
+            rows: the whole batch of the step; the loss is not divided by anything.
+            loss: per token, see `losses`.
+            learning_rate: of the policy, used from now on; None keeps the present one.
+            entropy: a term that is added once per micro-batch, so linear in the tokens.
+            proximal: the version of `lp_old`; None means the present one. The
+                weights under training count as one version ahead of it.
+            whole_rollouts: no micro-batch splits a rollout; for losses over whole rollouts.
+
+        Raises:
+            InputError: a row does not fit into memory, tokens have no log-probabilities, or the
+                loss is not one finite number per token; the weights have not changed.
+            PalaestraError: the weights no longer give finite log-probabilities.
+        """
+        check_sampled(rows)
+        self._drop_gradients()  # of a step that failed
+        name = name_of(loss)
+        groups = micro_batches(rows, self.budget.tokens, whole_rollouts=whole_rollouts)
+        micros = [Micro(group, self.model.network) for group in groups]
+        self._fits(rows, micros)
+        sums, version = Sums(), self.model.version
+        regression = self._critic.regression(rows) if self._critic else None
+        for micro in micros:
+            hidden = self._hidden(micro)
+            lp, nats = self._logprobs(hidden, micro.targets, with_gradient=entropy is not None)
+            tokens = micro.seen(
+                lp, current=version + 1, proximal=version if proximal is None else proximal
+            )
+            total = (check_tokens(Kind.LOSS, name, loss(tokens), lp) * micro.weight).sum()
+            if entropy is not None:
+                total = total + entropy(nats, tokens, micro.weight)
+            policy = total.detach()
+            if self._critic is not None and regression is not None:
+                values = self._critic.values(hidden)
+                coefficient = self._critic.settings.coefficient
+                total = total + coefficient * regression.add(values, micro)
+            check_gradient(name, total)
+            total.backward()
+            sums.add(policy, tokens, nats.detach(), len(micro.tokens))
+            yield
+        sums.check(name)
+        with self.model.held():
+            while self.model.draining:
+                yield
+            norm = self._optimiser.step(learning_rate)
+            if self._critic is not None:
+                self._critic.optimiser.step()
+            self.model.updated()
+        return sums.update(norm, regression)
+
+    update = run_to_end(updating)
+
+    def logprobs(self, rows: Sequence[Trained]) -> list[list[float]]:
+        """Return log-probabilities of the trained tokens of each row under the present weights."""
+
+        def compute(group: list[Trained]) -> Tensor:
+            micro = Micro(group, self.model.network)
+            lp, _ = self._logprobs(self._hidden(micro), micro.targets, with_gradient=False)
+            return lp
+
+        with torch.no_grad():
+            return per_row(rows, self.budget.tokens, compute)
+
+    # ── the reference policy ─────────────────────────────────────────────────
+
+    def set_reference(self) -> None:
+        """Make the present policy the reference policy from now on."""
+        self._reference = {name: p.detach().clone() for name, p in self.parameters.items()}
+
+    def reference(self, rows: Sequence[Trained]) -> list[list[float]]:
+        """Return `logprobs` under the reference policy; the present weights stay as they are.
+
+        Raises:
+            InputError: none is kept.
+        """
+        if not self._reference:
+            raise InputError(
+                "The learner keeps no reference policy; construct it with keep_reference=True."
+            )
+        with self._as_reference():
+            return self.logprobs(rows)
+
+    @contextmanager
+    def _as_reference(self) -> Iterator[None]:
+        """Make the model the reference policy within the context, by swapping tensors uncopied."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        for name, parameter in self.parameters.items():
+            parameter.data, self._reference[name] = self._reference[name], parameter.data
+
+    # ── the critic ───────────────────────────────────────────────────────────
+
+    def values(self, rows: Sequence[Trained]) -> list[list[float]]:
+        """Return the critic's value before each trained token of each row.
+
+        Raises:
+            InputError: the learner has no critic.
+        """
+        head = self._with_critic().head
+        return row_values(self.model.network, head, rows, self.budget.tokens)
+
+    def end_values(self, rows: Sequence[Trained]) -> list[float]:
+        """Return the critic's value after each row's last token, to bootstrap a cut-off rollout.
+
+        Raises:
+            InputError: the learner has no critic.
+        """
+        head = self._with_critic().head
+        return end_values(self.model.network, head, rows, self.budget.tokens)
+
+    def update_values(self, rows: Sequence[Trained]) -> ValueUpdate:
+        """Run one unclipped optimiser step of the value head alone; the policy does not change.
+
+        Raises:
+            InputError: the learner has no critic, or the rows have no targets.
+        """
+        return self._with_critic().update(rows, self.budget)
+
+    @property
+    def value_head(self) -> ValueHead | None:
+        """The head that reads values from the policy's trunk; None without a critic."""
+        return self._critic.head if self._critic else None
+
+    def _with_critic(self) -> AttachedCritic:
+        if self._critic is None:
+            raise InputError("The learner has no critic; construct it with critic=Critic(…).")
+        return self._critic
+
+    # ── stopping and resuming ────────────────────────────────────────────────
+
+    def state(self) -> Parts:
+        """Return everything that a resumed run needs: weights, moments, critic, reference."""
+        parts = self._optimiser.state()
+        if self._critic is not None:
+            for part, tensors in self._critic.optimiser.state().items():
+                parts[part].update(tensors)
+        if self._reference:
+            parts["reference"] = dict(self._reference)
+        return parts
+
+    @torch.no_grad()
+    def restore(self, parts: Parts) -> None:
+        """Restore what `state` returned.
+
+        A critic that the state does not hold is reset; a reference that it does not hold stays.
+        """
+        self._optimiser.restore(parts)
+        if self._critic is not None:
+            self._critic.restore(parts)
+        if self._reference and "reference" in parts:
+            for name, tensor in self._reference.items():
+                tensor.copy_(parts["reference"][name])
+        self.model.engine.clear()
+
+    def _drop_gradients(self) -> None:
+        self._optimiser.drop_gradients()
+        if self._critic is not None:
+            self._critic.optimiser.drop_gradients()
+
+    # ── passes through the network ───────────────────────────────────────────
+
+    def _fits(self, rows: Sequence[Trained], micros: Sequence[Micro]) -> None:
+        """Check that a step fits into memory; before the first one, try its longest row.
+
+        Raises:
+            InputError: it does not.
+        """
+        for micro in micros:
+            self.budget.check(len(micro.tokens))
+        if self._tried or not rows:
+            return
+        longest = Micro([max(rows, key=lambda row: len(row.tokens))], self.model.network)
+        try:
+            lp, _ = self._logprobs(self._hidden(longest), longest.targets, with_gradient=False)
+            lp.sum().backward()
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            raise self.budget.too_long(len(longest.tokens)) from error
+        finally:
+            self._optimiser.drop_gradients()
+        self._tried = True
+
+    def _hidden(self, micro: Micro) -> Tensor:
+        """Return the hidden states [M, width] that the trained tokens are predicted from."""
+        recompute = self.budget.recomputes(len(micro.tokens)) and torch.is_grad_enabled()
+        return micro.hidden(self.frozen, recompute=recompute).index_select(0, micro.predictors)
+
+    def _logprobs(
+        self, hidden: Tensor, targets: Tensor, *, with_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities [M] and entropies [M], with gradient if asked for."""
+        return token_logprobs(
+            self.model.network, hidden, targets, self.temperature, entropy_gradient=with_gradient
+        )

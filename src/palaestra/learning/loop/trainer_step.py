@@ -1,0 +1,210 @@
+"""The trainer step on one step's rollouts: credit, corrections, minibatches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from palaestra.core.episode import Episode, Key
+from palaestra.learning.compute.packing import Trained, check_sampled
+from palaestra.learning.credit.rule import Credit, groups
+from palaestra.learning.critics.separate_critic import SeparateCritic
+from palaestra.learning.critics.value_head import ValueUpdate
+from palaestra.learning.data.filters import spread
+from palaestra.learning.data.rewards import Shaping
+from palaestra.learning.data.rows import Row, rows_of
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.loop import batch as b
+from palaestra.learning.loop.learner import Learner, Update
+from palaestra.learning.losses.aggregation import Aggregation
+from palaestra.learning.losses.entropy_control import PREFIX as ENTROPY
+from palaestra.learning.losses.entropy_control import EntropyControl, EntropyPlan
+from palaestra.learning.losses.trained_tokens import Unit
+from palaestra.learning.methods.algorithms import Method
+from palaestra.learning.methods.component import Need
+
+Learned = tuple[list[Update], Mapping[str, float], dict[str, float]]
+"""Updates, the credit rule's state, and metrics of the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerStepPlan:
+    """Settings of one trainer step."""
+
+    minibatches: int  # optimiser steps per step
+    learning_rate: float
+    warmup: int  # steps over which the learning rate rises
+    length: int  # constant of `Aggregation.ROLLOUT_TOKEN_NORM`, in sampled tokens
+    entropy: EntropyPlan | None = None
+    recompute: bool = False
+    """Take lp_old from the learner, not from the sampler; and for calls without log-probabilities
+    (an import, a loop of one's own) the sampler's too. Without it such calls are an error."""
+
+    critic_warmup: int = 0
+    """Number of first steps in which only the critic learns: the value pretraining of VC-PPO (Yuan
+    et al. 2025) and VAPO. With their credit, its targets are the real returns of the policy, still
+    frozen; `explained_variance` shows when it has converged."""
+
+
+class TrainerStep:
+    """The trainer step of each step's rollouts; keeps no state between steps."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        method: Method,
+        plan: TrainerStepPlan,
+        seed: int,
+        critic: SeparateCritic | None = None,
+    ) -> None:
+        """Take a separate `critic`, or None: methods that read values then ask the learner's."""
+        self.learner, self.method, self.plan, self.seed = learner, method, plan, seed
+        self.critic = critic
+
+    @property
+    def compares_greedy(self) -> bool:
+        """Whether the credit rule reads the return of a greedy rollout of each task."""
+        return Need.GREEDY in self.method.needs
+
+    def learning(
+        self,
+        step: int,
+        episodes: Sequence[Episode],
+        shaping: Shaping,
+        memory: Mapping[str, float],
+        greedy: Mapping[int, float],
+    ) -> Generator[None, None, Learned]:
+        """Credit the rollouts and update the weights once per minibatch, in chunks.
+
+        Yields after each micro-batch, so that the model may act in between: within a
+        minibatch the weights stay as they are.
+
+        Returns:
+            updates, the credit rule's state, and metrics of the batch.
+
+        Raises:
+            InputError: rewards, log-probabilities, or a rule's results, are missing or not
+                numbers; names them.
+        """
+        policy = self.learner.model.name
+        every = b.trajectories(episodes, shaping, policy)
+        batch = [replace(t, greedy=greedy.get(t.key.group)) for t in every]
+        batch = b.filtered(batch, self.method)
+        more = spread_of_rewards(every, len(batch))
+        if not batch:
+            return [], memory, more
+        by_key = {episode.key: episode for episode in episodes}
+        rows = {t.key: rows_of(by_key[t.key], policy) for t in batch}
+        if Need.VALUE in self.method.needs:
+            batch = self._valued(batch, [row for t in batch for row in rows[t.key]])
+        own = {name: v for name, v in memory.items() if not name.startswith(ENTROPY)}
+        credit = self.method.credit(batch, own)
+        parts = self._prepared(self._minibatches(step, batch, rows, credit))
+        if step <= self.plan.critic_warmup:
+            fits = [(self.critic or self.learner).update_values(part) for part in parts]
+            return [], credit.state, more | _of_fits(fits)
+        before = self.learner.model.version
+        control = None
+        if self.plan.entropy is not None:
+            control = EntropyControl(self.plan.entropy, step, memory)
+        updates = []
+        for number, part in enumerate(parts):
+            done = (step - 1) + (number + 1) / len(parts)
+            updates.append((yield from self._update(part, done, before, control)))
+        return updates, {**credit.state, **(control.remembered() if control else {})}, more
+
+    def _minibatches(
+        self,
+        step: int,
+        batch: Sequence[Trajectory],
+        rows: Mapping[Key, Sequence[Row]],
+        credit: Credit,
+    ) -> list[list[Trained]]:
+        """Return the rows that train something, in random order, with their credit and weights."""
+        threshold = self.method.algorithm.negligible
+        chosen = b.instructive(batch, credit, threshold) if threshold else set(rows)
+        order = sorted(chosen, key=str)
+        random.Random(f"{self.seed}/{step}").shuffle(order)
+        flat = [row for key in order for row in rows[key]]
+        taught = set(rows) if self._teaches_without_advantage() else b.instructive(batch, credit)
+        advantage = b.per_call(batch, credit.advantages)
+        targets = None
+        if credit.returns is not None and Need.VALUE in self.method.needs:
+            targets = b.per_call(batch, credit.returns)
+        parts = []
+        for part in b.split_by_rollout(flat, self.plan.minibatches, order):
+            trained = b.trained_rows(
+                part,
+                advantage,
+                self.method.algorithm.aggregation,
+                length=self.plan.length,
+                targets=targets,
+            )
+            # those left out count in the weights' denominators, but need no pass
+            parts.append([row for row in trained if row.rollout in taught])
+        return [part for part in parts if part]
+
+    def _prepared(self, parts: list[list[Trained]]) -> list[list[Trained]]:
+        """Return minibatches with what is measured once, at the weights before the first update."""
+        rows = [row for part in parts for row in part]
+        if not self.plan.recompute:
+            check_sampled(rows)
+        if rows and (self.plan.recompute or self.method.correction is not None):
+            rows = b.with_proximal(rows, self.learner.logprobs(rows))
+        if rows and Need.REFERENCE in self.method.needs:
+            rows = b.with_reference(rows, self.learner.reference(rows))
+        left = iter(rows)
+        return [b.corrected([next(left) for _ in part], self.method) for part in parts]
+
+    def _update(
+        self, rows: list[Trained], done: float, before: int, control: EntropyControl | None
+    ) -> Generator[None, None, Update]:
+        """Run one optimiser step, `done` steps into the run; `before`: version of `lp_old`."""
+        plan = self.plan
+        fit = None if self.critic is None else self.critic.update_values(rows)
+        update = yield from self.learner.updating(
+            rows,
+            self.method.loss,
+            learning_rate=plan.learning_rate * min(1.0, done / plan.warmup),
+            entropy=control.term if control else None,
+            proximal=before,
+            whole_rollouts=self.method.unit is Unit.ROLLOUT,
+        )
+        if fit is None:
+            return update
+        return replace(update, value_loss=fit.value_loss, explained_variance=fit.explained_variance)
+
+    def _teaches_without_advantage(self) -> bool:
+        """Return whether rollouts without advantages still train: by KL, entropy or values."""
+        reads = {Need.REFERENCE, Need.VALUE} & self.method.needs
+        return bool(reads) or self.plan.entropy is not None
+
+    def _valued(self, batch: Sequence[Trajectory], rows: Sequence[Row]) -> list[Trajectory]:
+        """Return the trajectories with the critic's values, also where they were cut off."""
+        critic = self.critic or self.learner
+        trained = b.imitated_rows(rows, Aggregation.TOKEN_MEAN)
+        ends = critic.end_values(trained)
+        after = {(row.key, row.calls[-1]): end for row, end in zip(rows, ends, strict=True)}
+        values = b.gathered(rows, critic.values(trained))
+        return [b.with_ends(t, after) for t in b.with_values(batch, values)]
+
+
+def spread_of_rewards(batch: Sequence[Trajectory], left: int) -> dict[str, float]:
+    """Return metrics for monitors: the returns' spread within groups, and the share discarded."""
+    if not batch:
+        return {"discarded": 1.0}
+    together = [[batch[i] for i in members] for members in groups([t.group for t in batch])]
+    return {
+        "group_std": fmean(spread(group) for group in together),
+        "discarded": 1 - left / len(batch),
+    }
+
+
+def _of_fits(fits: Sequence[ValueUpdate]) -> dict[str, float]:
+    """Return metrics of a step in which only the critic learned; means over its updates."""
+    if not fits:
+        return {}
+    names = ("value_loss", "explained_variance")
+    return {name: fmean(getattr(fit, name) for fit in fits) for name in names}

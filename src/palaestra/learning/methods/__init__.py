@@ -1,0 +1,1 @@
+"""Methods: named algorithms, and the parts they are made of."""

@@ -1,0 +1,1 @@
+"""Local models: the network, its engine and its cache, in this process."""

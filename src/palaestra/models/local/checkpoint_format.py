@@ -1,0 +1,176 @@
+"""Hugging Face checkpoints, to and from `DecoderNetwork`.
+
+Each weight is one or more tensors of the checkpoint, as they are or with their rows in another
+order (`tensor_names.py`, `rotary.feature_order`), so what was read is written back bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from palaestra.core.errors import InputError
+from palaestra.core.paths import set_default_permissions
+from palaestra.models.local.architecture import NetworkConfig
+from palaestra.models.local.checkpoint_files import StoredTensors
+from palaestra.models.local.model_types import read_config, write_config
+from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.rotary import feature_order
+from palaestra.models.local.tensor_names import HEAD, USELESS, Place, place_of
+
+
+def read_network(folder: Path, dtype: torch.dtype) -> DecoderNetwork:
+    """Load the network of a checkpoint folder, in `dtype`.
+
+    Raises:
+        InputError: the architecture is not known, has other tensors than the checkpoint, or files
+            are missing or damaged.
+    """
+    config = read_config(folder)
+    theirs = StoredTensors(folder)
+    with torch.device("meta"), _Unfilled():
+        network = DecoderNetwork(config)
+    check_names(network, theirs, folder)
+    ours = from_hugging_face(network, theirs, dtype)
+    for name, wanted in network.state_dict().items():
+        if ours[name].shape != wanted.shape:
+            where = ", ".join(place_of(name, config.model_type).names)
+            raise InputError(
+                f"The checkpoint in '{folder}' holds {_sizes(ours[name])} numbers in '{where}', "
+                f"where its config.json means {_sizes(wanted)}; take both from the same model."
+            )
+    network.load_state_dict(ours, assign=True)
+    return network
+
+
+class _Unfilled(TorchFunctionMode):
+    """A mode in which parameters get no initial values.
+
+    Random numbers on the device `meta` make torch import its compiler, which takes 1.2 s: as long
+    as reading a gigabyte of weights.
+    """
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if getattr(function, "__module__", "") == "torch.nn.init":
+            return args[0] if args else (kwargs or {})["tensor"]
+        return function(*args, **(kwargs or {}))
+
+
+def write_network(network: DecoderNetwork, folder: Path) -> None:
+    """Write `model.safetensors` and `config.json` as transformers reads them."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_config(network.config, folder)
+    tensors = {name: t.contiguous() for name, t in to_hugging_face(network).items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    set_default_permissions(folder / "model.safetensors")
+
+
+def check_names(network: DecoderNetwork, theirs: Mapping[str, Tensor], folder: Path) -> None:
+    """Raise InputError where the network and a checkpoint have different tensors."""
+    model_type, ours = network.config.model_type, network.state_dict()
+    wanted = {name for own in ours for name in place_of(own, model_type).names}
+    missing = sorted(wanted - theirs.keys())
+    unknown = sorted(n for n in theirs.keys() - wanted if n != HEAD and not USELESS.search(n))
+    for names, what in ((missing, "has no"), (unknown, "has, unlike its architecture,")):
+        if names:
+            raise InputError(
+                f"The checkpoint in '{folder}' {what} tensor '{names[0]}'"
+                f"{f' and {len(names) - 1} others' if len(names) > 1 else ''}; "
+                "save the model again with save_pretrained."
+            )
+
+
+def from_hugging_face(
+    network: DecoderNetwork, theirs: Mapping[str, Tensor], dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """Return the network's weights, in `dtype`, made of a checkpoint's tensors."""
+    config = network.config
+    return {
+        name: _ours(name, place_of(name, config.model_type), theirs, config).to(dtype).contiguous()
+        for name in network.state_dict()
+    }
+
+
+def to_hugging_face(network: DecoderNetwork) -> dict[str, Tensor]:
+    """Return a checkpoint's tensors, made of the network's weights."""
+    config, theirs = network.config, dict[str, Tensor]()
+    experts: defaultdict[str, list[Tensor]] = defaultdict(list)
+    for name, tensor in network.state_dict().items():
+        weight, place = tensor.detach(), place_of(name, config.model_type)
+        order = _order(name, config)
+        weight = weight if order is None else weight[order.argsort()]
+        if place.expert is not None:
+            experts[place.names[0]].append(_transposed(_alternating(weight, name)))
+        elif len(place.names) == 1:
+            theirs[place.names[0]] = weight
+        else:
+            sizes = _rows(name, config, len(place.names), len(weight))
+            theirs |= zip(place.names, weight.split(sizes), strict=True)
+    return theirs | {name: torch.stack(parts) for name, parts in experts.items()}
+
+
+def _sizes(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape))
+
+
+def _ours(name: str, place: Place, theirs: Mapping[str, Tensor], config: NetworkConfig) -> Tensor:
+    """Return one weight of the network."""
+    if place.expert is not None:
+        stacked = _transposed(theirs[place.names[0]][place.expert])
+        return torch.cat([stacked[::2], stacked[1::2]]) if "gate_up" in name else stacked
+    parts = [theirs[one] for one in place.names]
+    weight = parts[0] if len(parts) == 1 else torch.cat(parts)
+    order = _order(name, config)
+    return weight if order is None else weight[order]
+
+
+def _transposed(weight: Tensor) -> Tensor:
+    """Return a matrix transposed, a bias as it is."""
+    return weight.T if weight.dim() == 2 else weight
+
+
+def _alternating(weight: Tensor, name: str) -> Tensor:
+    """Return the rows of gate and up in turn; other weights as they are."""
+    if "gate_up" not in name:
+        return weight
+    gate, up = weight.chunk(2)
+    return torch.stack([gate, up], dim=1).flatten(0, 1)
+
+
+def _rows(name: str, config: NetworkConfig, parts: int, rows: int) -> list[int]:
+    """Return the numbers of rows of a weight's tensors."""
+    if parts == 2:
+        return [rows // 2, rows // 2]
+    keys = config.num_key_value_heads * config.head_dim
+    return [rows - 2 * keys, keys, keys]
+
+
+def _order(name: str, config: NetworkConfig) -> Tensor | None:
+    """Return which row of the checkpoint each row of a weight is; None: the same."""
+    rotary = next((t.rotary for t in config.layers if t.rotary.share), None)
+    own = name.rsplit(".", 1)[-1] if name.endswith("_norm") else name.split(".", 2)[-1]
+    features = feature_order(rotary, config.head_dim) if rotary is not None else None
+    if features is None or own not in ("qkv.weight", "qkv_bias", "q_norm", "k_norm"):
+        return None
+    heads = config.num_attention_heads, config.num_key_value_heads
+    turned = {"q_norm": heads[0], "k_norm": heads[1]}.get(own, sum(heads))
+    if own.endswith("_norm") and config.head_norm == "head":
+        turned = 1
+    d = config.head_dim
+    order = [head * d + feature for head in range(turned) for feature in features]
+    rest = range(turned * d, (sum(heads) + heads[1]) * d) if own.startswith("qkv") else ()
+    return torch.tensor([*order, *rest])

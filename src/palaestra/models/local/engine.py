@@ -1,0 +1,399 @@
+"""The resident engine: replies for many sessions at once, from one copy of the weights.
+
+Each step runs one batch: the next token of every reply in flight, together with prompt tokens of
+requests just started (continuous batching; Yu et al. 2022). Prompts longer than the step's budget
+are prefilled in chunks. A request whose prefix is about to be computed by another one of the same
+step waits one step and shares it.
+
+If slots or memory run short, the schedule decides which requests run. A preempted request keeps
+its sampled tokens and continues later, with what the cache still holds of it.
+
+Sampling takes one uniform number per token from a hash of (request seed, position), so a reply
+depends on its prompt, its seed and the weights, not on its neighbours or on preemption (up to the
+rounding of differently shaped matrix products).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from palaestra.core.errors import ContextTooLong, InputError
+from palaestra.core.model import Finish, Sampling
+from palaestra.models.local.cache import BLOCK, KeyValueCache
+from palaestra.models.local.choices import ChoiceTree, keep_only
+from palaestra.models.local.cuda_graph import CudaGraphStep, cuda_graph_step
+from palaestra.models.local.decoding import StopDetector
+from palaestra.models.local.engine_attention import StepAttention, rank
+from palaestra.models.local.kernels.layers import NativeLayers, native_layers
+from palaestra.models.local.kernels.paged_attention import native_attention
+from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.packed_weights import packed
+from palaestra.models.local.prefix_tree import common_prefix
+from palaestra.models.local.request import Request
+from palaestra.models.local.sampling import sample, uniform
+from palaestra.models.local.schedule import FirstComeFirstServed, Schedule
+from palaestra.models.local.thought_limit import ThoughtLimit
+
+if TYPE_CHECKING:  # which needs llguidance
+    from palaestra.models.local.grammar import GrammarMask
+
+MEMORY = 2 * 2**30  # bytes of keys and values: 93,000 tokens of SmolLM2-135M in bf16
+WORTH_WAITING = 16  # tokens that another request must be about to compute for us to wait
+
+
+class OnUpdate(StrEnum):
+    """What happens to replies in flight when the weights change."""
+
+    DRAIN = "drain"  # the weights may not change before the replies are complete
+    RECOMPUTE = "recompute"  # they continue; their keys and values are recomputed
+    KEEP = "keep"  # they continue with the keys and values of the old weights
+
+
+class Engine:
+    """A synchronous inference engine that runs requests step by step, independent of sessions."""
+
+    def __init__(
+        self,
+        network: DecoderNetwork,
+        end_tokens: frozenset[int],
+        *,
+        slots: int = 64,
+        context: int = 2048,
+        step_tokens: int = 2048,
+        memory: int = MEMORY,
+        block: int = BLOCK,
+        schedule: Schedule | None = None,
+        on_update: OnUpdate = OnUpdate.DRAIN,
+        text: Callable[[Sequence[int]], str] | None = None,
+    ) -> None:
+        """Start without requests.
+
+        Args:
+            network: acts with the weights that it has at each step.
+            end_tokens: end a reply when sampled.
+            slots: replies in flight at once.
+            context: longest prompt and reply together, in tokens.
+            step_tokens: most tokens run in one step.
+            memory: bytes for keys and values; never exceeded.
+            block: tokens per block of that memory.
+            schedule: which requests go first; None is first come, first served.
+            on_update: what `clear` does to replies in flight.
+            text: decodes sampled tokens, for stop strings; None allows no stop strings.
+
+        Raises:
+            InputError: the memory does not hold one conversation of `context` tokens.
+        """
+        config = network.config
+        self.network, self.end_tokens, self.slots = network, end_tokens, slots
+        self.context = network.context = min(context, config.max_position_embeddings)
+        self.step_tokens, self.on_update = step_tokens, OnUpdate(on_update)
+        self.schedule = schedule or FirstComeFirstServed()
+        self.cache = KeyValueCache(network, memory=memory, context=self.context, block=block)
+        self.waiting: list[Request] = []  # in the order of arrival
+        self.running: list[Request] = []  # in the order of their start
+        self.computed_tokens = 0  # over the engine's life, prompt and sampled
+        self.version = 0  # stamped on sampled tokens
+        self.holding = False  # start no reply; only those in flight continue
+        self._text = text
+        self._acting: DecoderNetwork | None = None  # the network with packed weights
+        self._layers: NativeLayers | None = None  # its blocks in one call, if available
+        self._cuda_graph: CudaGraphStep | None = None  # whole steps, on CUDA devices
+        self._native = native_attention(
+            *(config.head_dim, self.cache.share, block, network.dtype, network.device),
+            config.attention_scale,
+        )
+
+    def submit(
+        self,
+        tokens: Sequence[int],
+        sampling: Sampling,
+        seed: int,
+        program: Hashable | None = None,
+        choices: ChoiceTree | None = None,
+        grammar: GrammarMask | None = None,
+        thought: ThoughtLimit | None = None,
+    ) -> Request:
+        """Queue one request.
+
+        Args:
+            tokens: the prompt.
+            sampling: how to sample the reply.
+            seed: equal seeds sample equal tokens.
+            program: requests of equal programs belong together; None belongs to none.
+            choices: the reply is one of them, whatever its length; None: any.
+            grammar: the reply is a text of it, possibly cut; None: any.
+            thought: ends its reasoning after some tokens; None: never.
+
+        Raises:
+            ContextTooLong: the prompt and one token, or the longest choice, do not fit the context.
+            InputError: there are stop strings, and the engine cannot decode.
+        """
+        if choices is not None:
+            sampling = replace(sampling, max_tokens=choices.longest)
+            if len(tokens) + choices.longest > self.context:
+                raise ContextTooLong(
+                    f"a prompt of {len(tokens)} tokens leaves no room for a choice of "
+                    f"{choices.longest} in a context of {self.context}"
+                )
+        if len(tokens) >= self.context:
+            raise ContextTooLong(
+                f"a prompt of {len(tokens)} tokens leaves no room in a context of {self.context}"
+            )
+        if sampling.stop and self._text is None:
+            raise InputError(
+                "Stop strings need an engine that can decode; construct it with text=."
+            )
+        alone = object()
+        request = Request(
+            list(tokens),
+            sampling,
+            seed,
+            alone if program is None else program,
+            self.computed_tokens,
+            choices or grammar,
+            thought=thought,
+        )
+        self.waiting.append(request)
+        return request
+
+    def cancel(self, request: Request) -> None:
+        """Drop a request whose reply is no longer needed."""
+        if request in self.waiting:
+            self.waiting.remove(request)
+        elif request in self.running:
+            self.running.remove(request)
+            self._release(request)
+
+    @property
+    def pending(self) -> int:
+        return len(self.waiting) + len(self.running)
+
+    @property
+    def programs(self) -> int:
+        """Number of programs with pending requests."""
+        return len({request.program for request in (*self.waiting, *self.running)})
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a reply has been started and is not complete."""
+        return bool(self.running) or any(request.completion for request in self.waiting)
+
+    def clear(self) -> None:
+        """Forget all keys and values: the weights have changed.
+
+        Raises:
+            RuntimeError: a reply is in flight, and `on_update` is `drain`.
+        """
+        if self.on_update is OnUpdate.DRAIN and self.under_way:
+            raise RuntimeError("the weights changed while a reply was being sampled")
+        if self.on_update is not OnUpdate.KEEP:
+            for request in self.running[::-1]:
+                self._interrupt(request)
+        self.cache.clear()
+        self._acting = self._layers = None  # keep no reference to the packed weights
+        if self._cuda_graph is not None and not self._cuda_graph.current:
+            self._cuda_graph = None
+
+    @torch.inference_mode()
+    def step(self) -> list[Request]:
+        """Run one batch; return the requests that finished."""
+        self._begin()
+        self._make_room()
+        batch, counts = self._batch()
+        if not batch:
+            return []
+        last = self._forward(batch, counts)
+        ready = [i for i, request in enumerate(batch) if request.left == 0]
+        self._sample([batch[i] for i in ready], last[ready])
+        finished = [request for request in self.running if request.finish is not None]
+        self.running = [request for request in self.running if request.finish is None]
+        for request in finished:
+            self._release(request)
+        return finished
+
+    # ── scheduling ───────────────────────────────────────────────────────────
+
+    def _level(self, request: Request) -> int:
+        return self.schedule.level(request, self.computed_tokens)
+
+    def _begin(self) -> None:
+        """Start waiting requests, unless waiting one step saves computing a prefix."""
+        budget = self.step_tokens - sum(request.left for request in self.running)
+        fresh: list[Request] = []
+        clock = self.computed_tokens
+        for request in sorted(self.waiting, key=lambda r: self.schedule.order(r, clock)):
+            if budget <= 0:
+                break
+            if self.holding and not request.completion:
+                continue
+            if self._worth_waiting(request, fresh):
+                continue
+            if not self._start(request):
+                break  # no request overtakes it: it could wait forever
+            fresh.append(request)
+            budget -= request.left
+        if fresh:
+            self.waiting = [request for request in self.waiting if request.past is None]
+
+    def _worth_waiting(self, request: Request, fresh: Sequence[Request]) -> bool:
+        if not fresh:
+            return False
+        soon = max(common_prefix(r.tokens, request.tokens) for r in fresh)
+        if soon < WORTH_WAITING:
+            return False
+        return soon - self.cache.known(request.tokens) >= WORTH_WAITING
+
+    def _start(self, request: Request) -> bool:
+        """Start the request, preempting less urgent ones if necessary."""
+        level, known = self._level(request), request.known()
+        while True:
+            # one spare block for each running request, so that none is preempted at once
+            room = len(self.running) < self.slots
+            past = self.cache.acquire(known, spare=len(self.running)) if room else None
+            if past is not None:
+                break
+            last = max(reversed(self.running), key=self._level, default=None)
+            if last is None or self._level(last) <= level:
+                return False
+            self._interrupt(last)
+        if not request.completion:
+            request.cached = past.length
+        request.past = past
+        self.running.append(request)
+        return True
+
+    def _make_room(self) -> None:
+        """Reserve blocks for every running request's next tokens; preempt the least urgent."""
+        order = sorted(self.running, key=self._level)
+        while order:
+            request = order.pop(0)
+            while not self.cache.reserve(request.held, request.length):
+                last = order.pop() if order else request
+                self._interrupt(last)
+                if last is request:
+                    break
+
+    def _interrupt(self, request: Request) -> None:
+        """Preempt a request: it returns to the head of the queue with its sampled tokens."""
+        self.running.remove(request)
+        self._release(request)
+        request.since = self.computed_tokens
+        self.waiting.insert(0, request)
+
+    def _release(self, request: Request) -> None:
+        self.cache.release(request.held)
+        request.past = None
+
+    # ── computation ──────────────────────────────────────────────────────────
+
+    def _batch(self) -> tuple[list[Request], list[int]]:
+        """Return this step's requests and the tokens that each one runs; single tokens first."""
+        budget = self.step_tokens
+        chosen: list[tuple[Request, int]] = []
+        for request in sorted(self.running, key=lambda r: r.left > 1):
+            count = min(request.left, budget)
+            if count > 0:
+                chosen.append((request, count))
+                budget -= count
+        chosen.sort(key=lambda pair: rank(pair[0].held.length, pair[1]))
+        return [request for request, _ in chosen], [count for _, count in chosen]
+
+    def _forward(self, batch: Sequence[Request], counts: Sequence[int]) -> Tensor:
+        """Run the next tokens; return the hidden state [B, width] of each request's last one."""
+        starts = [request.held.length for request in batch]
+        chunks = [r.known(s)[:n] for r, s, n in zip(batch, starts, counts, strict=True)]
+        blocks = [request.held.blocks for request in batch]
+        if self._acting is None:
+            self._acting = packed(self.network)
+            self._layers = native_layers(self._acting, self.cache, self._native)
+            self._cuda_graph = self._cuda_graph or cuda_graph_step(
+                self.network, self.cache, self.slots, self.context
+            )
+        if self._cuda_graph is not None:
+            last = self._cuda_graph(chunks, starts, blocks)
+        else:
+            last = self._run(self._acting, chunks, starts, blocks)
+        for request, chunk in zip(batch, chunks, strict=True):
+            self.cache.commit(request.held, chunk)
+            self.schedule.served(request, len(chunk))
+        self.computed_tokens += sum(counts)
+        return last
+
+    def _run(
+        self,
+        network: DecoderNetwork,
+        chunks: Sequence[Sequence[int]],
+        starts: Sequence[int],
+        blocks: Sequence[Sequence[int]],
+    ) -> Tensor:
+        """Return the hidden state of each chunk's last token, without a CUDA graph."""
+        attend = StepAttention(self.cache, blocks, starts, [len(c) for c in chunks], self._native)
+        tokens = torch.tensor([t for chunk in chunks for t in chunk], device=network.device)
+        x = network.embed(tokens)
+        if self._layers is not None and attend.in_place is not None:
+            x = self._layers(x, attend.in_place)
+        else:
+            x = network.run(x, attend.positions, attend)
+        return x[attend.last]
+
+    def _sample(self, requests: Sequence[Request], hidden: Tensor) -> None:
+        if not requests:
+            return
+        assert self._acting is not None
+        logits = self._acting.logits(hidden)
+        for row, request in enumerate(requests):
+            if request.constraint is not None:
+                keep_only(logits, row, request.constraint.allowed(request.completion))
+        wide, device = self.network.wide_dtype, logits.device
+        temperature = [r.sampling.temperature for r in requests]
+        uniforms = [uniform(r.seed, len(r.completion)) for r in requests]
+        sampled = sample(
+            logits,
+            torch.tensor(temperature, dtype=wide, device=device),
+            torch.tensor(uniforms, dtype=wide, device=device),
+        )
+        numbers = (column.tolist() for column in sampled)
+        for request, token, lp, nats in zip(requests, *numbers, strict=True):
+            self._append(request, token, lp, nats)
+            if request.thought is not None and request.finish is None:
+                self._end_thought(request, request.thought.after(token))
+
+    def _append(self, request: Request, token: int, logprob: float, entropy: float) -> None:
+        """Add a token to a reply, which may finish it."""
+        request.completion.append(token)
+        request.logprobs.append(logprob)
+        request.entropies.append(entropy)
+        request.versions.append(self.version)
+        if token in self.end_tokens or self._stopped(request):
+            request.finish = Finish.STOP
+        elif not self._room(request):
+            request.finish = Finish.LENGTH
+
+    def _room(self, request: Request) -> int:
+        """Return how many tokens may still be added to a reply."""
+        longest = request.sampling.max_tokens or self.context
+        return min(longest - len(request.completion), self.context - request.length)
+
+    def _end_thought(self, request: Request, closing: Sequence[int]) -> None:
+        """Write the tokens that end a thought, unless the reply ends within them anyway."""
+        if len(closing) >= self._room(request):
+            return
+        for token in closing:
+            if request.finish is None:
+                request.forced.append(len(request.completion))
+                self._append(request, token, 0.0, 0.0)
+
+    def _stopped(self, request: Request) -> bool:
+        """Return whether the reply contains a stop string; it did not before its last token."""
+        if not request.sampling.stop:
+            return False
+        assert self._text is not None
+        if request.stop_detector is None:
+            request.stop_detector = StopDetector(self._text, request.sampling.stop)
+        return request.stop_detector.stops(request.completion[-1])

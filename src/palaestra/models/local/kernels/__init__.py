@@ -1,0 +1,1 @@
+"""Kernels: compiled functions for processors and CUDA devices."""

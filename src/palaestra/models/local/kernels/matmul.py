@@ -1,0 +1,98 @@
+"""Matrix products with packed bf16 weights: the compiled functions of `matmul.c`, on tensors.
+
+torch's bf16 products reach half of a CPU's rate when few tokens are multiplied by a large matrix,
+as in decoding. Sums are accumulated in torch's own order, which is found by trial, so that the
+engine's log-probabilities equal the learner's to the bit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from palaestra.models.local.kernels.c_build import compiled
+
+SOURCE = Path(__file__).with_name("matmul.c")
+
+STRETCHES = (256, 512, 128, 64, 1024, 32)  # guesses of the pairs summed per stretch
+# rows and outputs of the products that test a guess; some orders differ in few sums
+TRIALS = ((64, 640), (512, 960))
+
+_P, _L = ctypes.c_void_p, ctypes.c_long
+
+
+class NativeMatmul:
+    """The compiled functions of `matmul.c`."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        library.columns.restype = _L
+        self._columns = library.columns()
+        self._pack, self._multiply = library.pack, library.multiply
+        self._pack.argtypes, self._pack.restype = [_P, _P, _L, _L], None
+        self._multiply.argtypes, self._multiply.restype = [_P, _P, _P, _L, _L, _L, _L], None
+        self._chunks: dict[int, int | None] = {}  # by number of inputs; None: no guess was right
+
+    def pack(self, weight: Tensor) -> Tensor:
+        """Pack a matrix [outputs, inputs] of bf16, inputs even, in the layout of `multiply`."""
+        outputs, inputs = weight.shape
+        blocks = -(-outputs // self._columns)
+        packed = weight.new_empty(blocks, inputs // 2, self._columns, 2)
+        weight = weight.contiguous()
+        self._pack(weight.data_ptr(), packed.data_ptr(), outputs, inputs)
+        return packed
+
+    def multiply(self, x: Tensor, packed: Tensor, outputs: int) -> Tensor:
+        """Multiply x [N, inputs] by the transpose of the packed matrix: [N, outputs]."""
+        inputs = x.shape[1]
+        return self._product(x, packed, outputs, self.stretch(inputs))
+
+    @property
+    def address(self) -> int | None:
+        """Address of `multiply` of `matmul.c`, for other compiled code to call."""
+        return ctypes.cast(self._multiply, _P).value
+
+    def stretch(self, inputs: int) -> int:
+        """Return the number of pairs summed per stretch, for this number of inputs."""
+        return self._chunk(inputs) or inputs // 2
+
+    def in_torchs_order(self, inputs: int) -> bool:
+        """Return whether products with this number of inputs equal torch's to the bit."""
+        return self._chunk(inputs) is not None
+
+    def _chunk(self, inputs: int) -> int | None:
+        """Return the number of pairs that torch sums per stretch; None if no guess is right."""
+        if inputs not in self._chunks:
+            guesses = (inputs // 2, *STRETCHES)
+            found = (guess for guess in guesses if all(self._right(guess, inputs)))
+            self._chunks[inputs] = next(found, None)
+        return self._chunks[inputs]
+
+    def _right(self, guess: int, inputs: int) -> Iterator[bool]:
+        """Yield whether the guess gives torch's products to the bit, trial by trial."""
+        g = torch.Generator().manual_seed(0)
+        for shape in TRIALS:
+            x, weight = (torch.randn(n, inputs, generator=g).bfloat16() for n in shape)
+            found = self._product(x, self.pack(weight), len(weight), guess)
+            yield torch.equal(found, F.linear(x, weight))
+
+    def _product(self, x: Tensor, packed: Tensor, outputs: int, chunk: int) -> Tensor:
+        x = x.contiguous()
+        out = x.new_empty(len(x), outputs)
+        sizes = (*x.shape, outputs, chunk)
+        self._multiply(x.data_ptr(), packed.data_ptr(), out.data_ptr(), *sizes)
+        return out
+
+
+@cache
+def native_matmul() -> NativeMatmul | None:
+    """Return the functions; None without a compiler, or on a CPU that cannot multiply bf16."""
+    library = compiled(SOURCE)
+    if library is None or not hasattr(library, "multiply"):
+        return None
+    return NativeMatmul(library)

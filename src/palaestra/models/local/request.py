@@ -1,0 +1,67 @@
+"""A request: one reply to be sampled, as the engine sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from palaestra.core.model import Finish, Sampling
+from palaestra.models.local.cache import Past
+from palaestra.models.local.decoding import StopDetector
+from palaestra.models.local.thought_limit import ThoughtLimit
+
+
+class Constraint(Protocol):
+    """A constraint on a reply, such as choices or a grammar."""
+
+    def allowed(self, sampled: Sequence[int]) -> Sequence[int] | Tensor:
+        """Return the tokens that may follow the sampled ones."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One reply's state: it waits while `past` is None, then runs until `finish` is set."""
+
+    tokens: list[int]  # the prompt
+    sampling: Sampling
+    seed: int
+    program: Hashable  # requests of equal programs belong together
+    since: int  # the engine's clock when it began to wait
+    constraint: Constraint | None = None  # None: any reply
+    past: Past | None = None
+    cached: int = 0  # prompt tokens that the cache held
+    completion: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)  # of each token of the completion
+    entropies: list[float] = field(default_factory=list)  # in nats, likewise
+    versions: list[int] = field(default_factory=list)  # of the weights that sampled each token
+    stop_detector: StopDetector | None = None  # if there are stop strings
+    thought: ThoughtLimit | None = None  # if the reasoning is limited
+    forced: list[int] = field(default_factory=list)  # positions in the completion, not sampled
+    urgent: bool = False  # has waited so long that it goes first
+    finish: Finish | None = None
+
+    @property
+    def held(self) -> Past:
+        """The keys and values of a running request."""
+        assert self.past is not None
+        return self.past
+
+    @property
+    def length(self) -> int:
+        """Number of prompt and sampled tokens."""
+        return len(self.tokens) + len(self.completion)
+
+    @property
+    def left(self) -> int:
+        """Number of tokens that are still to be run; 1 while it decodes."""
+        return self.length - self.held.length
+
+    def known(self, start: int = 0) -> list[int]:
+        """Return the tokens of prompt and completion from `start` on."""
+        count = len(self.tokens)
+        if start >= count:
+            return self.completion[start - count :]
+        return self.tokens[start:] + self.completion

@@ -1,0 +1,1 @@
+"""Remote models: any server that is asked over HTTP."""

@@ -1,0 +1,1 @@
+"""Renderers: messages to tokens and back."""

@@ -1,0 +1,1 @@
+"""Scripted models: replies known beforehand, for tests and baselines."""

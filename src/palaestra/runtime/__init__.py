@@ -1,0 +1,1 @@
+"""The runtime: this machine, concurrency, and progress."""

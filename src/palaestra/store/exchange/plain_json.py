@@ -1,0 +1,232 @@
+"""The common parts of the formats: core types as plain JSON and back, and atomic files.
+
+A format holds some of an episode in fields of its own. The rest is in an extension
+field named "palaestra", so that an episode is restored exactly; nothing is in both
+places.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, Any
+
+from palaestra import __version__
+from palaestra.core.environment import Action, Observation, Signals, Transition
+from palaestra.core.episode import Episode, Step
+from palaestra.core.errors import InputError, RunVersionMismatch
+from palaestra.core.graph import Call
+from palaestra.core.message import Role
+from palaestra.core.outcome import Outcome, Owner
+from palaestra.store.codec import JSON, from_json, to_json
+from palaestra.store.disk import is_full, storage_full, sync
+from palaestra.store.schema import FORMAT
+
+REST = "palaestra"
+"""The name of the extension field for content without a field of its own."""
+
+SPEAKERS: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "agent": "assistant",
+    "model": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+LONGEST = 10**9  # the largest offset of a time in seconds, for records of other programs
+
+
+def plain(noun: object, *carried: str) -> dict[str, JSON]:
+    """Return a value of a core type as JSON, without the fields that are `carried` elsewhere."""
+    document: dict[str, JSON] = json.loads(to_json(noun))
+    return {name: value for name, value in document.items() if name not in carried}
+
+
+def built(kind: Any, document: Mapping[str, JSON]) -> Any:
+    """Build a value of type `kind` from the JSON of `plain`; raises ValueError if invalid."""
+    return from_json(kind, [json.dumps(document)])[0]
+
+
+def head(episode: Episode) -> dict[str, JSON]:
+    """Return an episode without its calls and steps as JSON, with the format's version."""
+    return {"format": FORMAT, **plain(replace(episode, calls=(), steps=()), "calls", "steps")}
+
+
+def whole(head: Mapping[str, JSON], calls: Iterable[Call], steps: Iterable[Step]) -> Episode:
+    """Return the episode of a `head`, with these calls and steps."""
+    episode: Episode = built(Episode, {**head, "calls": [], "steps": []})
+    return replace(episode, calls=tuple(calls), steps=tuple(steps))
+
+
+def check_version(found: JSON, where: str) -> None:
+    """Check the version of stored episodes.
+
+    Raises:
+        RunVersionMismatch: `found` is not the version that this palaestra reads.
+    """
+    if found == FORMAT and not isinstance(found, bool):
+        return
+    age = "a newer" if isinstance(found, int) and found > FORMAT else "an older or unknown"
+    raise RunVersionMismatch(
+        f"{where} holds episodes of format {found!r}, and palaestra {__version__} reads format "
+        f"{FORMAT}: {age} palaestra wrote it; read it there, and export it again."
+    )
+
+
+def unjudged(why: str) -> Outcome:
+    """Return the outcome of a record without information about success: it is not scored."""
+    return Outcome.error("unjudged", Owner.INFRASTRUCTURE, why)
+
+
+def judged(steps: Sequence[Step], reward: float, success: bool) -> tuple[Step, ...]:
+    """Return the steps with the last one ending the task with that reward."""
+    if not steps:
+        return ()
+    last = steps[-1]
+    end = replace(last.transition, reward=reward, terminated=True, success=success)
+    return (*steps[:-1], replace(last, transition=end))
+
+
+def made_step(index: int, call: int | None, action: Action, seen: str, valid: bool = True) -> Step:
+    """Return a step of another program, which records neither rewards nor states."""
+    return Step(index, call, action, Transition(Observation(seen), valid=valid), Signals())
+
+
+def speaker(role: str) -> Role:
+    """Return the role for a name that other programs use; an unknown name is a user."""
+    return SPEAKERS.get(role, "user")
+
+
+def checked(episode: Episode) -> Episode:
+    """Return the episode of another program after validation; raises ValueError if invalid."""
+    found: Episode = built(Episode, plain(episode))
+    return found
+
+
+def thoughts(reasoning: str) -> str:
+    """Return separate reasoning in the form that open models write before their reply."""
+    return f"<think>\n{reasoning}\n</think>\n\n" if reasoning else ""
+
+
+def moment(start: datetime, seconds: float) -> datetime:
+    """Return the time `seconds` after `start`; episodes record durations, not times."""
+    late = seconds if math.isfinite(seconds) else 0.0
+    return start.astimezone(UTC) + timedelta(seconds=min(max(late, 0.0), LONGEST))
+
+
+# ── files ────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file to write, which replaces `path` once it is complete.
+
+    Raises:
+        InputError: the folder is missing, or cannot be written to.
+        StorageFull: there is no space; an earlier file of that name is intact.
+    """
+    partial = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        with partial.open("wb") as stream:
+            yield stream
+        sync(partial)
+        partial.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        if is_full(error):
+            raise storage_full(path.name, path.parent, error) from error
+        raise InputError(f"{path} cannot be written: {error}. Give another path.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def write_lines(path: Path, documents: Iterable[JSON]) -> int:
+    """Write one JSON document per line; return their number. Raises like `replacing`."""
+    count = 0
+    with replacing(Path(path)) as stream:
+        for document in documents:
+            stream.write(json.dumps(document).encode() + b"\n")
+            count += 1
+    return count
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        InputError: it is missing, unreadable or empty.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}. Check the path.") from error
+    if not content.strip():
+        raise InputError(f"{path} is empty; export it again.")
+    return content
+
+
+def read_documents(path: Path) -> Iterator[JSON]:
+    """Yield the JSON documents of a file: one per line, or a single one over all lines.
+
+    Raises:
+        InputError: the file is missing, empty, truncated or not JSON.
+    """
+    content = read_bytes(path)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text, so it is not JSON.") from error
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    single: list[JSON] = []
+    with contextlib.suppress(ValueError):
+        single.append(json.loads(text))
+    yield from single
+    for number, line in () if single else lines:
+        try:
+            document = json.loads(line)
+        except ValueError as error:
+            cut = number == lines[-1][0] > lines[0][0]
+            what = "was cut off while it was written" if cut else "is not JSON"
+            raise InputError(
+                f"{path}, line {number} {what} ({error}); export the file again."
+            ) from error
+        yield document
+
+
+@contextmanager
+def understood(where: str, kind: str) -> Iterator[None]:
+    """Turn errors in reading an invalid document into one InputError.
+
+    Args:
+        where: the document's place, for the message.
+        kind: what the document should be.
+
+    Raises:
+        InputError: the document is invalid.
+    """
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{where} is not a valid {kind}: {_reason(error)}.") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    listed = getattr(error, "errors", None)  # of pydantic
+    if callable(listed):
+        first = listed()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != 0)
+        return f"{place or 'it'}: {first['msg'].lower()}"
+    return " ".join(str(error).split())[:200]

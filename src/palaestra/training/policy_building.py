@@ -1,0 +1,158 @@
+"""Building the policy of a recipe, and exporting it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from palaestra.core.errors import InputError
+from palaestra.learning.compute.weight_selection import Selection, adapters, everything, top_layers
+from palaestra.learning.critics.value_head import ValueHead
+from palaestra.models.local.checkpoint_format import read_network, write_network
+from palaestra.models.local.engine import OnUpdate
+from palaestra.models.local.model_cache import Progress
+from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.resident import ResidentModel
+from palaestra.models.local.tiny import tiny_network
+from palaestra.models.registry import (
+    check_context,
+    checked_checkpoint,
+    device,
+    precision,
+    renderer_of,
+)
+from palaestra.models.renderers.chat_template import TemplateRenderer
+from palaestra.models.renderers.chatml import CHATML_TEMPLATE, END, ChatMLRenderer
+from palaestra.training.recipe import Recipe
+from palaestra.training.recipe_sections import Tiny
+
+Valued = tuple[DecoderNetwork, ValueHead]
+"""A critic: a network, and the head that reads values from its last hidden states."""
+
+POLICY = "policy"  # the name under which the trained model's calls are recorded
+
+
+def prepare_policy(recipe: Recipe, progress: Progress) -> dict[str, str | None]:
+    """Download, convert and check the model of a recipe; load nothing.
+
+    Returns:
+        Its revision by its name (see `weights.Checkpoint`); empty for the tiny transformer.
+
+    Raises:
+        InputError: it cannot be had or used, or its context is shorter than the recipe's.
+    """
+    part = recipe.model
+    if part.name == "tiny":
+        return {}
+    found = checked_checkpoint(part.name, progress)
+    check_context(part.name, found.folder, part.context, "model.context")
+    return {part.name: found.revision}
+
+
+def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
+    """Build the resident model of a recipe.
+
+    Args:
+        recipe: what to build.
+        origin: a checkpoint folder; for the tiny transformer, the folder with its tokenizer.
+    """
+    part = recipe.model
+    renderer, target = renderer_of(origin, keep_thoughts=part.keep_thoughts), device(part.device)
+    if recipe.agent.reasoning_tokens is not None and not renderer.thought_end:
+        raise InputError(
+            f"agent.reasoning_tokens = {recipe.agent.reasoning_tokens} has no effect on "
+            f"'{part.name}', whose chat template has no reasoning; unset it."
+        )
+    if part.name == "tiny":
+        assert isinstance(renderer, ChatMLRenderer)  # of the vocabulary learned here
+        sizes = (part.tiny or Tiny()).model_dump()
+        network = tiny_network(
+            renderer.tokenizer.get_vocab_size(), **sizes, context=part.context, seed=recipe.seed
+        )
+    else:
+        check_context(part.name, origin, part.context, "model.context")
+        network = read_network(origin, precision(part.precision, target))
+    network = network.to(target)
+    if recipe.training.lora_rank is not None:
+        from palaestra.models.local.lora import add_lora  # peft takes seconds to import
+
+        add_lora(network, recipe.training.lora_rank, recipe.seed)
+    return ResidentModel(
+        POLICY,
+        network,
+        renderer,
+        slots=slots_of(recipe),
+        context=recipe.model.context,
+        schedule=recipe.model.schedule,
+        on_update=OnUpdate(recipe.rl.on_update or "drain"),
+        lockstep=recipe.deterministic,
+    )
+
+
+def slots_of(recipe: Recipe) -> int:
+    """Return the number of replies that the policy generates concurrently."""
+    return recipe.model.slots or recipe.concurrency + 2
+
+
+def selection(model: ResidentModel, recipe: Recipe) -> Selection:
+    """Return the weights that the recipe trains."""
+    match recipe.training.weights:
+        case "full":
+            return everything(model.network)
+        case "top":
+            assert recipe.training.top_layers is not None
+            return top_layers(model.network, recipe.training.top_layers)
+        case "lora":
+            return adapters(model.network)
+
+
+def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
+    """Write the policy as a Hugging Face checkpoint that transformers and palaestra can load."""
+    write_network(_whole(model.network, recipe), folder)
+    if isinstance(model.renderer, ChatMLRenderer):
+        save_tokenizer(model.renderer.tokenizer, folder, model.renderer.chat_template)
+    else:
+        assert isinstance(model.renderer, TemplateRenderer)
+        model.renderer.save(folder)
+    stop = {"eos_token_id": sorted(model.renderer.end_tokens)}
+    (folder / "generation_config.json").write_text(json.dumps(stop) + "\n")
+
+
+def export_critic(critic: Valued, recipe: Recipe, folder: Path, policy: Path) -> None:
+    """Write the critic as a scorer for searches (see `models.local.scoring`).
+
+    Args:
+        critic: trained beside the policy.
+        recipe: of the run.
+        folder: created if missing.
+        policy: folder of the exported policy, whose tokenizer the critic shares.
+    """
+    from palaestra.models.local.scoring import save_value
+
+    network, head = critic
+    save_value(folder, _whole(network, recipe), dict(head.named_parameters()), policy)
+
+
+def _whole(network: DecoderNetwork, recipe: Recipe) -> DecoderNetwork:
+    """Return the network with its adapters merged, if it has any."""
+    if recipe.training.weights != "lora":
+        return network
+    from palaestra.models.local.lora import merged
+
+    return merged(network)
+
+
+def save_tokenizer(
+    tokenizer: Tokenizer, folder: Path, chat_template: str = CHATML_TEMPLATE
+) -> None:
+    """Write `tokenizer.json` and the chat template, as transformers reads them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": END,
+        "chat_template": chat_template,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")

@@ -1,0 +1,210 @@
+"""Recipes: the typed configuration of a training run, in TOML.
+
+Every key is checked. A key that is unknown, or that the run cannot honour, is an error that names
+the key and the nearest valid one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from palaestra.core.errors import InputError, RecipeError, UnknownName
+from palaestra.store.schema import Durability
+from palaestra.training.recipe_sections import (
+    AgentPart,
+    EnvironmentPart,
+    Evaluation,
+    Imitation,
+    ModelPart,
+    Reinforcement,
+    Section,
+    Training,
+)
+from palaestra.training.renamed_keys import (
+    refuse_renamed,
+    refuse_renamed_key,
+    with_present_names,
+)
+
+
+class Recipe(Section):
+    """The configuration of one training run."""
+
+    summary: str = ""
+    seed: int = 1
+    deterministic: bool = Field(False, description="bit-equal reruns, at some cost in speed")
+    concurrency: int = Field(64, ge=1, description="concurrent sessions")
+    checkpoint_every: int = Field(10, ge=1, description="RL steps between checkpoints")
+    durability: Durability = Field(
+        Durability.NORMAL,
+        description="what the record survives: a crash (normal), or a power cut too (full)",
+    )
+    log: tuple[str, ...] = Field(
+        (), description="trackers that also receive metrics: tensorboard, wandb, mlflow or trackio"
+    )
+    environment: EnvironmentPart
+    agent: AgentPart = AgentPart()
+    model: ModelPart = ModelPart()
+    training: Training = Training()
+    imitation: Imitation = Imitation()
+    rl: Reinforcement = Reinforcement()
+    evaluation: Evaluation = Evaluation()
+
+    @field_validator("log", mode="before")
+    @classmethod
+    def _one_tracker_needs_no_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _deterministic_runs_ignore_clocks(self) -> Recipe:
+        if self.deterministic and self.rl.minutes is not None:
+            raise ValueError("deterministic = true is impossible with rl.minutes; unset one")
+        for name in ("asynchronous", "actor", "quorum"):
+            if self.deterministic and getattr(self.rl, name):
+                raise ValueError(f"deterministic = true is impossible with rl.{name}; unset one")
+        return self
+
+    @model_validator(mode="after")
+    def _external_servers_schedule_themselves(self) -> Recipe:
+        if (self.rl.actor or "").startswith("served:") and self.model.schedule != "fcfs":
+            raise ValueError("model.schedule does not reach the server of rl.actor; unset one")
+        return self
+
+
+def recipe_names() -> list[str]:
+    """Return the names of the recipes that come with palaestra."""
+    return sorted(
+        f.name[:-5] for f in files("palaestra.recipes").iterdir() if f.name[-5:] == ".toml"
+    )
+
+
+def load(
+    name: str, overrides: Sequence[str] = (), sections: Mapping[str, Any] | None = None
+) -> Recipe:
+    """Return the recipe of that name or TOML path.
+
+    Args:
+        name: of the recipe, or its file.
+        overrides: `key=value`; `key=` unsets a key.
+        sections: values that win over `overrides`, tables as mappings; None unsets a key.
+
+    Raises:
+        UnknownName: no recipe or key of that name.
+        RecipeError: a value does not fit, a key was renamed, or the file is not TOML.
+    """
+    data = _read(name)
+    for override in overrides:
+        key, found, value = override.partition("=")
+        if not found:
+            raise RecipeError(f"'{override}' is not of the form key=value; write e.g. rl.steps=10.")
+        refuse_renamed_key(key.strip())
+        _put(data, key.strip().split("."), _value(value.strip()))
+    refuse_renamed(sections or {})
+    _merge(data, sections or {})
+    return check(data)
+
+
+def check(data: dict[str, Any]) -> Recipe:
+    """Return the recipe of a dictionary.
+
+    Raises:
+        RecipeError: a key is unknown or was renamed, or a value does not fit.
+    """
+    refuse_renamed(data)
+    try:
+        return Recipe.model_validate(data)
+    except ValidationError as error:
+        raise _explain(error) from None
+
+
+def read_recorded(recorded: Mapping[str, Any]) -> Recipe:
+    """Return the recipe that a run recorded, perhaps under older names of keys.
+
+    Raises:
+        RecipeError: a key is unknown, or a value does not fit.
+    """
+    return check(with_present_names(recorded))
+
+
+def keys(section: type[BaseModel] = Recipe, prefix: str = "") -> list[str]:
+    """Return all keys of a recipe, dotted."""
+    found: list[str] = []
+    for name, field in section.model_fields.items():
+        inner = _section_of(field.annotation)
+        found += keys(inner, f"{prefix}{name}.") if inner else [prefix + name]
+    return found
+
+
+def _read(name: str) -> dict[str, Any]:
+    path = Path(name)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise InputError(f"There is no recipe file '{name}'; check the path.")
+        text = path.read_text()
+    elif name in recipe_names():
+        text = files("palaestra.recipes").joinpath(f"{name}.toml").read_text()
+    else:
+        raise UnknownName("recipe", name, recipe_names())
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"The recipe '{name}' is not valid TOML: {error}.") from None
+
+
+def _value(text: str) -> Any:
+    """Return a TOML value; words without quotes are strings."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
+    for part in path[:-1]:
+        data = data.setdefault(part, {})
+        if not isinstance(data, dict):
+            raise RecipeError(f"'{'.'.join(path)}' is not a key: '{part}' is a value, not a table.")
+    if value == "":
+        data.pop(path[-1], None)
+    else:
+        data[path[-1]] = value
+
+
+def _merge(data: dict[str, Any], sections: Mapping[str, Any]) -> None:
+    for key, value in sections.items():
+        if value is None:
+            data.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(data.get(key), dict):
+            _merge(data[key], value)
+        else:
+            data[key] = value
+
+
+def _section_of(annotation: Any) -> type[BaseModel] | None:
+    for candidate in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(candidate, type) and issubclass(candidate, Section):
+            return candidate
+    return None
+
+
+def _explain(error: ValidationError) -> InputError:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, keys(), n=1, cutoff=0.5)
+        hint = f" Did you mean '{near[0]}'?" if near else " `palaestra train --dry-run` shows all."
+        return RecipeError(f"There is no recipe key '{key}'.{hint}")
+    reason = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return RecipeError(f"The recipe lacks the key '{key}'.")
+    where = f"The recipe key '{key}' cannot be {first['input']!r}: " if key else "The recipe: "
+    if not isinstance(first["input"], (str, int, float, bool, list, type(None))):
+        where = "The recipe: "
+    return RecipeError(f"{where}{reason[0].lower()}{reason[1:]}.")

@@ -1,0 +1,97 @@
+"""Checks of a recipe before a run starts."""
+
+from __future__ import annotations
+
+import inspect
+
+from palaestra.agents.registry import make_agent
+from palaestra.core.environment import Capability
+from palaestra.core.errors import RecipeError
+from palaestra.environments.registry import spec, tasks
+from palaestra.gateway.program_agents import GatewayAgent
+from palaestra.learning.methods.algorithms import Method
+from palaestra.learning.methods.component import Component, Kind, find
+from palaestra.models.registry import check_checkpoint, device
+from palaestra.training.actor import check_actor
+from palaestra.training.demonstrations import RECORDED, check_recorded
+from palaestra.training.method import check_declared, check_method, chosen
+from palaestra.training.recipe import Recipe
+from palaestra.training.recipe_sections import Curriculum
+from palaestra.training.trackers import check_tracker
+from palaestra.training.usable_parts import parts, refuse_unmet
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Check every name of a recipe, and its values against each other.
+
+    Raises:
+        InputError: the first problem found.
+    """
+    for name in recipe.log:
+        check_tracker(name)
+    agent = make_agent(recipe.agent.chosen)
+    if recipe.deterministic and isinstance(agent, GatewayAgent):
+        raise RecipeError(
+            "deterministic = true is impossible with agent.command: the program decides when it "
+            "calls the model; unset one."
+        )
+    Method(chosen(recipe.rl))
+    if recipe.model.name != "tiny":
+        check_checkpoint(recipe.model.name)
+    if recipe.model.device == "cuda":
+        device("cuda")
+    capabilities = spec(recipe.environment.id).capabilities
+    if recipe.environment.transfer is not None:
+        tasks(recipe.environment.transfer)
+    part = recipe.imitation
+    examples = find(Kind.EXAMPLES, part.examples)
+    examples.configured(part.examples_options)
+    if part.demonstrations:
+        refuse_unmet(examples.needs, f"imitation.examples = '{part.examples}'")
+    if (
+        part.demonstrations
+        and part.demonstrator == "expert"
+        and Capability.ORACLE not in capabilities
+    ):
+        raise RecipeError(
+            f"'{recipe.environment.id}' has no expert to imitate; use --no-imitation."
+        )
+    if part.demonstrations and part.demonstrator == RECORDED:
+        check_recorded(part)
+    elif part.demonstrations:
+        who = f"imitation.examples = '{part.examples}' with imitation.examples_options"
+        check_declared(examples.needs_with(part.examples_options), recipe.environment.id, who)
+    if recipe.rl.steps:
+        check_method(recipe)
+        check_actor(recipe.rl.actor)
+        if recipe.rl.actor is not None and recipe.agent.reasoning_tokens is not None:
+            raise RecipeError(
+                f"agent.reasoning_tokens = {recipe.agent.reasoning_tokens} needs the learner's "
+                f"process to act, not rl.actor = '{recipe.rl.actor}'; unset one."
+            )
+        if recipe.rl.curriculum is not None:
+            _check_curriculum(recipe.rl.curriculum)
+    if recipe.agent.max_tokens >= recipe.model.context:
+        raise RecipeError(
+            f"agent.max_tokens = {recipe.agent.max_tokens} leaves no room for a prompt in "
+            f"model.context = {recipe.model.context}; lower one or raise the other."
+        )
+
+
+def _check_curriculum(part: Curriculum) -> None:
+    rule = find(Kind.CURRICULUM, part.rule)
+    refuse_unmet(rule.needs, f"rl.curriculum.rule = '{part.rule}'")
+    if not _chooses_tasks(rule):
+        fit = [name for name, one in parts(Kind.CURRICULUM).items() if _chooses_tasks(one)]
+        raise RecipeError(
+            f"rl.curriculum.rule = '{part.rule}' chooses no tasks; choose one of: {', '.join(fit)}"
+            + (", or set rl.horizon." if part.rule == "scaling-inter" else ".")
+        )
+    rule.configured(part.options)
+    for level in part.levels:
+        spec(level)
+
+
+def _chooses_tasks(rule: Component) -> bool:
+    """Return whether a rule is a function of the tasks' histories."""
+    return next(iter(inspect.signature(rule.function).parameters), "") == "histories"

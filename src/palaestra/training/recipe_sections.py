@@ -1,0 +1,408 @@
+"""The tables of a recipe: keys, defaults and meanings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from palaestra.gateway.program_agents import name_of
+from palaestra.learning.data.control_reward import Arm
+from palaestra.learning.losses.aggregation import Aggregation
+
+
+class Section(BaseModel):
+    """A table of a recipe. Unknown keys are errors, numbers are finite, values are immutable."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        ser_json_inf_nan="constants",  # infinite options of parts survive storing
+    )
+
+
+class EnvironmentPart(Section):
+    """The environments of training and testing."""
+
+    id: str = Field(description="environment to learn in, e.g. babyai/GoToLocalS5N2")
+    turns: int | None = Field(
+        None, ge=1, description="actions per episode; unset: the environment's own"
+    )
+    max_invalid_actions: int = Field(
+        3,
+        ge=0,
+        description="consecutive invalid actions that end an episode as a failure; 0: no limit",
+    )
+    transfer: str | None = Field(None, description="environment used only for testing; unset: none")
+    workers: int = Field(
+        1, ge=0, description="worker processes; 0: environments run in this process"
+    )
+    timeout: float = Field(
+        60, gt=0, description="seconds after which an environment counts as hung"
+    )
+
+
+class AgentPart(Section):
+    """How the agent acts and samples."""
+
+    name: str = Field("direct", description="an agent of `palaestra list agents`")
+    command: str | None = Field(
+        None, description="a program that is the agent, e.g. python my_agent.py; unset: `name`"
+    )
+    sandbox: str | None = Field(
+        None, description="where `command` runs, e.g. bubblewrap; unset: as a plain process"
+    )
+    mounts: tuple[str, ...] = Field(
+        (), description="files and folders that `command` sees in the sandbox"
+    )
+    limits: tuple[str, ...] = Field(
+        (), description="resource limits in the sandbox, e.g. memory=1000000000"
+    )
+    rewards: bool = Field(True, description="whether `command` receives the rewards of its actions")
+    temperature: float = Field(1.0, gt=0, description="sampling temperature, also in evaluation")
+    max_tokens: int = Field(8, ge=1, description="sampled tokens per reply")
+    stop: tuple[str, ...] = Field((), description="texts that end a reply")
+    reasoning_tokens: int | None = Field(
+        None, ge=1, description="tokens after which a reply's thought is ended; unset: no limit"
+    )
+
+    @model_validator(mode="after")
+    def _a_command_is_the_agent(self) -> AgentPart:
+        if self.command is not None and self.name != "direct":
+            raise ValueError("agent.name has no effect with agent.command; unset one")
+        if self.command is None and (self.sandbox or self.mounts or self.limits):
+            raise ValueError("agent.sandbox, mounts and limits need agent.command; set it")
+        if self.command is None and not self.rewards:
+            raise ValueError("agent.rewards has no effect without agent.command; unset one")
+        return self
+
+    @property
+    def chosen(self) -> str:
+        """The agent's name, or the name of its command."""
+        if self.command is None:
+            return self.name
+        sandbox = (self.sandbox, self.mounts, self.limits)
+        return name_of(self.command, *sandbox, rewards=self.rewards)
+
+
+class Tiny(Section):
+    """Sizes of the tiny transformer, trained from scratch."""
+
+    layers: int = Field(4, ge=1)
+    width: int = Field(128, ge=32)
+    heads: int = Field(4, ge=1)
+
+
+class ModelPart(Section):
+    """The policy."""
+
+    name: str = Field(
+        "smollm2-135m",
+        description="a name of `palaestra list models`: a checkpoint's folder, a GGUF file, or a "
+        "hub id",
+    )
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="auto: bf16 where the device supports it natively"
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="auto: a CUDA device if available"
+    )
+    context: int = Field(1024, ge=64, description="longest conversation in tokens")
+    slots: int | None = Field(None, ge=1, description="concurrent replies; unset: one per session")
+    schedule: Literal["fcfs", "attained"] = Field(
+        "fcfs",
+        description="order of replies when more wait than fit: first come first served, or least "
+        "attained service first (the episode that has used the engine least)",
+    )
+    keep_thoughts: bool = Field(
+        False,
+        description="continue a conversation with its earlier thoughts where the chat template "
+        "would drop them and begin a new branch",
+    )
+    tiny: Tiny | None = Field(None, description="only with name = tiny")
+
+    @model_validator(mode="after")
+    def _tiny_sizes_need_tiny(self) -> ModelPart:
+        if self.tiny is not None and self.name != "tiny":
+            raise ValueError("model.tiny has no effect unless model.name is 'tiny'")
+        return self
+
+
+class Training(Section):
+    """The trained weights of the model."""
+
+    weights: Literal["full", "top", "lora"] = Field("full")
+    top_layers: int | None = Field(None, ge=1, description="layers trained with weights = top")
+    lora_rank: int | None = Field(None, ge=1, description="rank with weights = lora")
+    memory: float | None = Field(
+        None, gt=0, description="GB for learning besides the weights; unset: half of the total"
+    )
+    clip_norm: float = Field(1.0, gt=0, description="bound on the gradient's norm")
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """`memory` in bytes."""
+        return None if self.memory is None else int(self.memory * 1e9)
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> Training:
+        for key, value, owner in (
+            ("top_layers", self.top_layers, "top"),
+            ("lora_rank", self.lora_rank, "lora"),
+        ):
+            if (value is not None) != (self.weights == owner):
+                needs = "needs" if value is None else "is the only one that reads"
+                raise ValueError(f"training.weights = '{owner}' {needs} training.{key}")
+        return self
+
+
+class Imitation(Section):
+    """Imitation of demonstrations, by the environment's expert or others."""
+
+    demonstrations: int = Field(32, ge=0, description="number of episodes; 0 skips imitation")
+    demonstrator: Literal["expert", "policy", "random", "recorded"] = Field(
+        "expert",
+        description="source of the episodes: the environment's expert, the policy, random actions, "
+        "or another run",
+    )
+    run: str | None = Field(None, description="recorded: folder of the other run")
+    label: str | None = Field(
+        None, description="recorded: only episodes with this label by a person"
+    )
+    judge: str | None = Field(
+        None, description="recorded: only episodes that this judge marks as solved"
+    )
+    examples: str = Field(
+        "filtered-cloning", description="how to choose examples, of `palaestra list curricula`"
+    )
+    examples_options: dict[str, Any] = Field({}, description="e.g. {share = 0.5}")
+    epochs: int = Field(2, ge=1)
+    batch: int = Field(8, ge=1, description="episodes per optimizer step")
+    learning_rate: float = Field(1e-4, gt=0)
+
+    @model_validator(mode="after")
+    def _a_run_is_recorded(self) -> Imitation:
+        if (self.run is not None) != (self.demonstrator == "recorded"):
+            raise ValueError(
+                "imitation.run and imitation.demonstrator = 'recorded' need each other; set both"
+            )
+        for key, value in (("label", self.label), ("judge", self.judge)):
+            if value is not None and self.run is None:
+                raise ValueError(f"imitation.{key} has no effect without imitation.run")
+        return self
+
+
+class Critic(Section):
+    """The value function for credit rules that need one."""
+
+    kind: Literal["head", "separate"] = Field(
+        "head", description="head: on the policy's features; separate: its own network"
+    )
+    learning_rate: float = Field(1e-3, gt=0)
+    coefficient: float | None = Field(
+        None, gt=0, description="head: weight of its loss beside the policy's; unset: 0.5"
+    )
+    shared: bool = Field(False, description="let the head's gradient reach the policy's features")
+    warmup: int = Field(0, ge=0, description="first steps, in which only the critic learns")
+
+    @model_validator(mode="after")
+    def _separate_shares_nothing(self) -> Critic:
+        for name in ("shared", "coefficient"):
+            if self.kind == "separate" and getattr(self, name):
+                raise ValueError(f"rl.critic.{name} has no effect with rl.critic.kind = 'separate'")
+        return self
+
+
+class Entropy(Section):
+    """Entropy bonus and smoothing, which keep up exploration."""
+
+    bonus: float = Field(gt=0, description="weight of the entropy, per nat and token")
+    smoothing: float = Field(
+        0.0,
+        ge=0,
+        description="EPO: weight of the penalty for leaving the band of past entropy; 0: none",
+    )
+    form: Literal["squared", "indicator"] | None = Field(
+        None, description="of EPO's penalty; unset: squared; indicator: as released, no gradient"
+    )
+
+    @model_validator(mode="after")
+    def _a_form_needs_smoothing(self) -> Entropy:
+        if self.form is not None and not self.smoothing:
+            raise ValueError("rl.entropy.form has no effect without rl.entropy.smoothing")
+        return self
+
+
+class Entropulse(Section):
+    """Phases of imitating the run's own successes, between phases of reinforcement."""
+
+    rl_steps: int = Field(ge=1, description="maximum steps of reinforcement per phase")
+    sft_steps: int = Field(ge=1, description="steps of imitation per phase")
+    cycles: int = Field(1, ge=1, description="number of imitation phases")
+    entropy: float | None = Field(
+        None, gt=0, description="imitate when the entropy falls below this"
+    )
+    plateau: int | None = Field(None, ge=1, description="or after this many steps without success")
+    batch: int = Field(16, ge=1, description="successes per step of imitation")
+    learning_rate: float | None = Field(None, gt=0, description="unset: half of rl.learning_rate")
+
+
+class OverlongPart(Section):
+    """DAPO's soft overlong penalty for rollouts that sample too many tokens."""
+
+    limit: int = Field(ge=1, description="sampled tokens of a rollout")
+    buffer: int = Field(ge=1, description="tokens before the limit where the penalty starts")
+    factor: float = Field(1.0, gt=0, description="reward lost at the limit")
+
+    @model_validator(mode="after")
+    def _buffer_fits(self) -> OverlongPart:
+        if self.buffer > self.limit:
+            raise ValueError("rl.overlong.buffer is larger than rl.overlong.limit; lower it")
+        return self
+
+
+class Horizon(Section):
+    """ScalingInter-RL: more turns per episode as training goes on."""
+
+    turns: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        min_length=1, description="turns per stage, e.g. [4, 8, 12]"
+    )
+    every: int = Field(ge=1, description="RL steps per stage")
+
+
+class Curriculum(Section):
+    """The choice of training tasks: among levels, or among a fixed number of tasks."""
+
+    rule: str = Field("learnability", description="a rule of `palaestra list curricula`")
+    options: dict[str, Any] = Field({}, description="e.g. {window = 64}")
+    levels: tuple[str, ...] = Field((), description="environments to choose from")
+    tasks: int | None = Field(
+        None, ge=1, description="or the number of tasks of environment.id to choose from"
+    )
+
+    @model_validator(mode="after")
+    def _levels_or_tasks(self) -> Curriculum:
+        if bool(self.levels) == (self.tasks is not None):
+            raise ValueError("rl.curriculum needs levels or tasks to choose from; set one")
+        return self
+
+
+class Reinforcement(Section):
+    """Reinforcement learning from rollouts."""
+
+    algorithm: str = Field("loop", description="an algorithm of `palaestra list algorithms`")
+    credit: str | None = Field(None, description="its credit rule, e.g. rloo or rloo + 0.5*anchor")
+    loss: str | None = Field(None, description="its loss, e.g. ppo")
+    aggregation: Aggregation | None = Field(
+        None, description="how the losses of tokens are aggregated"
+    )
+    filter: str | None = Field(None, description="its group filter, e.g. dapo")
+    correction: str | None = Field(None, description="its off-policy correction, e.g. tis")
+    whiten: Literal["batch", "task", "group", "trajectory"] | None = Field(
+        None, description="scope over which advantages are normalized"
+    )
+    credit_options: dict[str, Any] = Field({}, description="options of the credit rule")
+    loss_options: dict[str, Any] = Field({}, description="options of the loss, e.g. {beta = 0.01}")
+    filter_options: dict[str, Any] = Field({})
+    correction_options: dict[str, Any] = Field({})
+    critic: Critic | None = Field(
+        None, description="for credit rules that read values; unset: the defaults"
+    )
+    entropy: Entropy | None = Field(None, description="unset: no entropy term")
+    staleness: int = Field(
+        0, ge=0, description="maximum steps between starting a rollout and learning from it"
+    )
+    asynchronous: bool = Field(
+        False, description="make rollouts while the learner works, instead of alternating"
+    )
+    on_update: Literal["drain", "recompute", "keep"] | None = Field(
+        None,
+        description="asynchronous: on new weights, finish running replies first (drain; unset), or "
+        "continue them with keys and values recomputed or kept",
+    )
+    actor: str | None = Field(
+        None,
+        description="actor of the rollouts: the learner's process (unset), process (another one on "
+        "this machine), or served:MODEL@URL (vLLM or palaestra's server, on the same files)",
+    )
+    recompute: bool = Field(
+        True, description="stale rollouts: lp_old from the learner's weights, not the sampler's"
+    )
+    steps: int = Field(20, ge=0)
+    minutes: float | None = Field(
+        None, gt=0, description="stop before `steps` after this much time in RL; unset: no limit"
+    )
+    tokens: int | None = Field(
+        None,
+        ge=1,
+        description="stop before `steps` after this many tokens of rollouts; unset: no limit",
+    )
+    tasks: int = Field(16, ge=1, description="tasks per step")
+    group: int = Field(4, ge=1, description="rollouts per task")
+    quorum: int | None = Field(
+        None,
+        ge=1,
+        description="valid rollouts of a group after which the others are cancelled; unset: none",
+    )
+    minibatches: int = Field(2, ge=1, description="optimizer steps per RL step")
+    learning_rate: float = Field(2.5e-5, gt=0)
+    warmup: int = Field(2, ge=1, description="steps over which the learning rate rises")
+    turn_cost: float = Field(
+        0.2, ge=0, le=1, description="share of the reward lost when all turns are used"
+    )
+    invalid_cost: float = Field(0.05, ge=0, description="reward lost per invalid action")
+    overlong: OverlongPart | None = Field(None, description="unset: no length penalty")
+    environment_reward: float = Field(
+        0.0, ge=0, description="weight of the environment's own rewards, turn by turn"
+    )
+    progress_reward: float = Field(
+        0.0,
+        ge=0,
+        description="reward per unit of progress, turn by turn, if the environment declares it",
+    )
+    horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
+    curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
+    entropulse: Entropulse | None = Field(None, description="unset: reinforcement only")
+    control: Arm | None = Field(
+        None,
+        description="control experiment: replace the true reward by a fair coin, a constant or its "
+        "inverse; unset: the true reward",
+    )
+    success_replay: bool = Field(
+        False, description="ARPO: add a stored success of the task to a group that fails completely"
+    )
+
+    @model_validator(mode="after")
+    def _options_belong_to_parts(self) -> Reinforcement:
+        if self.correction_options and self.correction is None:
+            raise ValueError("rl.correction_options has no effect without rl.correction")
+        if not self.recompute and not self.staleness:
+            raise ValueError("rl.recompute = false has no effect without rl.staleness")
+        if self.asynchronous and not self.staleness:
+            raise ValueError("rl.asynchronous needs rl.staleness of 1 or more")
+        if self.on_update and not self.asynchronous:
+            raise ValueError("rl.on_update has no effect without rl.asynchronous")
+        if self.quorum is not None and self.quorum >= self.group:
+            raise ValueError("rl.quorum has no effect unless it is less than rl.group")
+        if self.asynchronous and (self.success_replay or self.entropulse):
+            part = "rl.success_replay" if self.success_replay else "rl.entropulse"
+            raise ValueError(f"{part} works step by step; unset it or rl.asynchronous")
+        for name in ("curriculum", "success_replay", "entropulse", "progress_reward"):
+            if self.control is not None and getattr(self, name):
+                raise ValueError(
+                    f"rl.{name} reads the true success, which rl.control = '{self.control}' "
+                    "hides; unset one"
+                )
+        if self.success_replay and (self.curriculum is None or self.curriculum.tasks is None):
+            raise ValueError(
+                "rl.success_replay needs tasks that are repeated; set rl.curriculum.tasks"
+            )
+        return self
+
+
+class Evaluation(Section):
+    """The number of held-out test tasks."""
+
+    tasks: int = Field(256, ge=1)
+    transfer_tasks: int = Field(128, ge=1)

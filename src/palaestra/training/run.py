@@ -1,0 +1,98 @@
+"""A training run from recipe to report: start it, or resume it where it stopped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from palaestra.core.environment import Capability
+from palaestra.core.episode import derive_seed
+from palaestra.core.task import Split
+from palaestra.environments.registry import make, tasks
+from palaestra.evaluation.reports import report, report_files
+from palaestra.models.local.tiny import learn_vocabulary
+from palaestra.models.registry import REVISIONS, checked_checkpoint, dropping_thoughts
+from palaestra.runtime import machine
+from palaestra.runtime.progress import Reporter
+from palaestra.store.disk import replacing
+from palaestra.store.run_folder import RunFolder
+from palaestra.training import stages
+from palaestra.training.policy_building import build_policy, export, export_critic, save_tokenizer
+from palaestra.training.recipe import Recipe
+from palaestra.training.run_context import RunContext
+
+VOCABULARY_TASKS = 64  # training tasks whose texts the tiny transformer's vocabulary covers
+
+
+async def execute(recipe: Recipe, run: RunFolder, reporter: Reporter) -> report.Report:
+    """Run every stage that is not done yet; results of finished stages are in the run folder."""
+    torch.set_num_threads(machine.torch_threads())
+    if recipe.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # CUDA devices require it
+        torch.use_deterministic_algorithms(True)
+    context, valued = RunContext(recipe, run, reporter), None
+    context.store.put("machine", machine.as_document())
+    context.policy = build_policy(recipe, origin(recipe, run, reporter))
+    if context.policy.renderer.drops_thoughts:
+        reporter.say(dropping_thoughts(recipe.model.name))
+    if recipe.imitation.demonstrations or recipe.rl.steps:
+        context.check_memory()
+    async with context.started():
+        await stages.test(context, "base")
+        if recipe.imitation.demonstrations:
+            await stages.imitation(context)
+            await stages.test(context, "imitation")
+        if recipe.rl.steps:
+            valued = await stages.reinforcement(context)
+            await stages.test(context, "rl")
+        with replacing(final_model(run), "The trained policy") as folder:
+            export(context.policy, recipe, folder)
+        if valued is not None:
+            with replacing(run.path / "final-value", "The critic") as folder:
+                export_critic(valued, recipe, folder, final_model(run))
+        context.count_time()
+    return write_report(run)
+
+
+def write_report(run: RunFolder) -> report.Report:
+    """Write the report of the results so far into the run folder."""
+    folder = final_model(run)
+    built = report.build(run.database, run.path, model=folder if folder.is_dir() else None)
+    report_files.write(built, run.path)
+    return built
+
+
+def final_model(run: RunFolder) -> Path:
+    """Return the folder of the trained policy, a Hugging Face checkpoint."""
+    return run.path / "final"
+
+
+def origin(recipe: Recipe, run: RunFolder, reporter: Reporter) -> Path:
+    """Return the checkpoint folder from which the policy starts."""
+    if recipe.model.name != "tiny":
+        recorded = run.database.get(REVISIONS) or {}  # runs of older versions have none
+        name = recipe.model.name
+        return checked_checkpoint(name, reporter.say, recorded.get(name)).folder
+    folder = run.path / "vocabulary"
+    if not (folder / "tokenizer_config.json").is_file():
+        tokenizer = learn_vocabulary(vocabulary_texts(recipe))
+        with replacing(folder, "The vocabulary") as fresh:
+            save_tokenizer(tokenizer, fresh)
+    return folder
+
+
+def vocabulary_texts(recipe: Recipe) -> list[str]:
+    """Return texts of some training tasks: first observations, and all along an oracle's plan."""
+    environment = make(recipe.environment.id)
+    available = tasks(recipe.environment.id)
+    texts = [environment.instructions]
+    for index in range(VOCABULARY_TASKS):
+        start = derive_seed("vocabulary", recipe.seed) % 1_000_000_000
+        texts.append(environment.reset(available.task(Split.TRAIN, start + index)).text)
+        if Capability.ORACLE in environment.spec.capabilities:
+            for action in environment.oracle():
+                texts += [action.text, environment.step(action).observation.text]
+    environment.close()
+    return texts

@@ -1,0 +1,289 @@
+"""The context that a run's stages share: recipe, store, agent, tasks, environments and policy."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from rich.markup import escape
+
+from palaestra.agents.registry import make_agent
+from palaestra.core.agent import Agent
+from palaestra.core.budget import Budget
+from palaestra.core.environment import AsyncEnvironment
+from palaestra.core.episode import Episode
+from palaestra.core.errors import TooManyFaults
+from palaestra.core.model import Model, Sampling
+from palaestra.core.task import TaskSet
+from palaestra.environments.registry import make, spec, tasks
+from palaestra.learning.compute.master_weights import Optimisation
+from palaestra.learning.compute.memory_budget import MemoryBudget
+from palaestra.learning.critics.separate_critic import SeparateCritic
+from palaestra.learning.critics.value_head import Critic
+from palaestra.learning.loop.learner import Learner
+from palaestra.learning.methods.algorithms import Method
+from palaestra.learning.methods.component import Need
+from palaestra.models.local.resident import ResidentModel
+from palaestra.rollout.environment_pool import EnvironmentPool
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.rollout.runner import Job, Rollout
+from palaestra.rollout.worker_pool import WorkerPool
+from palaestra.runtime.machine import peak_memory_bytes
+from palaestra.runtime.progress import Reporter
+from palaestra.store import checkpoint
+from palaestra.store.run_folder import RunFolder
+from palaestra.training.method import chosen, critic_of
+from palaestra.training.policy_building import selection
+from palaestra.training.recipe import Recipe
+from palaestra.training.tracking import Tracking
+
+CRITIC = "critic_"  # prefix of a separate critic's tensors in checkpoints
+TRIES = 5  # of the same episodes, while infrastructure breaks some of them
+
+
+class RunContext:
+    """A run in progress; the stages in `stages.py` are functions of it."""
+
+    def __init__(self, recipe: Recipe, run: RunFolder, reporter: Reporter) -> None:
+        self.recipe, self.run, self.reporter = recipe, run, reporter
+        self.store = run.database
+        self.tracking = Tracking(run, recipe.model_dump(mode="json"), reporter)
+        self.agent: Agent = make_agent(recipe.agent.chosen)
+        self.tasks: TaskSet = tasks(recipe.environment.id)
+        self.turns = recipe.environment.turns or typical_turns(recipe.environment.id)
+        self.method = Method(chosen(recipe.rl))
+        self.pool = (
+            WorkerPool(recipe.environment.workers, recipe.environment.timeout)
+            if recipe.environment.workers
+            else None
+        )
+        self.environments = EnvironmentPool(self._make)
+        self.actor_bytes = 0  # peak memory of a process that acts for this one
+        self.policy: ResidentModel  # set once the weights are loaded
+        self._counted = time.monotonic()
+
+    # ── rolling out ──────────────────────────────────────────────────────────
+
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[None]:
+        """Start workers and trackers; at the end, stop them and close all environments."""
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self.tracking)
+            if self.pool is not None:
+                await stack.enter_async_context(self.pool)
+            stack.push_async_callback(self.environments.close)
+            yield
+
+    async def _make(self, environment: str) -> AsyncEnvironment:
+        if self.pool is None:
+            return LocalEnvironment(make(environment))
+        return await self.pool.make(environment)
+
+    def rollout(
+        self,
+        models: Mapping[str, Model],
+        turns: int,
+        finished: Callable[[Episode], None],
+        *,
+        greedy: bool = False,
+        needed: int | None = None,
+    ) -> Rollout:
+        part = self.recipe.agent
+        return Rollout(
+            agent=self.agent,
+            make_environment=self.environments.take,
+            keep=self.environments.keep,
+            models=models,
+            budget=Budget(
+                turns=turns, unparsed=self.recipe.environment.max_invalid_actions or None
+            ),
+            sampling=Sampling(
+                0.0 if greedy else part.temperature,
+                part.max_tokens,
+                tuple(part.stop),
+                reasoning_tokens=part.reasoning_tokens,
+            ),
+            seed=self.recipe.seed,
+            concurrency=self.recipe.concurrency,
+            store=self.store,
+            finished=finished,
+            needed=needed,
+        )
+
+    async def run_jobs(self, rollout: Rollout, jobs: Sequence[Job]) -> list[Episode]:
+        """Run the jobs; in deterministic mode, run all of them again if one is missing.
+
+        There, episodes that infrastructure broke are run again before the run goes on: without
+        them, the weights would differ.
+
+        Raises:
+            TooManyFaults: most episodes failed for reasons other than the agent; in deterministic
+                mode, infrastructure broke some of them each time.
+        """
+        if not self.recipe.deterministic:
+            return await rollout.run(jobs)
+        agent_state = copy.deepcopy(vars(self.agent))
+        for left in reversed(range(TRIES)):
+            self.policy.engine.clear()  # no rounding depends on earlier episodes
+            whole = [self.store.episode(job.key) for job in jobs]
+            if any(episode is None or episode.outcome.retriable for episode in whole):
+                for job in jobs:
+                    self.store.forget(job.key)
+            try:
+                finished = await rollout.run(jobs)
+            except TooManyFaults:
+                finished = [e for job in jobs if (e := self.store.episode(job.key)) is not None]
+                if not any(episode.outcome.retriable for episode in finished):
+                    raise
+            broken = [episode.outcome for episode in finished if episode.outcome.retriable]
+            if not broken:
+                return finished
+            count = f"{len(broken)} of {len(jobs)} episodes of {jobs[0].key.phase}"
+            why = f"{broken[-1]}: {broken[-1].detail}"
+            if left:
+                vars(self.agent).update(copy.deepcopy(agent_state))
+                self.reporter.say(
+                    f"infrastructure broke {count}; all of them run again: {escape(why)}"
+                )
+        raise TooManyFaults(
+            f"Infrastructure broke {count} at the last of {TRIES} tries, the last one with {why}. "
+            "deterministic = true needs all of them; fix the cause (mostly too little memory) and "
+            "resume the run."
+        )
+
+    def lacks(self, phase: str, count: int) -> bool:
+        """Return whether a phase lacks some of `count` episodes, or infrastructure broke some."""
+        found = [one for one in self.store.summaries(phase) if one.key.phase == phase]
+        return len(found) < count or any(one.outcome.retriable for one in found)
+
+    # ── learning ─────────────────────────────────────────────────────────────
+
+    def learner(self, learning_rate: float, *, for_rl: bool = False) -> Learner:
+        """Create the policy's learner; for RL, with the critic and reference it needs."""
+        part, critic = self.recipe.training, None
+        settings = critic_of(self.recipe.rl, self.method) if for_rl else None
+        if settings is not None and settings.kind == "head":
+            critic = Critic(
+                settings.learning_rate, settings.coefficient or 0.5, shared=settings.shared
+            )
+        return Learner(
+            self.policy,
+            selection(self.policy, self.recipe),
+            Optimisation(learning_rate, part.memory_bytes, part.clip_norm),
+            temperature=self.recipe.agent.temperature,
+            critic=critic,
+            keep_reference=for_rl and self._keeps_reference(),
+        )
+
+    def check_memory(self) -> None:
+        """Raise InputError if training does not fit into memory even with the smallest passes."""
+        chosen = selection(self.policy, self.recipe)
+        MemoryBudget(
+            self.policy.network,
+            chosen.parameters,
+            chosen.frozen_layers,
+            self.recipe.training.memory_bytes,
+            reference=self._keeps_reference(),
+        )
+
+    def _keeps_reference(self) -> bool:
+        return bool(self.recipe.rl.steps) and Need.REFERENCE in self.method.needs
+
+    def critic(self) -> SeparateCritic | None:
+        """Create the separate critic if the recipe asks for one, else return None."""
+        part, settings = self.recipe.training, critic_of(self.recipe.rl, self.method)
+        if settings is None or settings.kind != "separate":
+            return None
+        optimisation = Optimisation(settings.learning_rate, part.memory_bytes, part.clip_norm)
+        return SeparateCritic(self.policy.network, optimisation)
+
+    def save(
+        self,
+        name: str,
+        learner: Learner,
+        state: Mapping[str, Any],
+        critic: SeparateCritic | None = None,
+    ) -> None:
+        """Write a checkpoint; keep only the latest two of RL."""
+        whole = {**state, "version": self.policy.version}
+        tensors = learner.state()
+        if critic is not None:
+            tensors |= {CRITIC + part: tensor for part, tensor in critic.state().items()}
+        self.store.sync()  # a checkpoint is never ahead of the record
+        checkpoint.save(self.run.checkpoints, name, tensors, whole)
+        older = sorted(n for n in checkpoint.names(self.run.checkpoints) if n.startswith("rl-"))
+        for old in older[:-2]:
+            checkpoint.remove(self.run.checkpoints, old)
+
+    def resume(
+        self, learner: Learner, prefix: str, critic: SeparateCritic | None = None
+    ) -> dict[str, Any] | None:
+        """Restore learner, critic and policy from the latest valid checkpoint with that prefix."""
+        for name in sorted(checkpoint.names(self.run.checkpoints), reverse=True):
+            if not name.startswith(prefix):
+                continue
+            try:
+                found = checkpoint.load(self.run.checkpoints, name)
+            except checkpoint.CorruptCheckpoint as error:
+                self.reporter.say(f"{error} Using an earlier one.")
+                continue
+            learner.restore(found.tensors)
+            if critic is not None:
+                own = found.tensors.items()
+                critic.restore({p[len(CRITIC) :]: t for p, t in own if p.startswith(CRITIC)})
+            self.policy.engine.clear()
+            self.policy.version = found.state["version"]
+            return dict(found.state)
+        return None
+
+    # ── accounting ─────────────────────────────────────────────────────────────
+
+    def add_metrics(self, phase: str, step: int, values: Mapping[str, float]) -> None:
+        """Record the metrics of a step and send them to the trackers."""
+        self.store.add_metrics(phase, step, values)
+        self.tracking.log(phase, step, values)
+
+    def stages_done(self) -> list[dict[str, Any]]:
+        return list(self.store.get("stages") or [])
+
+    def is_done(self, stage: str) -> bool:
+        return any(row["name"] == stage for row in self.stages_done())
+
+    def count_time(self) -> None:
+        """Add the time since the last count to the run's total, which survives a crash."""
+        totals = dict(self.store.get("totals") or {"seconds": 0.0, "peak_memory_bytes": 0})
+        now = time.monotonic()
+        totals["seconds"] += now - self._counted
+        self._counted = now
+        workers = self.pool.max_rss_bytes() if self.pool is not None else 0
+        totals["peak_memory_bytes"] = max(
+            totals["peak_memory_bytes"], peak_memory_bytes() + workers + self.actor_bytes
+        )
+        self.store.put("totals", totals)
+
+    def finish_stage(
+        self, name: str, seconds: float, *, sampled: int, prompt: int, trained: int
+    ) -> None:
+        """Record the cost of a stage, summed over resumptions."""
+        done = self.stages_done()
+        before = sum(row["seconds"] for row in done if row["name"] == name)
+        row = {
+            "name": name,
+            "seconds": before + seconds,
+            "sampled_tokens": sampled,
+            "prompt_tokens": prompt,
+            "trained_tokens": trained,
+            "peak_memory_bytes": peak_memory_bytes(),
+        }
+        known = [row["name"] for row in done]
+        position = known.index(name) if name in known else len(known)
+        self.store.put("stages", [*done[:position], row, *done[position + 1 :]])
+        self.count_time()
+
+
+def typical_turns(environment: str) -> int:
+    """Return how many actions an episode of that environment typically takes."""
+    return spec(environment).typical_turns

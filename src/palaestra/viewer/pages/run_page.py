@@ -1,0 +1,236 @@
+"""One run: its settings, results, cost and training health."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from palaestra.evaluation.reports.learning_curves import Metrics, smooth
+from palaestra.evaluation.statistics.intervals import POLICIES
+from palaestra.learning.loop import alarms
+from palaestra.store.liveness import mark, worker
+from palaestra.store.notes import Notes
+from palaestra.store.queries import Queries, TaskStanding
+from palaestra.store.run_folder import RunFolder
+from palaestra.viewer import facts
+from palaestra.viewer.charts import Frame, Series, bar, line_chart
+from palaestra.viewer.facts import PhaseStanding, Stage
+from palaestra.viewer.formatting import percent
+from palaestra.viewer.site import Site
+
+GROUPS = {
+    "results": ("success", "reward", "turns", "invalid", "unscored"),
+    "updates": (
+        *("loss", "value_loss", "gradient_norm", "entropy", "kl", "clipped", "clipped_low"),
+        *("clipped_high", "ratio_max", "explained_variance", "group_std", "discarded"),
+    ),
+    "engine, queue and staleness": (
+        *("tokens_per_second", "rollout_seconds", "learn_seconds", "seconds", "stale", "gap"),
+        *("gap_max", "queue", "waiting", "sampled_tokens", "prompt_tokens", "processed", "tokens"),
+    ),
+}
+"""The groups of known metrics; others follow under a title of their own."""
+
+
+def routes(site: Site) -> list[Route]:
+    """Return the routes of this page."""
+
+    def page(request: Request) -> HTMLResponse:
+        with site.run(request.path_params["name"]) as opened:
+            return site.page("run.html", **_shown(site, opened))
+
+    def state(request: Request) -> JSONResponse:
+        name = request.path_params["name"]
+        path = site.path(name)
+        live = worker(path) is not None
+        return JSONResponse({"live": live, "version": f"{hash(mark(path)):x}"})
+
+    def metrics(request: Request) -> Response:
+        phase = request.query_params.get("phase", "rl")
+        with site.run(request.path_params["name"]) as opened:
+            return Response(_table(opened.database.metrics(phase)), media_type="text/csv")
+
+    return [
+        Route("/run/{name}", page),
+        Route("/run/{name}/live.json", state),
+        Route("/run/{name}/metrics.csv", metrics),
+    ]
+
+
+def results_of(path: Path) -> tuple[dict[str, PhaseStanding], list[Any]]:
+    """Return each phase's results and their differences, from all episodes of the run in `path`."""
+    with RunFolder.read(path) as opened:
+        standings = Queries(opened.database).standings()
+        return facts.by_phase(standings), _differences(standings)
+
+
+def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
+    database, queries = opened.database, Queries(opened.database)
+    about = facts.about(database)
+    counts = queries.phases()
+    results = site.soon(opened.path, "results", partial(results_of, opened.path))
+    phases, differences = results or ({}, [])
+    health = [
+        _health(site, opened, phase, database.metrics(phase)) for phase in queries.metric_phases()
+    ]
+    report = _report(opened.path)
+    rows = _phases(counts, phases)
+    return {
+        "title": opened.record.name,
+        "run": opened.record,
+        "live": worker(opened.path),
+        "about": about,
+        "rows": rows,
+        "pending": results is None or any(part["alarms"] is None for part in health),
+        "episodes": sum(counts.values()),
+        "invalid": _invalid(report),
+        "example": report.get("example") or {},
+        "differences": differences,
+        "curve": _curve(database.metrics("rl"), phases),
+        "stages": about.stages,
+        "time": _time(about.stages, database.metrics("rl")),
+        "health": health,
+        "recipe": list(facts.flat(about.recipe)),
+        "notes": Notes.open(opened.path).all()[-20:][::-1],
+    }
+
+
+def _phases(counts: Mapping[str, int], known: Mapping[str, PhaseStanding]) -> list[Any]:
+    """Return rows of (phase, episodes, standing, RL's steps); RL's steps share a row."""
+    steps = [phase for phase in counts if phase.startswith("rl/")]
+    rows: list[Any] = []
+    for phase, count in counts.items():
+        if phase in steps[1:]:
+            continue
+        if phase in steps and len(steps) > 1:
+            inner = [(step, counts[step], known.get(step)) for step in steps]
+            rows.append(("rl", sum(counts[step] for step in steps), None, inner))
+        else:
+            rows.append((phase, count, known.get(phase), []))
+    return rows
+
+
+def _differences(standings: Sequence[TaskStanding]) -> list[Any]:
+    found = []
+    for prefix, what in (("test/", "held-out tasks"), ("transfer/", "transfer")):
+        for (a, b), gain in facts.differences(standings, prefix).items():
+            found.append((what, a, b, prefix, gain))
+    return found
+
+
+def _curve(metrics: Metrics, phases: Mapping[str, PhaseStanding]) -> Markup | None:
+    """Draw the success of training rollouts, with that on held-out tasks before and after."""
+    points = [(float(step), row["success"]) for step, row in metrics if "success" in row]
+    if not points:
+        return None
+    values = smooth(np.array([y for _, y in points]))
+    line = [(x, float(y)) for (x, _), y in zip(points, values, strict=True)]
+    lines = [Series("training rollouts", line, dots=points, colour=0)]
+    ends = points[0][0], points[-1][0]
+    for number, policy in enumerate(POLICIES):
+        found = phases.get(f"test/{policy}")
+        if found is not None and found.interval is not None:
+            mean, bounds = found.interval.mean, (found.interval.low, found.interval.high)
+            level = [(x, mean) for x in ends]
+            band = [(x, *bounds) for x in ends]
+            lines.append(Series(policy, level, band, dashed=True, colour=number + 1))
+    frame = Frame(900, 280, "RL step", y_range=(0.0, 1.0), tick=lambda y: f"{100 * y:.0f} %")
+    last = f"{percent(points[-1][1])} at step {ends[1]:g}"
+    return line_chart(lines, frame, f"Success of training rollouts: {last}")
+
+
+def _time(stages: Sequence[Stage], metrics: Metrics) -> list[Any]:
+    """Return the use of time as (title, parts, bar), for the stages and for RL's steps."""
+    found = []
+    parts = [(stage.name, stage.seconds) for stage in stages]
+    if parts:
+        found.append(("Time by stage", parts, bar(parts, "time by stage")))
+    sums = {
+        name: float(sum(row.get(f"{key}seconds", 0.0) for _, row in metrics))
+        for name, key in (("rollout", "rollout_"), ("learning", "learn_"), ("all", ""))
+    }
+    whole = sums.pop("all")
+    if whole > 0 and sum(sums.values()) > 0:
+        rest = max(0.0, whole - sum(sums.values()))
+        inner = [*sums.items(), ("other", rest)]
+        found.append(("Time within RL steps", inner, bar(inner, "time within RL steps")))
+    return found
+
+
+def _health(site: Site, opened: RunFolder, phase: str, metrics: Metrics) -> dict[str, Any]:
+    """Return the metrics of a phase as small charts, and their alarms.
+
+    For a run without recorded alarms, the current monitors recompute them.
+    """
+    names = list(dict.fromkeys(name for _, row in metrics for name in row))
+    grouped = {title: [n for n in of if n in names] for title, of in GROUPS.items()}
+    placed = {name for of in grouped.values() for name in of}
+    grouped["other figures"] = [name for name in names if name not in placed]
+    charts = {
+        title: [(name, _small(name, metrics), _last(name, metrics)) for name in of]
+        for title, of in grouped.items()
+        if of
+    }
+    raised = alarms.stored_alarms(opened.database, phase)
+    recorded = raised is not None
+    if raised is None:
+        find = partial(alarms.found_again, metrics)
+        raised = site.soon(opened.path, ("alarms", phase), find)
+    return {
+        "phase": phase,
+        "steps": len(metrics),
+        "charts": charts,
+        "alarms": None if raised is None else list(raised.values()),
+        "recorded": recorded,
+    }
+
+
+def _small(name: str, metrics: Metrics) -> Markup:
+    points = [(float(step), row[name]) for step, row in metrics if name in row]
+    return line_chart([Series(name, points)], Frame(), f"{name} by step")
+
+
+def _last(name: str, metrics: Metrics) -> float | None:
+    return next((row[name] for _, row in reversed(metrics) if name in row), None)
+
+
+def _table(metrics: Metrics) -> str:
+    """Write the metrics of a phase as CSV."""
+    names = list(dict.fromkeys(name for _, row in metrics for name in row))
+    written = io.StringIO()
+    out = csv.writer(written)
+    out.writerow(["step", *names])
+    for step, row in metrics:
+        out.writerow([step, *(row.get(name, "") for name in names)])
+    return written.getvalue()
+
+
+def _report(path: Path) -> Mapping[str, Any]:
+    """Read the report that the run wrote at its end; empty if there is none."""
+    try:
+        found = json.loads((path / "report.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _invalid(report: Mapping[str, Any]) -> dict[str, float]:
+    """Return the share of invalid actions by phase, from the report."""
+    found = {}
+    for part, prefix in (("held_out", "test/"), ("transfer", "transfer/")):
+        scores = (report.get(part) or {}).get("scores") or {}
+        for policy, score in scores.items():
+            if isinstance(score, dict) and isinstance(score.get("invalid_rate"), float):
+                found[prefix + policy] = score["invalid_rate"]
+    return found

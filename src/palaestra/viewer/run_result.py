@@ -1,0 +1,66 @@
+"""The result of a run as one number, or why there is none.
+
+A training run is represented by the last policy that it tested. An evaluation of one candidate (an
+agent with its models) is represented by the weighted mean over environments, as on a leaderboard;
+an evaluation of several candidates has no single number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from palaestra.evaluation.running.evaluation_plan import Cell
+from palaestra.evaluation.statistics import overall
+from palaestra.evaluation.statistics.intervals import Interval
+from palaestra.store.database import Database
+from palaestra.store.queries import Queries
+from palaestra.viewer import facts
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a run."""
+
+    measured: str  # what it was measured on, as text
+    tasks: int  # with a scored episode
+    success: float | None  # within [0, 1]
+    interval: Interval | None  # 95 %
+    candidates: int = 1  # more than one: no single success
+
+
+def result(database: Database) -> Result | None:
+    """Return the result of the run; None before its first episode outside of training."""
+    queries = Queries(database)
+    cells = facts.plan_of(database).cells
+    if len(cells) > 1:
+        return _evaluation(cells, queries)
+    phase = facts.main_phase([name for name in queries.phases() if not name.startswith("rl/")])
+    found = facts.by_phase(queries.standings(phase) if phase else []).get(phase)
+    if found is None:
+        return None
+    return Result(f"{phase}, {found.environment}", found.tasks, found.success, found.interval)
+
+
+def _evaluation(cells: Sequence[Cell], queries: Queries) -> Result | None:
+    environment_of = {cell.phase: cell.environment for cell in cells}
+    scores: dict[str, dict[int, list[float]]] = {}  # by environment and task: of every seed
+    for task in queries.standings("eval"):
+        id = environment_of.get(task.phase)
+        if id is not None and task.success is not None:
+            scores.setdefault(id, {}).setdefault(task.group, []).append(task.success)
+    environments = dict.fromkeys(environment_of.values())
+    tasks = sum(len(of) for of in scores.values())
+    total = len(environments)
+    on = f"{len(scores)} of {total}" if len(scores) < total else f"{total}"
+    on = f"mean of {on} environments" if total > 1 else next(iter(environments))
+    candidates = len({(c.agent, c.model, tuple(sorted(c.roles.items()))) for c in cells})
+    if candidates > 1:
+        return Result(f"{total} environments", tasks, None, None, candidates)
+    if not scores:
+        return None
+    weights = {cell.environment: cell.weight for cell in reversed(cells)}
+    rates = [overall.rate([fmean(of) for of in by_task.values()]) for by_task in scores.values()]
+    mean = overall.combined(rates, [weights[id] for id in scores])
+    return Result(on, tasks, mean.mean, mean)

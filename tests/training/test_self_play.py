@@ -1,0 +1,149 @@
+"""A run in which one policy plays all seats: who is credited, and what the report calls success."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+pytest.importorskip("pyspiel", reason="needs open-spiel")
+
+from palaestra.cli.main import main
+from palaestra.core.errors import RecipeError
+from palaestra.evaluation.reports import report, report_files
+from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.loop.batch import filtered, trajectories
+from palaestra.learning.methods.algorithms import Method, algorithm
+from palaestra.runtime.progress import Reporter
+from palaestra.store.run_folder import RunFolder
+from palaestra.training.loop_plan import shaping
+from palaestra.training.policy_building import POLICY
+from palaestra.training.recipe import Recipe, load
+from palaestra.training.recipe_check import check_recipe
+from palaestra.training.run import execute
+
+RECIPE = """
+concurrency = 64
+[environment]
+id = "openspiel/kuhn_poker:self"
+workers = 0
+[agent]
+name = "players"
+max_tokens = 6
+[model]
+name = "tiny"
+[model.tiny]
+layers = 2
+width = 64
+[imitation]
+demonstrator = "random"
+demonstrations = 96
+epochs = 4
+learning_rate = 3e-3
+examples_options = { least = 0 }
+[rl]
+algorithm = "rloo"
+steps = 2
+tasks = 6
+group = 6
+learning_rate = 1e-4
+[evaluation]
+tasks = 32
+"""
+
+
+def recipe(folder: Path, *keys: str) -> Recipe:
+    file = folder / "kuhn.toml"
+    file.write_text(RECIPE)
+    return load(str(file), keys)
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run whose only policy plays both seats of Kuhn poker, trained with `rloo`."""
+    folder = tmp_path_factory.mktemp("games")
+    chosen = recipe(folder)
+    check_recipe(chosen)
+    with RunFolder.create(folder / "run", chosen.model_dump(mode="json")) as run:
+        asyncio.run(execute(chosen, run, Reporter(Console(file=io.StringIO()))))
+    return RunFolder.read(folder / "run")
+
+
+def test_the_winner_of_a_game_is_credited_and_the_loser_blamed(
+    games: RunFolder, tmp_path: Path
+) -> None:
+    """Of a group, which has one deal: the best result of a seat is credited, the worst blamed."""
+    rewards = shaping(recipe(tmp_path, "rl.invalid_cost=0").rl, turns=10, seed=1)
+    method = Method(algorithm("rloo"))
+    batch = filtered(trajectories(games.database.episodes("rl/1"), rewards, POLICY), method)
+    credit = method.credit(batch, {})
+    judged = {"last won": 0, "last lost": 0}
+    for trajectory, advantages in zip(batch, credit.advantages, strict=True):
+        rivals = [t for t in batch if t.group == trajectory.group]
+        chunks = advantages.split([turn.tokens for turn in trajectory.turns])
+        for turn, chunk in zip(trajectory.turns, chunks, strict=True):
+            own = trajectory.outcomes[turn.role]
+            others = [t.outcomes[turn.role] for t in rivals if any_turn(t, turn.role)]
+            if own == max(others) > min(others):
+                assert bool((chunk > 0).all())
+                judged["last won" if turn is trajectory.turns[-1] else "last lost"] += 1
+            if own == min(others) < max(others):
+                assert bool((chunk < 0).all())
+    assert all(judged.values())  # also of winners who were not the last to move
+
+
+def any_turn(trajectory: Trajectory, role: str) -> bool:
+    return any(turn.role == role for turn in trajectory.turns)
+
+
+def test_success_is_the_first_player_s(games: RunFolder) -> None:
+    finished = [
+        e
+        for phase in games.database.phases()
+        for e in games.database.episodes(phase)
+        if e.steps and e.steps[-1].transition.terminated
+    ]
+    for episode in finished:
+        assert list(episode.results) == ["player0", "player1"]
+        assert episode.outcome.solved == (episode.results["player0"] > 0)
+        assert sum(episode.results.values()) == 0
+    movers = {(e.steps[-1].before.turn, e.outcome.solved) for e in finished}
+    assert {("player1", True), ("player1", False)} <= movers  # the last mover
+
+
+def test_the_report_says_whose_success_it_is(games: RunFolder) -> None:
+    built = report.build(games.database, games.path)
+    assert list(built.players) == ["player0", "player1"]
+    assert sum(built.players.values()) == pytest.approx(0)
+    page = report_files.markdown(built)
+    assert "success is that of player0" in page and "not how well the policy plays" in page
+    printed = io.StringIO()
+    report_files.render(built, Console(file=printed, width=400))
+    assert "success is that of player0" in printed.getvalue()
+
+
+@pytest.mark.parametrize("rule", ["remax", "marft", "waltz", "rloo + 0.5*marft"])
+def test_a_rule_that_reads_no_result_per_player_is_refused(rule: str, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"players player0, player1, each with .* choose spiral"):
+        check_recipe(recipe(tmp_path, f"rl.credit={rule}", "rl.loss=pg"))
+
+
+def test_it_is_refused_in_a_dry_run_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe(tmp_path)
+    start = ["train", str(tmp_path / "kuhn.toml"), "--dry-run"]
+    assert main([*start, "--set", "rl.credit=remax"]) == 2
+    assert "'remax' does not read; choose spiral" in capsys.readouterr().err
+    assert main(start) == 0
+
+
+@pytest.mark.parametrize("rule", ["rloo", "grpo", "spiral", "reinforce", "gae", "gigpo"])
+def test_other_rules_are_given_results_per_player(rule: str, tmp_path: Path) -> None:
+    check_recipe(recipe(tmp_path, f"rl.credit={rule}"))
+
+
+def test_what_has_no_effect_among_several_players_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"rl\.environment_reward has no effect"):
+        check_recipe(recipe(tmp_path, "rl.environment_reward=1.0"))
