@@ -110,24 +110,27 @@ def test_a_program_without_an_end_is_ended_with_all_that_it_started(tmp_path: Pa
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-def test_programs_end_with_a_palaestra_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("started", [1, 4])
+def test_programs_end_with_a_palaestra_that_is_killed(tmp_path: Path, started: int) -> None:
     note = tmp_path / "pids"
-    script = f"echo $$ >> {note}; setsid sh -c 'echo $$ >> {note}; exec sleep 300' & sleep 300"
-    line = f"sh -c {shlex.quote(script)}"
+    daemon = f"(setsid sh -c 'echo $$ >> {note}; exec sleep 300' &);"  # no descendant any more
+    line = f"sh -c {shlex.quote(f'echo $$ >> {note}; {daemon} sleep 300')}"
     words = command("eval", "--env", WORLD, "--model", "random", "-n", "2", "--workers", "0")
     run = ["--run", str(tmp_path / "a"), "--agent-command", line]
+
+    def noted() -> list[int]:
+        return list(map(int, note.read_text().split())) if note.exists() else []
+
     with subprocess.Popen([*words, *run], env=environment()) as evaluation:
-        pids: list[int] = []
         until = time.monotonic() + 60
-        while len(pids) < 4 and time.monotonic() < until:
-            time.sleep(0.05)
-            pids = list(map(int, note.read_text().split())) if note.exists() else []
-        assert len(pids) == 4 and all(map(alive, pids))
+        while len(noted()) < started and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(noted()) >= started and all(map(alive, noted()))
         evaluation.kill()
-    until = time.monotonic() + 30
-    while any(map(alive, pids)) and time.monotonic() < until:
+    until = time.monotonic() + 60
+    while (left := [pid for pid in noted() if alive(pid)]) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not any(map(alive, pids))
+    assert not left
 
 
 def alive(pid: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -49,25 +50,18 @@ class Guard:
     def __init__(self) -> None:
         """Start nothing yet; the guard starts with the first program."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._mark = secrets.token_hex(16)
 
-    def began(self, pid: int) -> None:
-        """Register a program that has started, in its own process group."""
-        self._notify("+", pid)
-
-    def ended(self, pid: int) -> None:
-        """Unregister a program that has been ended, with its child processes."""
-        self._notify("-", pid)
-
-    def _notify(self, sign: str, pid: int) -> None:
+    def variables(self) -> dict[str, str]:
+        """Return what a program's environment needs to be guarded; the guard is running then."""
         if self._process is None or self._process.poll() is not None:
-            argv = [sys.executable, guard_program.__file__]
             self._process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+                [sys.executable, guard_program.__file__, self._mark],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
             )
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(f"{sign}{pid}\n".encode())
-            self._process.stdin.flush()
+        return {guard_program.MARK: self._mark}
 
 
 GUARD = Guard()
@@ -91,20 +85,20 @@ class Program:
 
     async def __aenter__(self) -> Self:
         """Start it; raises InputError if the system refuses."""
+        variables = {**self._environment, **GUARD.variables()}
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._argv,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                env={name: os.fsencode(value) for name, value in self._environment.items()},
+                env={name: os.fsencode(value) for name, value in variables.items()},
                 start_new_session=True,
             )
         except OSError as error:
             raise InputError(
                 f"'{self._argv[0]}' does not start: {error}. Check the agent's command."
             ) from None
-        GUARD.began(self._process.pid)
         self._reading = asyncio.ensure_future(self._read())
         return self
 
@@ -134,7 +128,6 @@ class Program:
         _send_signal([*tree, *self._process_tree()], signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)  # includes orphans
-        GUARD.ended(self._process.pid)
         with contextlib.suppress(TimeoutError, asyncio.CancelledError):
             async with asyncio.timeout(PATIENCE):
                 await self._process.wait()
