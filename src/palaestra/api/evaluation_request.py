@@ -50,6 +50,8 @@ class Subject(TypedDict, total=False):
     """Actions per episode; by default the environment's own."""
     max_tokens: int
     """Tokens per reply; by default 8 for the agent "direct", else 128; a remote model's own."""
+    reasoning_tokens: int
+    """Reasoning tokens per reply, of `max_tokens`, for models that keep reasoning apart."""
     deadline: float
     """Seconds after which an episode is truncated, which is no success."""
     tried: int
@@ -133,7 +135,7 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
     Raises:
         InputError: an option is missing or invalid.
     """
-    for option in ("n", "repeats", "turns", "max_tokens", "tried", "deadline"):
+    for option in ("n", "repeats", "turns", "max_tokens", "reasoning_tokens", "tried", "deadline"):
         _check_count(option, given.get(option), name)
     if not given.get("model"):
         raise InputError(f"{name('model')} is missing; choose one of `palaestra list models`.")
@@ -160,6 +162,7 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
         seeds=several(given.get("seed", 1)),
         roles=given.get("roles", {}),
         temperature=given.get("temperature", 1.0),
+        reasoning_tokens=given.get("reasoning_tokens"),
         limits=suite.limits
         if suite
         else Limits(seconds=given.get("deadline"), tried=given.get("tried")),

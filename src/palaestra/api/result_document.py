@@ -68,6 +68,7 @@ def _terms(cell: Cell) -> dict[str, Any]:
         "roles": cell.roles,
         "deadline": cell.seconds,
         "tried": cell.tried,
+        "reasoning_tokens": cell.reasoning_tokens,
         **chosen,
     }
 

@@ -28,8 +28,8 @@ EXAMPLE = "palaestra eval --env babyai/GoToLocalS5N2 --agent direct --model rand
 OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
 OF_NEW_RUNS = (
     *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
-    "agent_hide_rewards",
-    "model", "role", "seed", "temperature", "shard", "price", "folder", "durability",
+    "agent_hide_rewards", "model", "role", "seed", "temperature", "reasoning_tokens", "shard",
+    "price", "folder", "durability",
 )  # fmt: skip
 """Options that define what is evaluated, which a resumed run has fixed."""
 
@@ -92,6 +92,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--max-tokens", type=int, metavar="M",
         help="tokens per reply (default: 8 for direct, else 128; a remote model's own)",
+    )  # fmt: skip
+    new.add_argument(
+        "--reasoning-tokens", type=int, metavar="M",
+        help="reasoning tokens per reply, of --max-tokens, for models that keep reasoning apart",
     )  # fmt: skip
     new.add_argument(
         "--deadline", type=float, metavar="S",
@@ -239,7 +243,7 @@ def asked_by(options: argparse.Namespace) -> MatrixRequest:
 
 SUBJECT = (
     "suite", "model", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried", "seed",
-    "temperature",
+    "temperature", "reasoning_tokens",
 )  # fmt: skip
 """Options that `evaluation_request.Subject` has under the same names, and in the same form."""
 

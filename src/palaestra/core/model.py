@@ -302,7 +302,7 @@ class Model(ABC):
     native_tools: bool = False
     """Whether it takes `Prompt.tools` natively and returns tool calls."""
 
-    limits_reasoning: bool = True
+    limits_reasoning: bool = False
     """Whether `Sampling.reasoning_tokens` holds for its replies."""
 
     max_tokens: int | None = 64

@@ -76,7 +76,8 @@ def check_held(model: Model, sampling: Sampling, tools: Sequence[Tool] = ()) -> 
     if sampling.reasoning_tokens is not None and not model.limits_reasoning:
         raise InputError(
             f"reasoning_tokens={sampling.reasoning_tokens} is not supported by the model "
-            f"'{model.name}'; leave it out, or use a model in this process."
+            f"'{model.name}'; leave it out, or use a model in this process "
+            "whose chat template keeps reasoning apart."
         )
     if sampling.choices is not None and not model.chooses:
         raise InputError(

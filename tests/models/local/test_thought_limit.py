@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import palaestra as pa
 from palaestra.core.errors import InputError
 from palaestra.core.message import assistant, user
 from palaestra.core.model import Finish, Generation, Prompt, Sampling
@@ -106,7 +107,7 @@ def test_replies_that_are_held_to_choices_contain_no_thought() -> None:
 
 
 def test_a_model_without_reasoning_refuses_a_limit() -> None:
-    with pytest.raises(InputError, match="reasoning_tokens=5 is not supported by the model"):
+    with pytest.raises(InputError, match=r"reasoning_tokens=5 is not supported by the model"):
         reply("qwen2_5", reasoning_tokens=5)
 
 
@@ -122,7 +123,7 @@ def test_the_replies_of_a_family_are_written_with_the_marker() -> None:
 
 def test_a_model_behind_a_server_refuses_a_limit() -> None:
     with pytest.raises(
-        InputError, match="reasoning_tokens=5 is not supported by the model 'openai"
+        InputError, match=r"reasoning_tokens=5 is not supported by the model 'openai"
     ):
         check_held(parse_remote("openai:m@http://localhost:1/v1"), Sampling(reasoning_tokens=5))
 
@@ -147,3 +148,20 @@ def test_a_policy_of_another_family_is_exported_with_its_template(tmp_path: Path
     again = TemplateRenderer.from_folder(tmp_path)
     assert again.start(MESSAGES) == tiny("glm").start(MESSAGES)
     assert again.end_tokens == tiny("glm").end_tokens
+
+
+def test_an_evaluation_limits_reasoning(tmp_path: Path) -> None:
+    recipe = load("quick", [])
+    export(model("minimax"), recipe, tmp_path / "model")
+    vocabulary = tmp_path / "model" / "tokenizer.json"  # of a model that was not trained on ChatML
+    vocabulary.write_text(vocabulary.read_text().replace("<|im_start|>", "<|start|>"))
+    asked = {"env": "probe/umbrella-4", "n": 2, "workers": 0, "progress": False}
+    asked |= {"max_tokens": 24, "reasoning_tokens": 5, "agent": "react"}
+    found = pa.evaluate(model=str(tmp_path / "model"), run=tmp_path / "run", **asked)
+    calls = [call for one in found.episodes for call in one.calls]
+    assert calls and all(call.forced == (5, *call.forced[1:]) for call in calls)
+    assert found.data["reasoning_tokens"] == 5
+    with pytest.raises(InputError, match=r"reasoning_tokens=5 is not supported by .*random"):
+        pa.evaluate(model="random", run=tmp_path / "other", **asked)
+    with pytest.raises(InputError, match="reasoning_tokens"):
+        pa.evaluate(model="random", run=tmp_path / "other", **asked | {"reasoning_tokens": 0})

@@ -282,7 +282,8 @@ def _by_task(samples: Sequence[Sample], metric: str) -> dict[int, float]:
 
 def _candidate_key(cell: Cell) -> tuple[Any, ...]:
     roles = tuple(sorted(cell.roles.items()))
-    return (cell.agent, cell.model, roles, cell.temperature, cell.max_tokens)
+    limits = (cell.max_tokens, cell.reasoning_tokens)
+    return (cell.agent, cell.model, roles, cell.temperature, *limits)
 
 
 def _names(cells: Sequence[Cell]) -> list[str]:
@@ -294,6 +295,8 @@ def _names(cells: Sequence[Cell]) -> list[str]:
         if counts[name] > 1:
             roles = "".join(f", {role}={model}" for role, model in sorted(cell.roles.items()))
             limit = "" if cell.max_tokens is None else f", {cell.max_tokens} tokens a reply"
+            if cell.reasoning_tokens is not None:
+                limit += f", {cell.reasoning_tokens} of reasoning"
             name += f" (temperature {cell.temperature:g}{limit}{roles})"
         names.append(name)
     return names

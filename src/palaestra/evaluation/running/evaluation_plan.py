@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from palaestra.core.errors import InputError
+from palaestra.core.model import Sampling
 from palaestra.core.task import Split
 from palaestra.evaluation.running.suite import Suite
 from palaestra.evaluation.statistics.costs import Price
@@ -47,6 +48,11 @@ class Cell:
     weight: float = 1.0  # in the mean over environments
     total_tokens: int | None = None  # read and sampled at most, per episode
     tried: int | None = None  # actions in trials at most, per episode
+    reasoning_tokens: int | None = None  # at most, per reply
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, self.max_tokens, reasoning_tokens=self.reasoning_tokens)
 
     @property
     def title(self) -> str:

@@ -26,7 +26,8 @@ from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import TooManyFaults
 from palaestra.core.graph import Call
-from palaestra.core.model import Model, Sampling
+from palaestra.core.model import Model
+from palaestra.core.model_calls import check_held
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.core.task import Task
 from palaestra.environments.registry import make, tasks
@@ -155,6 +156,7 @@ class _Evaluation:
                     for pair in named.items():
                         if pair not in models:
                             model = models[pair] = load(pair[1], agent)
+                            check_held(model, cell.sampling)
                             if model.max_tokens is not None:  # else its server knows the limit
                                 model.max_tokens = reply_tokens(agent.name)
                     playing = {role: models[role, name] for role, name in named.items()}
@@ -197,7 +199,7 @@ class _Evaluation:
                     budget=Budget(
                         cell.turns, cell.tokens, cell.total_tokens, cell.seconds, tried=cell.tried
                     ),
-                    sampling=Sampling(cell.temperature, cell.max_tokens),
+                    sampling=cell.sampling,
                     seed=cell.seed,
                     concurrency=self._concurrency(cell, len(jobs)),
                     store=self.meter,

@@ -34,6 +34,7 @@ class MatrixRequest:
     seeds: Sequence[int] = (1,)
     roles: Mapping[str, str] = field(default_factory=dict)
     temperature: float = 1.0
+    reasoning_tokens: int | None = None
     limits: Limits = field(default_factory=Limits)
     suite: Suite | None = None
     shard: Shard | None = None
@@ -129,6 +130,7 @@ def _cell(
         weight=entry.weight,
         total_tokens=request.limits.total_tokens,
         tried=request.limits.tried,
+        reasoning_tokens=request.reasoning_tokens,
     )
 
 

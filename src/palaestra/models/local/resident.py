@@ -98,6 +98,7 @@ class ResidentModel(Model):
         """
         self.name, self.network, self.renderer = name, network, renderer
         self.native_tools = renderer.native_tools
+        self.limits_reasoning = bool(renderer.thought_end)
         self.lockstep = lockstep
         self.engine = Engine(
             network,

@@ -30,7 +30,6 @@ class ExternalActor(Model):
     """A policy behind a server whose only user is this process."""
 
     renderer: Renderer
-    limits_reasoning = False
 
     def __init__(
         self,

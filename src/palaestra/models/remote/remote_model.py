@@ -51,7 +51,6 @@ class RemoteModel(Model):
     """A model behind a server; its tokens are unknown, so it can be evaluated but not trained."""
 
     native_tools = True
-    limits_reasoning = False
     max_tokens = None  # the server knows its own limit
 
     def __init__(
