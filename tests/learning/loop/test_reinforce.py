@@ -2,9 +2,11 @@
 
 import asyncio
 import copy
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
+import torch
 
 from palaestra.agents.direct import DirectAgent
 from palaestra.core.budget import Budget
@@ -29,6 +31,8 @@ from palaestra.learning.loop.trainer_step import TrainerStep, TrainerStepPlan
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.learning.methods.algorithms import ALGORITHMS, Method, algorithm
 from palaestra.learning.methods.component import Need
+from palaestra.models.local.architecture import Experts, LayerTraits
+from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.tiny import tiny_network
 from palaestra.rollout.guarded_environment import LocalEnvironment
@@ -65,12 +69,27 @@ async def local(environment: str) -> LocalEnvironment:
 
 
 def train(
-    name: str, steps: int, *, first=1, state=None, lockstep=False, updates=2, staleness=0, warmup=0
+    name: str,
+    steps: int,
+    *,
+    first=1,
+    state=None,
+    lockstep=False,
+    updates=2,
+    staleness=0,
+    warmup=0,
+    layers=(),
 ):
     words = Words(("say", *COLOURS))
-    network = lively(
-        tiny_network(len(words.words), layers=2, width=32, heads=4, context=32, seed=0), 8.0
-    )
+    network = tiny_network(len(words.words), layers=2, width=32, heads=4, context=32, seed=0)
+    if layers:
+        other = DecoderNetwork(replace(network.config, layers=layers))
+        generator = torch.Generator().manual_seed(0)
+        for parameter in other.parameters():
+            torch.nn.init.normal_(parameter, std=0.02, generator=generator)
+        other.load_state_dict(network.state_dict(), strict=False)  # all but the experts
+        network = other
+    network = lively(network, 8.0)
     model = ResidentModel("policy", network, words, slots=64, context=32, lockstep=lockstep)
     method = Method(algorithm(name))
     critic = Critic(1e-2) if Need.VALUE in method.needs else None
@@ -119,6 +138,16 @@ def train(
         )
     )
     return results, learner
+
+
+def test_a_step_tells_how_evenly_its_experts_were_used():
+    layers = (LayerTraits(), LayerTraits(experts=Experts(count=4, chosen=1, inner=32)))
+    results, _ = train("loop", 2, layers=layers)
+    for result in results:
+        assert 0 <= result.metrics["expert_entropy"] <= 1
+        assert 0.25 <= result.metrics["expert_max"] <= 1
+    plain, _ = train("loop", 1)
+    assert "expert_max" not in plain[0].metrics
 
 
 UNTRAINABLE = {Need.BELIEF, Need.CONTRIBUTION, Need.TREE}  # nothing here fills these slots

@@ -24,6 +24,7 @@ from palaestra.learning.losses.entropy_control import EntropyControl, EntropyPla
 from palaestra.learning.losses.trained_tokens import Unit
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Need
+from palaestra.models.local.feed_forward import expert_balance
 
 Learned = tuple[list[Update], Mapping[str, float], dict[str, float]]
 """Updates, the credit rule's state, and metrics of the batch."""
@@ -113,6 +114,7 @@ class TrainerStep:
         for number, part in enumerate(parts):
             done = (step - 1) + (number + 1) / len(parts)
             updates.append((yield from self._update(part, done, before, control)))
+        more |= expert_balance(self.learner.model.network)
         return updates, {**credit.state, **(control.remembered() if control else {})}, more
 
     def _minibatches(

@@ -6,6 +6,8 @@ treat it as they treat any layer.
 
 from __future__ import annotations
 
+import math
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -67,7 +69,8 @@ class Expert(nn.Module):
 class Mixture(nn.Module):
     """Experts and their router: each token's output is a weighted sum over its chosen experts.
 
-    The weights are softmax probabilities. No auxiliary loss balances the experts.
+    The weights are softmax probabilities. No auxiliary loss balances the experts; `expert_balance`
+    tells how even their use is.
     """
 
     def __init__(self, config: NetworkConfig, traits: Experts) -> None:
@@ -78,12 +81,15 @@ class Mixture(nn.Module):
         self.experts = nn.ModuleList(Expert(config, traits.inner) for _ in range(traits.count))
         self.shared = Expert(config, traits.shared) if traits.shared else None
         self.shared_gate = nn.Linear(config.hidden_size, 1, bias=False) if traits.shared else None
+        self.learned = [0] * traits.count  # tokens of each expert in passes with gradients
 
     def forward(self, x: Tensor) -> Tensor:
         """Run x [N, width]; return [N, width]."""
         shares, chosen = self._route(x)
         order = chosen.flatten().argsort(stable=True)  # pairs of a token and an expert, by expert
         counts = self._counts(chosen.flatten())
+        if torch.is_grad_enabled():
+            self.learned = [sum(pair) for pair in zip(self.learned, counts, strict=True)]
         token, share = order // self.traits.chosen, shares.flatten()[order, None]
         total = torch.zeros_like(x)
         parts = zip(self.experts, token.split(counts), share.split(counts), strict=True)
@@ -113,3 +119,26 @@ class Mixture(nn.Module):
         if self.traits.normalised:
             shares = shares / shares.sum(dim=-1, keepdim=True)
         return shares.to(x.dtype), chosen
+
+
+def expert_balance(network: nn.Module) -> dict[str, float]:
+    """Return how evenly the experts were used since the last call, in passes with gradients.
+
+    Returns:
+        `expert_entropy`: entropy of the tokens' distribution over a layer's experts, from 0 (one
+        expert for all) to 1 (all alike), mean over layers; `expert_max`: the largest share of a
+        layer's tokens that one expert got. Empty for a network without experts, or without passes.
+    """
+    entropies, largest = [], []
+    for mixture in network.modules():
+        if not isinstance(mixture, Mixture) or not any(mixture.learned):
+            continue
+        total, count = sum(mixture.learned), mixture.traits.count
+        shares = [number / total for number in mixture.learned if number]
+        nats = -sum(share * math.log(share) for share in shares)
+        entropies.append(nats / math.log(count) if count > 1 else 1.0)
+        largest.append(max(shares))
+        mixture.learned = [0] * count
+    if not entropies:
+        return {}
+    return {"expert_entropy": fmean(entropies), "expert_max": max(largest)}

@@ -34,6 +34,7 @@ GROUPS = {
     "updates": (
         *("loss", "value_loss", "gradient_norm", "entropy", "kl", "clipped", "clipped_low"),
         *("clipped_high", "ratio_max", "explained_variance", "group_std", "discarded"),
+        *("expert_entropy", "expert_max"),
     ),
     "engine, queue and staleness": (
         *("tokens_per_second", "rollout_seconds", "learn_seconds", "seconds", "stale", "gap"),
