@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -182,3 +183,24 @@ def test_a_local_folder_has_no_revision(tmp_path: Path, runs: Path) -> None:
     write_checkpoint(tmp_path / "model")
     assert evaluate(str(tmp_path / "model"), "--run", str(runs / "a")) == 0
     assert recorded(runs / "a") == {str(tmp_path / "model"): None}
+
+
+IMAGES = "babyai/GoToLocalS5N2?observation=image"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["eval", "--model", "MODEL", "-n", "2"], "reads text only, and '.*' shows images"),
+        (["eval", "--model", "expert", "--agent", "refine"], "does not pass them to its model"),
+        (["train", "quick"], "no model that learns here reads them"),
+    ],
+)
+def test_images_for_a_model_that_reads_text_only_are_refused_before_anything_starts(
+    given: list[str], words: str, tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_checkpoint(tmp_path / "model")
+    given = [str(tmp_path / "model") if one == "MODEL" else one for one in given]
+    assert main([*given, "--env", IMAGES]) == 2
+    assert re.search(words, capsys.readouterr().err.replace("\n", " "))
+    assert not runs.exists()

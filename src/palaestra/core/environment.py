@@ -102,6 +102,7 @@ class Spec:
     deterministic: bool = True  # equal tasks and equal actions give equal episodes
     free_text: bool = False  # any text is an action, as in a conversation or an answer
     tools: bool = False  # actions are calls of tools, or may be
+    images: bool = False  # observations contain images, so agents and models must take them
     typical_turns: int = 20  # of one episode: ample for an expert, tight for random actions
     needs: tuple[str, ...] = ()  # programs outside Python that must be on the PATH, e.g. ("java",)
     context: Mapping[str, float] = field(default_factory=dict)

@@ -40,7 +40,13 @@ def check_recipe(recipe: Recipe) -> None:
         check_checkpoint(recipe.model.name)
     if recipe.model.device == "cuda":
         device("cuda")
-    capabilities = spec(recipe.environment.id).capabilities
+    asked = spec(recipe.environment.id)
+    capabilities = asked.capabilities
+    if asked.images:
+        raise RecipeError(
+            f"'{recipe.environment.id}' shows images, and no model that learns here reads them; leave out "
+            "observation=image."
+        )
     if recipe.environment.transfer is not None:
         tasks(recipe.environment.transfer)
     part = recipe.imitation

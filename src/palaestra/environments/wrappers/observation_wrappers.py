@@ -33,7 +33,7 @@ class Look(Wrapper):
                 f"observation=image needs 'picture', which '{spec.name}' does not declare; "
                 "leave the knob out."
             )
-        return spec
+        return replace(spec, images=True)
 
     def after_reset(self, observation: Observation) -> Observation:
         return self._seen(observation)

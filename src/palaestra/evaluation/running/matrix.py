@@ -18,7 +18,7 @@ from palaestra.environments.registry import names_actions, spec, tasks
 from palaestra.evaluation.running.evaluation_plan import Cell, Plan, Shard, phase_of
 from palaestra.evaluation.running.suite import Entry, Limits, Suite
 from palaestra.evaluation.statistics.costs import parse_prices
-from palaestra.models.registry import check_model, is_remote
+from palaestra.models.registry import check_model, is_local, is_remote
 
 CONTEXT = 2048  # tokens of a conversation with a resident model
 DIRECT_TOKENS, THINKING_TOKENS = 8, 128  # per reply of a model on this machine, by default
@@ -168,6 +168,16 @@ def _impossible(agent: str, model: str, environment: str, env_spec: Spec) -> str
         return f"'{environment}' has no expert; choose another model."
     if model == "random" and not names_actions(environment):
         return f"'{environment}' does not name its actions; choose another model."
+    if env_spec.images and not make_agent(agent).sees:
+        return (
+            f"'{environment}' shows images, and the agent '{agent}' does not pass them to its "
+            "model; use the agent 'direct' or 'react'."
+        )
+    if env_spec.images and is_local(model):
+        return (
+            f"The model '{model}' reads text only, and '{environment}' shows images; leave out "
+            "observation=image, or use a remote model that reads images."
+        )
     return None
 
 
