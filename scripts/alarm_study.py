@@ -5,8 +5,8 @@
 Prints one line per kind of run: recorded ones of docs/results/monitor_curves.csv, and simulated
 ones. A simulated run has 16 tasks x 4 rollouts a step with sampled successes, so that success,
 reward and spread of returns vary as in a real run. Entropies and gradient norms are the smoothed
-curves of a recorded healthy run, stretched over the simulated one, times the recorded noise in
-blocks of five steps, which keeps its heavy tails.
+curves of a recorded run of more than five steps, stretched over the simulated one, times the
+recorded noise in blocks of five steps, which keeps its heavy tails.
 """
 
 from __future__ import annotations
@@ -156,6 +156,7 @@ def study(kind: str, runs: int, seed: int) -> Counter[str]:
     shapes = [
         {m: Shape.of([v[m] for v in run if v.get(m, 0) > 0]) for m in ("entropy", "gradient_norm")}
         for run in recorded().values()
+        if len(run) > BLOCK
     ]
     counts: Counter[str] = Counter()
     for number in range(runs):

@@ -44,8 +44,8 @@ def check_recipe(recipe: Recipe) -> None:
     capabilities = asked.capabilities
     if asked.images:
         raise RecipeError(
-            f"'{recipe.environment.id}' shows images, and no model that learns here reads them; leave out "
-            "observation=image."
+            f"'{recipe.environment.id}' shows images, and no model that learns here reads them; "
+            "leave out observation=image."
         )
     if recipe.environment.transfer is not None:
         tasks(recipe.environment.transfer)
