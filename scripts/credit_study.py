@@ -143,7 +143,7 @@ STUDIES = {
         "default",
         {"babyai/GoToLocalS5N2": ([], [])},
         ["environment.transfer="],
-        ["rl.minutes=", "rl.steps=1000", "rl.tokens=300000"],
+        ["minutes=", "rl.steps=1000", "rl.tokens=300000"],
         SMOLLM2,
         "smollm2",
         processes=1,

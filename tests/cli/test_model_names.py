@@ -167,8 +167,9 @@ def test_training_starts_from_a_gguf_file_and_saves_safetensors(tmp_path: Path, 
         "environment": {"workers": 0},
         "imitation": {"demonstrations": 2, "epochs": 1, "batch": 2},
         "training": {"weights": "full", "top_layers": None},
-        "rl": {"steps": 1, "tasks": 2, "group": 2, "minutes": None},
+        "rl": {"steps": 1, "tasks": 2, "group": 2},
         "evaluation": {"tasks": 1},
+        "minutes": None,
     }
     run = pa.train("default", env=WORLD, run=runs / "a", progress=False, **sections)
     trained = read_network(run.final, torch.float32)

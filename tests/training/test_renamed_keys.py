@@ -25,8 +25,9 @@ def with_old_names(recipe: dict[str, Any]) -> dict[str, Any]:
     """Write a recipe as the version before the renaming recorded it."""
     old = {table: dict(part) if isinstance(part, dict) else part for table, part in recipe.items()}
     for before, now in RENAMED.items():
-        table, _, key = now.partition(".")
-        old[table][before.partition(".")[2]] = old[table].pop(key)
+        table, _, key = now.rpartition(".")
+        before_table, _, before_key = before.partition(".")
+        old[before_table][before_key] = (old[table] if table else old).pop(key)
     return old
 
 

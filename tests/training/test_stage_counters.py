@@ -13,6 +13,7 @@ from palaestra.cli.main import main
 from palaestra.learning.loop.alarms import stored_alarms
 from palaestra.runtime.progress import Reporter
 from palaestra.store.run_folder import RunFolder
+from palaestra.training.recipe import load
 from palaestra.training.stage_counters import StepCounter
 
 
@@ -21,6 +22,7 @@ def made(run: RunFolder, gaps: dict[int, float]) -> str:
     output = io.StringIO()
     reporter = Reporter(Console(file=output, width=400))
     context = SimpleNamespace(
+        recipe=load("quick"),
         store=run.database,
         reporter=reporter,
         add_metrics=run.database.add_metrics,
@@ -29,7 +31,7 @@ def made(run: RunFolder, gaps: dict[int, float]) -> str:
     with reporter.stage("rl", len(gaps), "steps") as shown:
         counter = StepCounter(cast(Any, context), shown)
         for step, gap in gaps.items():
-            metrics = {"gap": gap, "sampled_tokens": 1.0, "prompt_tokens": 1.0}
+            metrics = {"gap": gap, "sampled_tokens": 1.0, "prompt_tokens": 1.0, "seconds": 1.0}
             counter.add(cast(Any, SimpleNamespace(step=step, metrics=metrics)))
     return output.getvalue()
 

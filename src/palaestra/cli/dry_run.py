@@ -15,7 +15,8 @@ number in the chosen precision:
 Disk: checkpoints of weights and moments (12 T; after imitation, and the latest two of RL), the
 trained model (P b), and TOKEN_BYTES for each token of an episode.
 
-Time is tokens divided by speeds measured on the reference machine (two cores with native bf16).
+Time is tokens divided by speeds measured on the reference machine (two cores with native bf16),
+times the speed of this machine's matrix products relative to that one's.
 The tokens of an episode are FIRST_TOKENS, and TURN_TOKENS and a reply for each turn. An episode
 uses the share TURNS_USED of its allowed turns.
 """
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 # a second and the learner 600 to 1,000.
 ROLLOUT_SPEED = LEARNER_SPEED = 2500.0
 SPEED_PARAMETERS = 135e6  # of the measured model
+SPEED_PRODUCTS = 400e9  # floating-point operations per second of the reference machine's products
+FASTER = 2.0  # at most: what is no product stays as slow
 TINY_FACTOR = 10.0  # speed of the tiny transformer, relative to it
 FIRST_TOKENS, TURN_TOKENS = 75, 28  # instructions and first observation; each later observation
 REPLY_TOKENS = 4  # a direct agent's reply is an action word; others use half of max_tokens
@@ -145,7 +148,7 @@ def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
     print(f"# memory: about {found.memory.total / 1e9:.1f} GB ({parts})")
     written = ", ".join(f"{name} {value / 1e9:.2f}" for name, value in found.disk.items())
     print(f"# writes: about {sum(found.disk.values()) / 1e9:.2f} GB to {folder} ({written})")
-    print("# A rough estimate, from speeds measured on two cores with native bf16.")
+    print("# A rough estimate, from speeds measured elsewhere and this machine's matrix products.")
     size = found.size
     print(f"# {size.parameters / 1e6:.1f} million parameters, {size.trained / 1e6:.1f} trained")
     concurrency_note = note(
@@ -242,8 +245,20 @@ def disk(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[st
 
 def _speeds(recipe: Recipe, size: Size) -> tuple[float, float]:
     """Return tokens per second of acting and learning."""
-    faster = TINY_FACTOR if recipe.model.name == "tiny" else SPEED_PARAMETERS / size.parameters
+    if recipe.model.name == "tiny":  # most of its time goes into worlds and single calls
+        faster = TINY_FACTOR
+    else:
+        faster = SPEED_PARAMETERS / size.parameters * min(FASTER, _products(recipe))
     return ROLLOUT_SPEED * faster, LEARNER_SPEED * faster
+
+
+def _products(recipe: Recipe) -> float:
+    """Return the speed of this machine's matrix products, relative to the reference machine's."""
+    from palaestra.models.registry import device, precision
+    from palaestra.runtime.matrix_speed import matrix_speed
+
+    target = device(recipe.model.device)
+    return matrix_speed(precision(recipe.model.precision, target), target) / SPEED_PRODUCTS
 
 
 def _tokens(
@@ -259,9 +274,12 @@ def _tokens(
     rl_tokens = recipe.rl.steps * recipe.rl.tasks * recipe.rl.group * tokens
     if recipe.rl.tokens is not None:
         rl_tokens = min(rl_tokens, recipe.rl.tokens)
-    if recipe.rl.minutes is not None:
-        rl_tokens = min(rl_tokens, 60 * recipe.rl.minutes / (1 / acting + 1 / learning))
-    return policies * test_tokens, recipe.imitation.demonstrations * tokens, rl_tokens
+    test_tokens, shown = policies * test_tokens, recipe.imitation.demonstrations * tokens
+    if recipe.minutes is not None:
+        before = test_tokens / acting + shown * recipe.imitation.epochs / learning
+        left = max(0.0, 60 * recipe.minutes - before)
+        rl_tokens = min(rl_tokens, left / (1 / acting + 1 / learning))
+    return test_tokens, shown, rl_tokens
 
 
 def _episode(recipe: Recipe, turns: int) -> float:

@@ -22,26 +22,35 @@ class StageProgress:
         self._live: Progress | None = None
         self._task: TaskID | None = None
 
-    def show(self, done: int, figures: Mapping[str, str], total: int | None = None) -> None:
-        """Show that `done` of the stage's units are finished, with `figures` beside."""
+    def show(
+        self,
+        done: int,
+        figures: Mapping[str, str],
+        total: int | None = None,
+        most: float | None = None,
+    ) -> None:
+        """Show that `done` of the stage's units are finished, with `figures` beside.
+
+        The stage ends after `most` seconds from now, whatever is done then.
+        """
         self._total = total or self._total
         if self._done == 0 and done > 1:
             self._first = done - 1  # a resumed stage does not start at zero
         self._done = done
         detail = "  ".join(f"{name} {value}" for name, value in figures.items())
-        text = f"{detail}  {self._left()}".strip()
+        text = f"{detail}  {self._left(most)}".strip()
         if self._live is not None and self._task is not None:
             self._live.update(self._task, completed=done, total=self._total, detail=text)
         elif time.monotonic() - self._last >= LINE_EVERY or done >= self._total:
             self._last = time.monotonic()
             self._reporter.say(f"{self._name}: {done}/{self._total} {self._unit}  {text}")
 
-    def _left(self) -> str:
+    def _left(self, most: float | None) -> str:
         finished = self._done - self._first
         if finished <= 0 or self._done >= self._total:
             return ""
         seconds = (time.monotonic() - self._started) / finished * (self._total - self._done)
-        return f"{clock(seconds)} left"
+        return f"{clock(seconds if most is None else min(seconds, max(most, 0.0)))} left"
 
 
 class Reporter:

@@ -41,6 +41,11 @@ class Recipe(Section):
     seed: int = 1
     deterministic: bool = Field(False, description="bit-equal reruns, at some cost in speed")
     concurrency: int = Field(64, ge=1, description="concurrent sessions")
+    minutes: float | None = Field(
+        None,
+        gt=0,
+        description="time of the whole run, tests included: RL ends early enough; unset: no limit",
+    )
     checkpoint_every: int = Field(10, ge=1, description="RL steps between checkpoints")
     durability: Durability = Field(
         Durability.NORMAL,
@@ -64,8 +69,8 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _deterministic_runs_ignore_clocks(self) -> Recipe:
-        if self.deterministic and self.rl.minutes is not None:
-            raise ValueError("deterministic = true is impossible with rl.minutes; unset one")
+        if self.deterministic and self.minutes is not None:
+            raise ValueError("deterministic = true is impossible with minutes; unset one")
         for name in ("asynchronous", "actor", "quorum"):
             if self.deterministic and getattr(self.rl, name):
                 raise ValueError(f"deterministic = true is impossible with rl.{name}; unset one")

@@ -330,9 +330,6 @@ class Reinforcement(Section):
         True, description="stale rollouts: lp_old from the learner's weights, not the sampler's"
     )
     steps: int = Field(20, ge=0)
-    minutes: float | None = Field(
-        None, gt=0, description="stop before `steps` after this much time in RL; unset: no limit"
-    )
     tokens: int | None = Field(
         None,
         ge=1,

@@ -16,10 +16,11 @@ RENAMED = {
     "environment.unparsed": "environment.max_invalid_actions",
     "imitation.speaker": "imitation.demonstrator",
     "rl.enough": "rl.quorum",
+    "rl.minutes": "minutes",
     "rl.replay": "rl.success_replay",
     "rl.world_reward": "rl.environment_reward",
 }
-"""Old key to present key, both of the same table."""
+"""Old key to present key, of the same table or of none."""
 
 
 def refuse_renamed(recipe: Mapping[str, Any]) -> None:
@@ -37,14 +38,14 @@ def refuse_renamed_key(key: str) -> None:
 
 def with_present_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recorded recipe with the present names in place of old ones."""
-    return {
-        table: {_present(f"{table}.{key}"): value for key, value in section.items()}
-        if isinstance(section, Mapping)
-        else section
-        for table, section in recorded.items()
-    }
-
-
-def _present(key: str) -> str:
-    """Return the present name of a dotted key, without its table."""
-    return RENAMED.get(key, key).partition(".")[2]
+    found: dict[str, Any] = {}
+    for name, section in recorded.items():
+        if not isinstance(section, Mapping):
+            found[name] = section
+            continue
+        found[name] = {}
+        for key, value in section.items():
+            old = f"{name}.{key}"
+            table, _, present = RENAMED.get(old, old).rpartition(".")
+            (found[table] if table else found)[present] = value
+    return found

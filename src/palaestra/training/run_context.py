@@ -252,6 +252,12 @@ class RunContext:
     def is_done(self, stage: str) -> bool:
         return any(row["name"] == stage for row in self.stages_done())
 
+    @property
+    def seconds(self) -> float:
+        """The run's time so far, of all its processes."""
+        counted = (self.store.get("totals") or {"seconds": 0.0})["seconds"]
+        return float(counted + time.monotonic() - self._counted)
+
     def count_time(self) -> None:
         """Add the time since the last count to the run's total, which survives a crash."""
         totals = dict(self.store.get("totals") or {"seconds": 0.0, "peak_memory_bytes": 0})

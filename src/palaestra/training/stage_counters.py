@@ -12,6 +12,7 @@ from palaestra.learning.loop.reinforce import StepResult
 from palaestra.runtime.machine import release_memory
 from palaestra.runtime.progress import StageProgress, percent
 from palaestra.training.run_context import RunContext
+from palaestra.training.time_limit import seconds_left
 
 
 class EpisodeCounter:
@@ -64,7 +65,7 @@ class StepCounter:
             "entropy": f"{values['entropy']:.2f}" if "entropy" in values else "– (no update)",
             "tokens/s": f"{values['tokens_per_second']:.0f}",
         }
-        self._shown.show(result.step, figures)
+        self._shown.show(result.step, figures, most=seconds_left(self._context))
         self._history.append({**values, "step": result.step})
         fired = alarms(self._history)
         if fired or self._standing is None:

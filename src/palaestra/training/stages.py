@@ -32,6 +32,7 @@ from palaestra.training.loop_plan import past_attempts, plan_of
 from palaestra.training.policy_building import Valued
 from palaestra.training.run_context import RunContext, typical_turns
 from palaestra.training.stage_counters import EpisodeCounter, StepCounter
+from palaestra.training.time_limit import used_up
 
 FIRST_DEMONSTRATION = 1_000_000_000  # training tasks from this number on are for demonstrations
 
@@ -177,13 +178,19 @@ async def reinforcement(context: RunContext) -> Valued | None:
     first = state["step"] + 1
     if first == 1 and context.store.metrics("rl"):
         context.reporter.say("no checkpoint of RL is left: training again on its recorded rollouts")
-    if first <= part.steps and not _used_up(context, first - 1):
+    ended = used_up(context, first - 1)
+    if first == 1 and ended:
+        context.reporter.say(
+            f"minutes = {context.recipe.minutes:g} leaves no time for RL beside the tests; raise "
+            "it, or set evaluation.tasks lower"
+        )
+    if first <= part.steps and not ended:
         with context.reporter.stage("reinforcement", part.steps, "steps") as shown:
             counter = StepCounter(context, shown)
 
             def after(result: StepResult) -> bool:
                 counter.add(result)
-                last = result.step == part.steps or _used_up(context, result.step)
+                last = result.step == part.steps or used_up(context, result.step)
                 if result.step % context.recipe.checkpoint_every == 0 or last:
                     memory = dict(result.memory)
                     now = {
@@ -238,16 +245,6 @@ async def _roll_out(
         needed=None if greedy else context.recipe.rl.quorum,
     )
     return await context.run_jobs(rollout, jobs)
-
-
-def _used_up(context: RunContext, step: int) -> bool:
-    """Return whether RL has used up its minutes or tokens by that step, over all processes."""
-    part = context.recipe.rl
-    spent = [values for number, values in context.store.metrics("rl") if number <= step]
-    if part.minutes is not None and sum(v["seconds"] for v in spent) >= 60 * part.minutes:
-        return True
-    tokens = sum(v["sampled_tokens"] + v["prompt_tokens"] for v in spent)
-    return part.tokens is not None and tokens >= part.tokens
 
 
 def _tokens(episodes: Sequence[Episode]) -> dict[str, int]:
