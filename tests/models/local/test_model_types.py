@@ -33,7 +33,7 @@ def read(folder: Path, model_type: str = "llama", **keys: Any) -> Any:
         ({"rope_parameters": {"rope_type": "default", "rotary_dim": 4}}, "rotary_dim"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 2, "alpha": 3}}, "alpha"),
         ({"hidden_act": "xielu"}, "xielu"),
-        ({"quantization_config": {"quant_method": "mxfp4"}}, "quantization_config"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "weights quantised by fp8"),
         ({"attention_multiplier": 0.1}, "attention_multiplier"),
         ({"sliding_window": 64}, "sliding_window"),
         ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, "bidirectional"),

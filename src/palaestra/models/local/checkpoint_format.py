@@ -20,6 +20,7 @@ from palaestra.core.paths import set_default_permissions
 from palaestra.models.local.architecture import NetworkConfig
 from palaestra.models.local.checkpoint_files import StoredTensors
 from palaestra.models.local.model_types import read_config, write_config
+from palaestra.models.local.mxfp4 import expert_of, plain_names
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.rotary import feature_order
 from palaestra.models.local.tensor_names import HEAD, USELESS, Place, place_of
@@ -82,9 +83,11 @@ def write_network(network: DecoderNetwork, folder: Path) -> None:
 def check_names(network: DecoderNetwork, theirs: Mapping[str, Tensor], folder: Path) -> None:
     """Raise InputError where the network and a checkpoint have different tensors."""
     model_type, ours = network.config.model_type, network.state_dict()
-    wanted = {name for own in ours for name in place_of(own, model_type).names}
-    missing = sorted(wanted - theirs.keys())
-    unknown = sorted(n for n in theirs.keys() - wanted if n != HEAD and not USELESS.search(n))
+    places = [place_of(own, model_type) for own in ours]
+    wanted = {name for place in places for name in place.names}
+    given = plain_names(theirs, {p.names[0] for p in places if p.expert is not None})
+    missing = sorted(wanted - given)
+    unknown = sorted(n for n in given - wanted if n != HEAD and not USELESS.search(n))
     for names, what in ((missing, "has no"), (unknown, "has, unlike its architecture,")):
         if names:
             raise InputError(
@@ -130,7 +133,7 @@ def _sizes(tensor: Tensor) -> str:
 def _ours(name: str, place: Place, theirs: Mapping[str, Tensor], config: NetworkConfig) -> Tensor:
     """Return one weight of the network."""
     if place.expert is not None:
-        stacked = _transposed(theirs[place.names[0]][place.expert])
+        stacked = _transposed(expert_of(theirs, place.names[0], place.expert))
         return torch.cat([stacked[::2], stacked[1::2]]) if "gate_up" in name else stacked
     parts = [theirs[one] for one in place.names]
     weight = parts[0] if len(parts) == 1 else torch.cat(parts)

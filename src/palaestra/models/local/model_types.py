@@ -177,6 +177,9 @@ def read_config(folder: Path) -> NetworkConfig:
         )
     keys = Keys(data, folder)
     traits = _traits(keys, MODEL_TYPES[name])
+    method = (keys("quantization_config") or {}).get("quant_method")
+    if method not in (None, "mxfp4"):
+        raise keys.refusal(f"weights quantised by {method}")
     keys.finish()
     return NetworkConfig(**traits, model_type=name, source=source)
 
@@ -201,7 +204,7 @@ def write_config(config: NetworkConfig, folder: Path) -> None:
         "head_dim": config.head_dim,
         "rope_parameters": {"rope_type": "default", "rope_theta": theta},
     }
-    for key in ("dtype", "torch_dtype"):  # the tensors say it
+    for key in ("dtype", "torch_dtype", "quantization_config"):  # the tensors say it
         data.pop(key, None)
     (folder / "config.json").write_text(json.dumps(data, indent=2) + "\n")
 
