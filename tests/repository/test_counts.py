@@ -71,7 +71,7 @@ COUNTS: dict[str, Callable[[], int]] = {
     "filters": lambda: ours(Kind.FILTER),
     "clauses": lambda: len(CLAUSES),
     "agents": lambda: len(agents.entries()),
-    "concepts": lambda: len(list(ROOT.glob("docs/nouns/*.md"))),
+    "concepts": lambda: len(list(ROOT.glob("docs/concepts/*.md"))),
     "families of environments": families,
 }
 """By what is counted, wherever it is."""

@@ -30,7 +30,7 @@ def name(path: Path) -> str:
 
 
 def snippets() -> Iterator[tuple[str, str]]:
-    for page in sorted(ROOT.glob("docs/nouns/*.md")):
+    for page in sorted(ROOT.glob("docs/concepts/*.md")):
         for number, (kind, code) in enumerate(FENCE.findall(page.read_text()), 1):
             if kind == "python run":
                 yield f"{page.name}:{number}", code
@@ -97,8 +97,8 @@ def test_tutorials_run_from_top_to_bottom(page: Path) -> None:
 
 def test_every_concept_has_a_page_that_runs() -> None:
     pages = {id.partition(".")[0] for id, _ in snippets()}
-    nouns = "task environment model agent session episode credit learner"
-    assert pages >= set(nouns.split())
+    concepts = "task environment model agent session episode credit learner"
+    assert pages >= set(concepts.split())
 
 
 def test_the_table_of_what_to_change_names_files_that_exist() -> None:
