@@ -2,6 +2,7 @@
 
 import math
 import random
+from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -212,7 +213,8 @@ def test_a_leap_of_the_gradient_that_harms_nothing_is_none():
 @pytest.mark.parametrize("name", sorted(recorded()))
 def test_recorded_healthy_runs_raise_no_alarm(name):
     history = recorded()[name]
-    assert max(metrics["success"] for metrics in history) > history[0]["success"]
+    success = [metrics["success"] for metrics in history]
+    assert fmean(success[-5:]) > fmean(success[:5]) - 0.05  # it has lost nothing
     assert found_again(list(enumerate(history, 1))) == {}
 
 
