@@ -32,7 +32,10 @@ from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Tiny
 
 if TYPE_CHECKING:
+    import torch
+
     from palaestra.models.local.architecture import NetworkConfig
+    from palaestra.models.local.network import DecoderNetwork
 
 # Tokens of rollouts per second, of SmolLM2-135M. Shared prefixes are processed once, and rollouts
 # without an advantage are not learned from: of distinct tokens, the engine processes 1,400 to 2,000
@@ -181,12 +184,10 @@ def measure(recipe: Recipe) -> Size:
 
     from palaestra.learning.compute.memory_budget import MemoryBudget
     from palaestra.learning.compute.weight_selection import adapters, everything, top_layers
-    from palaestra.models.local.network import DecoderNetwork
 
-    config, note = _config(recipe)
     part, dtype = recipe.training, torch.bfloat16 if _narrow(recipe) else torch.float32
+    network, note = _network(recipe, dtype)
     with torch.device("meta"):
-        network = DecoderNetwork(config).to(dtype)
         if part.weights == "lora":
             from palaestra.models.local.lora import add_lora
 
@@ -200,7 +201,7 @@ def measure(recipe: Recipe) -> Size:
     parameters = sum(p.numel() for p in network.parameters())
     trained = sum(p.numel() for p in chosen.parameters.values())
     learning_pass = budget.needs.of(budget.tokens) - budget.needs.optimiser
-    return Size(config, parameters, trained, learning_pass, note)
+    return Size(network.config, parameters, trained, learning_pass, note)
 
 
 def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
@@ -289,10 +290,16 @@ def _episode(recipe: Recipe, turns: int) -> float:
     return FIRST_TOKENS + TURNS_USED * turns * (TURN_TOKENS + reply)
 
 
-def _config(recipe: Recipe) -> tuple[NetworkConfig, str]:
+def _network(recipe: Recipe, dtype: torch.dtype) -> tuple[DecoderNetwork, str]:
+    """Return the policy's network without weights, and where its sizes are from otherwise."""
+    import torch
+
     from palaestra.models.local.architecture import NetworkConfig
-    from palaestra.models.local.model_types import read_config
+    from palaestra.models.local.network import DecoderNetwork
+    from palaestra.models.local.networks import blank_network
     from palaestra.models.local.weights import ready
+
+    note = ""
 
     if recipe.model.name == "tiny":
         tiny = recipe.model.tiny or Tiny()
@@ -305,13 +312,16 @@ def _config(recipe: Recipe) -> tuple[NetworkConfig, str]:
             num_key_value_heads=tiny.heads,
             max_position_embeddings=recipe.model.context,
         )
-        return config, ""
-    folder = ready(recipe.model.name)
-    if folder is not None:
-        return read_config(folder), ""
-    smollm2 = NetworkConfig(49152, 576, 1536, 30, 9, 3, 8192)
-    note = f"'{recipe.model.name}' is not cached yet; the estimate uses the sizes of SmolLM2-135M."
-    return smollm2, note
+    else:
+        folder = ready(recipe.model.name)
+        if folder is not None:
+            return blank_network(folder, dtype, recipe.model.backend), ""
+        config = NetworkConfig(49152, 576, 1536, 30, 9, 3, 8192)
+        note = (
+            f"'{recipe.model.name}' is not cached yet; the estimate uses the sizes of SmolLM2-135M."
+        )
+    with torch.device("meta"):
+        return DecoderNetwork(config).to(dtype), note
 
 
 def _narrow(recipe: Recipe) -> bool:

@@ -22,6 +22,7 @@ from palaestra.models.local.named_models import MODELS
 if TYPE_CHECKING:
     import torch
 
+    from palaestra.models.local.networks import Backend
     from palaestra.models.local.resident import ResidentModel
     from palaestra.models.renderers.chat_template import TemplateRenderer
     from palaestra.models.renderers.chatml import ChatMLRenderer
@@ -140,7 +141,7 @@ def prepare_models(names: Iterable[str], progress: Progress) -> dict[str, str | 
         The revision of each local model (see `weights.Checkpoint`).
 
     Raises:
-        InputError: see `check_model`, `weights.obtain` and `model_types.read_config`.
+        InputError: see `check_model`, `weights.obtain` and `networks.check_network`.
     """
     revisions: dict[str, str | None] = {}
     for name in names:
@@ -150,13 +151,15 @@ def prepare_models(names: Iterable[str], progress: Progress) -> dict[str, str | 
 
 
 def checked_checkpoint(
-    name: str, progress: Progress, revision: str | None = None
+    name: str, progress: Progress, revision: str | None = None, backend: Backend = "auto"
 ) -> weights.Checkpoint:
     """Return a checkpoint by its name, of an architecture that is supported; see `obtain`."""
-    from palaestra.models.local.model_types import read_config
+    from palaestra.models.local.networks import check_network, runs_resident
 
     found = weights.obtain(_checkpoint(name), progress, revision)
-    read_config(found.folder)
+    check_network(found.folder, backend)
+    if not runs_resident(found.folder, backend):
+        progress(f"'{name}' runs by transformers' own code, slower than a resident network.")
     return found
 
 
@@ -242,25 +245,27 @@ def load_resident(name: str, folder: Path, *, slots: int, context: int) -> Resid
     import torch
 
     from palaestra.models.local.checkpoint_files import StoredTensors
-    from palaestra.models.local.checkpoint_format import read_network
+    from palaestra.models.local.networks import load_network
     from palaestra.models.local.resident import ResidentModel
 
     target, stored = device("auto"), StoredTensors(folder).number_formats
     dtype = torch.float32 if stored == {"F32"} else precision("auto", target)
-    network = read_network(folder, dtype).to(target)
+    network = load_network(folder, dtype).to(target)
     longest = min(context, network.config.max_position_embeddings)
     return ResidentModel(name, network, renderer_of(folder), slots=slots, context=longest)
 
 
-def check_context(name: str, folder: Path, context: int, option: str) -> None:
+def check_context(
+    name: str, folder: Path, context: int, option: str, backend: Backend = "auto"
+) -> None:
     """Check that a model's context is as long as `option` asks.
 
     Raises:
         InputError: it is shorter, or the architecture is not supported.
     """
-    from palaestra.models.local.model_types import read_config
+    from palaestra.models.local.networks import longest_context
 
-    longest = read_config(folder).max_position_embeddings
+    longest = longest_context(folder, backend)
     if context > longest:
         raise InputError(
             f"{option} = {context} is longer than the context of '{name}' ({longest} tokens); set "

@@ -112,6 +112,7 @@ class Actor:
             "context": recipe.model.context,
             "precision": "bf16" if policy.network.dtype == torch.bfloat16 else "fp32",
             "device": policy.network.device.type,
+            "backend": recipe.model.backend,
             "schedule": recipe.model.schedule,
             "on-update": policy.engine.on_update.value,
         }

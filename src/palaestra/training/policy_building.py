@@ -10,10 +10,10 @@ from tokenizers import Tokenizer
 from palaestra.core.errors import InputError
 from palaestra.learning.compute.weight_selection import Selection, adapters, everything, top_layers
 from palaestra.learning.critics.value_head import ValueHead
-from palaestra.models.local.checkpoint_format import read_network, write_network
 from palaestra.models.local.engine import OnUpdate
 from palaestra.models.local.model_cache import Progress
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.networks import load_network, save_network
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.tiny import tiny_network
 from palaestra.models.registry import (
@@ -46,8 +46,8 @@ def prepare_policy(recipe: Recipe, progress: Progress) -> dict[str, str | None]:
     part = recipe.model
     if part.name == "tiny":
         return {}
-    found = checked_checkpoint(part.name, progress)
-    check_context(part.name, found.folder, part.context, "model.context")
+    found = checked_checkpoint(part.name, progress, backend=part.backend)
+    check_context(part.name, found.folder, part.context, "model.context", part.backend)
     return {part.name: found.revision}
 
 
@@ -72,8 +72,8 @@ def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
             renderer.tokenizer.get_vocab_size(), **sizes, context=part.context, seed=recipe.seed
         )
     else:
-        check_context(part.name, origin, part.context, "model.context")
-        network = read_network(origin, precision(part.precision, target))
+        check_context(part.name, origin, part.context, "model.context", part.backend)
+        network = load_network(origin, precision(part.precision, target), part.backend)
     network = network.to(target)
     if recipe.training.lora_rank is not None:
         from palaestra.models.local.lora import add_lora  # peft takes seconds to import
@@ -110,7 +110,7 @@ def selection(model: ResidentModel, recipe: Recipe) -> Selection:
 
 def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
     """Write the policy as a Hugging Face checkpoint that transformers and palaestra can load."""
-    write_network(_whole(model.network, recipe), folder)
+    save_network(_whole(model.network, recipe), folder)
     if isinstance(model.renderer, ChatMLRenderer):
         save_tokenizer(model.renderer.tokenizer, folder, model.renderer.chat_template)
     else:

@@ -108,6 +108,11 @@ class ModelPart(Section):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="auto: a CUDA device if available"
     )
+    backend: Literal["auto", "resident", "transformers"] = Field(
+        "auto",
+        description="whose code runs the model; auto: palaestra's for the types that it knows "
+        "(fastest), transformers' for any other",
+    )
     context: int = Field(1024, ge=64, description="longest conversation in tokens")
     slots: int | None = Field(None, ge=1, description="concurrent replies; unset: one per session")
     schedule: Literal["fcfs", "attained"] = Field(
@@ -126,6 +131,8 @@ class ModelPart(Section):
     def _tiny_sizes_need_tiny(self) -> ModelPart:
         if self.tiny is not None and self.name != "tiny":
             raise ValueError("model.tiny has no effect unless model.name is 'tiny'")
+        if self.backend != "auto" and self.name == "tiny":
+            raise ValueError("model.backend has no effect on the tiny transformer; unset it")
         return self
 
 

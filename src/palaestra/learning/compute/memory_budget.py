@@ -78,17 +78,18 @@ def needs_of(
     narrow, wide = network.dtype.itemsize, network.wide_dtype.itemsize
     copies = 1 if network.config.logit_softcap is None else 3
     logits = network.config.vocab_size * (CHUNK * narrow * copies + FP32_CHUNK * 3 * wide)
-    layers = max(1, len(network.blocks) - frozen)
+    layers = max(1, network.depth - frozen)
     kept = _kept(network, frozen)
     inputs = layers * network.config.hidden_size * narrow
     plain = network.config.plain_attention(network.context)
     each = 3 * narrow if plain else GENERAL * wide
     asking = each * network.config.num_attention_heads * MOST_QUERIES
+    whole = kept + 2 * kept // layers + asking
     return Needs(
         optimiser,
         fixed=2 * largest + logits,
-        per_token=kept + 2 * kept // layers + asking,
-        per_token_recomputed=inputs + 3 * kept // layers + asking,
+        per_token=whole,
+        per_token_recomputed=whole if network.whole else inputs + 3 * kept // layers + asking,
     )
 
 

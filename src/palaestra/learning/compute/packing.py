@@ -165,16 +165,16 @@ class Micro:
         Args:
             frozen: number of lowest blocks that get no gradient.
             recompute: keep only the other blocks' inputs, and recompute each block in the
-                backward pass.
+                backward pass; ignored by networks whose blocks only run together.
         """
         network = self.network
         x = network.embed(self.tokens)
         if frozen:
             with torch.no_grad():
                 x = network.run(x, self.positions, self.attend, last=frozen)
-        if not recompute:
+        if not recompute or network.whole:
             return network.run(x, self.positions, self.attend, first=frozen)
-        for layer in range(frozen, len(network.blocks)):
+        for layer in range(frozen, network.depth):
             x = checkpoint(
                 network.run,
                 x,

@@ -30,20 +30,19 @@ def top_layers(network: DecoderNetwork, count: int) -> Selection:
     Raises:
         RecipeError: the network has fewer layers.
     """
-    depth = len(network.blocks)
+    depth = network.depth
     if count > depth:
         raise RecipeError(
             f"training.top_layers = {count}, but the model has {depth} layers; "
             f"use a number from 1 to {depth}."
         )
     frozen = depth - count
-    return _select(
-        network,
-        lambda name: (
-            name == "norm" or (name.startswith("blocks.") and int(name.split(".")[1]) >= frozen)
-        ),
-        frozen,
-    )
+
+    def upper(name: str) -> bool:
+        layer = network.layer_of(name)
+        return layer is not None and layer >= frozen
+
+    return _select(network, upper, 0 if network.whole else frozen)
 
 
 def adapters(network: DecoderNetwork) -> Selection:

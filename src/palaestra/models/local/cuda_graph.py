@@ -113,6 +113,8 @@ def cuda_graph_step(
     Heads of unusual sizes, attention that is not plain, and experts, whose numbers of tokens the
     host must know, are not recorded.
     """
+    if network.whole:  # its own code may ask the host for numbers
+        return None
     if network.device.type != "cuda" or network.dtype not in (torch.bfloat16, torch.float32):
         return None
     config, kernels = network.config, triton_kernels()

@@ -13,18 +13,24 @@ from typing import Any
 import torch
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.lora import Linear as LoraLinear
+from torch import nn
 
 from palaestra.models.local.network import DecoderNetwork
 
-TARGETS = ["qkv", "out", "gate_up", "down"]
+TARGETS = ["qkv", "out", "gate_up", "down"]  # of resident networks
 
 
 def add_lora(network: DecoderNetwork, rank: int, seed: int) -> None:
     """Add adapters to every linear layer of the blocks; outputs do not change yet."""
+    changed: nn.Module = network
+    targets = TARGETS
+    if network.whole:
+        changed = network.get_submodule("model")
+        targets = [name.removeprefix("model.") for name in _linear_layers(network)]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=TARGETS, lora_dropout=0.0)
-        inject_adapter_in_model(config, network)
+        config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=targets, lora_dropout=0.0)
+        inject_adapter_in_model(config, changed)
     for name, parameter in network.named_parameters():
         if "lora_" in name:
             parameter.data = parameter.data.to(network.dtype)
@@ -42,3 +48,15 @@ def merged(network: DecoderNetwork) -> DecoderNetwork:
         base.weight.data = wide.to(base.weight.dtype)
         whole.set_submodule(name, base)
     return whole
+
+
+def _linear_layers(network: DecoderNetwork) -> list[str]:
+    """Return the names of all linear layers of the blocks of another architecture."""
+    from transformers.pytorch_utils import Conv1D
+
+    found = []
+    for name, module in network.named_modules():
+        inside = network.layer_of(f"{name}.weight") if hasattr(module, "weight") else None
+        if isinstance(module, nn.Linear | Conv1D) and inside is not None:
+            found.append(name)
+    return found

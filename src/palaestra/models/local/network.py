@@ -97,6 +97,9 @@ class Block(nn.Module):
 class DecoderNetwork(nn.Module):
     """Embedding, blocks, final norm and (tied or separate) output head."""
 
+    whole = False
+    """Whether the blocks can only run together."""
+
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
         self.config = config
@@ -113,6 +116,17 @@ class DecoderNetwork(nn.Module):
         self._kinds = list(dict.fromkeys(traits.rotary for traits in config.layers))
         self._kind = [self._kinds.index(traits.rotary) for traits in config.layers]
         self._tables: dict[int, tuple[int, Tensor, Tensor]] = {}  # by kind; first the context
+
+    @property
+    def depth(self) -> int:
+        """The number of blocks."""
+        return len(self.blocks)
+
+    def layer_of(self, name: str) -> int | None:
+        """Return the block of a parameter; `depth` for the final norm, None for any other."""
+        if name == "norm":
+            return self.depth
+        return int(name.split(".")[1]) if name.startswith("blocks.") else None
 
     @property
     def dtype(self) -> torch.dtype:

@@ -24,6 +24,8 @@ def packed(network: DecoderNetwork) -> DecoderNetwork:
 
     The result is valid until the weights change; the network itself is not changed.
     """
+    if network.whole:  # its modules are not ours to replace
+        return network
     weight = network.embedding.weight
     if weight.dtype != torch.bfloat16 or weight.device.type != "cpu":
         return network

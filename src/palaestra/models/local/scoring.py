@@ -30,8 +30,8 @@ from palaestra.core.message import Message
 from palaestra.core.model import Finish, Generation, Model, Prompt, Renderer
 from palaestra.core.paths import set_default_permissions
 from palaestra.models.local.attention import Scores, causal, general_attention
-from palaestra.models.local.checkpoint_format import read_network, write_network
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.networks import load_network, save_network
 
 ABOUT, HEAD, MODEL, REFERENCE = "scorer.json", "head.safetensors", "model", "reference"
 BESIDES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.*")
@@ -60,12 +60,12 @@ class ScoringModel(Model):
         try:
             about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
             self.kind, self.beta = str(about["kind"]), float(about.get("beta", 1.0))
-            self._network = read_network(folder / MODEL, torch.float32)
+            self._network = load_network(folder / MODEL, torch.float32)
             self._head = _read_head(folder / HEAD) if self.kind == "value" else []
             if self.kind not in ("value", "q"):
                 raise ValueError(f"there is no kind '{self.kind}'")
             q = self.kind == "q"
-            self._reference = read_network(folder / REFERENCE, torch.float32) if q else None
+            self._reference = load_network(folder / REFERENCE, torch.float32) if q else None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"'{folder}' is not a readable scorer: {error}.") from None
         self._renderer: Renderer = renderer_of(folder / MODEL)
@@ -151,7 +151,7 @@ def save_policy(folder: Path, network: DecoderNetwork, origin: Path) -> None:
 
 
 def _save(folder: Path, network: DecoderNetwork, origin: Path) -> None:
-    write_network(network, folder)
+    save_network(network, folder)
     for pattern in BESIDES:
         for file in origin.glob(pattern):
             shutil.copyfile(file, folder / file.name)

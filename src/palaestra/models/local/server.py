@@ -30,8 +30,8 @@ from starlette.routing import Route
 
 from palaestra.core.errors import ContextTooLong, InputError
 from palaestra.core.model import Generation, Prompt, Sampling
-from palaestra.models.local.checkpoint_format import read_network
 from palaestra.models.local.engine import OnUpdate
+from palaestra.models.local.networks import Backend, load_network
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.registry import check_context, device, precision, renderer_of
 
@@ -108,7 +108,10 @@ class Server:
 
     async def _load(self, weights: Weights) -> None:
         model = self._model
-        fresh = await asyncio.to_thread(read_network, weights.weights_path, model.network.dtype)
+        backend: Backend = "transformers" if model.network.whole else "resident"
+        fresh = await asyncio.to_thread(
+            load_network, weights.weights_path, model.network.dtype, backend
+        )
         with model.held():
             while model.draining:
                 await asyncio.sleep(DRAINING)
@@ -176,6 +179,7 @@ def main() -> None:
     )
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    parser.add_argument("--backend", choices=["auto", "resident", "transformers"], default="auto")
     parser.add_argument("--schedule", choices=["fcfs", "attained"], default="fcfs")
     parser.add_argument("--on-update", choices=list(OnUpdate), default=OnUpdate.DRAIN)
     parser.add_argument("--version", type=int, default=0, help="of the weights in the folder")
@@ -193,9 +197,12 @@ def main() -> None:
                 f"{KEY} first."
             )
         if options.context is not None:
-            check_context(str(options.folder), options.folder, options.context, "--context")
+            check_context(
+                str(options.folder), options.folder, options.context, "--context", options.backend
+            )
         target = device(options.device)
-        network = read_network(options.folder, precision(options.precision, target)).to(target)
+        dtype = precision(options.precision, target)
+        network = load_network(options.folder, dtype, options.backend).to(target)
         model = ResidentModel(
             "policy",
             network,

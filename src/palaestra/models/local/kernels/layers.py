@@ -124,6 +124,8 @@ def native_layers(
         cache: holds its keys and values.
         attention: over that cache.
     """
+    if network.whole:
+        return None
     matmul, config = native_matmul(), network.config
     if attention is None or matmul is None or network.dtype is not torch.bfloat16:
         return None

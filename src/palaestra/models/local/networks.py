@@ -1,0 +1,94 @@
+"""The network of a checkpoint folder: the resident one, or transformers' own code around it.
+
+The resident network runs the types of `model_types`, and runs them fastest. All other causal
+language models run by their own code (`transformers_network`), as long as it lets attention be
+replaced. A known type with a trait that the resident network does not know is refused by name,
+unless transformers is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from palaestra.models.local.checkpoint_format import read_network, write_network
+from palaestra.models.local.model_types import MODEL_TYPES, read_config
+from palaestra.models.local.network import DecoderNetwork
+
+Backend = Literal["auto", "resident", "transformers"]
+"""Whose code runs a model; `auto`: the resident network's, where it knows the type."""
+
+
+def runs_resident(folder: Path, backend: Backend = "auto") -> bool:
+    """Return whether the resident network runs a checkpoint, rather than transformers."""
+    return backend == "resident" or (backend == "auto" and not _foreign(folder))
+
+
+def check_network(folder: Path, backend: Backend = "auto") -> None:
+    """Check the architecture of a checkpoint; load nothing.
+
+    Raises:
+        InputError: it cannot run here.
+    """
+    if runs_resident(folder, backend):
+        read_config(folder)
+        return
+    from palaestra.models.local.transformers_network import model_class
+
+    model_class(folder)
+
+
+def load_network(folder: Path, dtype: torch.dtype, backend: Backend = "auto") -> DecoderNetwork:
+    """Load the network of a checkpoint, in `dtype`.
+
+    Raises:
+        InputError: it cannot run here, or files are missing or damaged.
+    """
+    if runs_resident(folder, backend):
+        return read_network(folder, dtype)
+    from palaestra.models.local.transformers_network import load
+
+    return load(folder, dtype)
+
+
+def blank_network(folder: Path, dtype: torch.dtype, backend: Backend = "auto") -> DecoderNetwork:
+    """Return the network of a checkpoint without weights, on the device "meta"."""
+    if not runs_resident(folder, backend):
+        from palaestra.models.local.transformers_network import blank
+
+        return blank(folder, dtype)
+    with torch.device("meta"):
+        return DecoderNetwork(read_config(folder)).to(dtype)
+
+
+def save_network(network: DecoderNetwork, folder: Path) -> None:
+    """Write `config.json` and the weights, as transformers and `load_network` read them."""
+    if not network.whole:
+        write_network(network, folder)
+        return
+    from palaestra.models.local.transformers_network import TransformersNetwork
+
+    assert isinstance(network, TransformersNetwork)
+    network.save(folder)
+
+
+def longest_context(folder: Path, backend: Backend = "auto") -> int:
+    """Return the tokens of the longest sequence that a model was made for."""
+    if runs_resident(folder, backend):
+        return read_config(folder).max_position_embeddings
+    from palaestra.models.local.transformers_network import longest_context as longest
+
+    return longest(folder)
+
+
+def _foreign(folder: Path) -> bool:
+    """Return whether `config.json` names a type that the resident network does not know."""
+    try:
+        data = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False  # `read_config` says what is wrong with it
+    name = data.get("model_type") if isinstance(data, dict) else None
+    return isinstance(name, str) and name not in MODEL_TYPES

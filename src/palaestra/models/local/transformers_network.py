@@ -1,0 +1,414 @@
+"""Any other architecture: a model of transformers acts and learns with its own code.
+
+transformers lets a program replace the attention function of most models. Here it becomes the
+`Attend` of whoever runs the network: the engine's, over its cache of keys and values, or the
+learner's, along rows that share their beginnings. Everything else is the model's own code, and so
+are its logits. So the engine, the learner, LoRA and checkpoints are those of resident networks.
+
+When a model is loaded, two sequences side by side are compared with the model's own attention
+on each of them. A model that mixes tokens elsewhere (state spaces, convolutions) or masks scores in
+a manner of its own is refused: nothing about it is assumed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from palaestra.core.errors import InputError
+from palaestra.models.local.architecture import LayerTraits, NetworkConfig
+from palaestra.models.local.attention import Attend, Scores, general_attention
+from palaestra.models.local.config_keys import ELSEWHERE
+from palaestra.models.local.network import Angles, DecoderNetwork
+
+ATTENTION = "palaestra"  # the name of `_attention` among transformers' implementations
+LENGTHS = (7, 12)  # tokens of the sequences that a model is tried on
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+FULL, SLIDING = "full_attention", "sliding_attention"
+CLOSE = {torch.float32: 1e-3, torch.bfloat16: 0.05}  # of the greatest logit
+
+_attend: ContextVar[Attend] = ContextVar("attend")
+
+
+class TransformersNetwork(DecoderNetwork):
+    """A causal language model of transformers, with the interface of `DecoderNetwork`.
+
+    Its blocks cannot be run one by one (`whole`).
+    """
+
+    whole = True
+
+    def __init__(self, model: Any, folder: Path | str = "") -> None:
+        """Wrap a model in evaluation mode; `folder` names it in errors.
+
+        Raises:
+            InputError: its attention cannot be replaced, or it does more across tokens than attend.
+        """
+        nn.Module.__init__(self)
+        check_replaceable(type(model), folder)
+        self.model = model.eval()
+        self.folder = folder
+        body = model.get_decoder()
+        self._place_of_body = next(name for name, one in model.named_modules() if one is body)
+        self._place_of_blocks = _place_of_blocks(model, folder)
+        try:
+            wanted = _own_logits(model) if model.device.type != "meta" else None
+            model.set_attn_implementation(ATTENTION)
+            model.config.use_cache = False
+            self.config = _config_of(model, self._seen(), folder)
+            self.context = self.config.max_position_embeddings
+            if wanted is not None:
+                self._check(wanted)
+        except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError) as error:
+            line = " ".join(str(error).split())[:120]
+            raise refusal(folder, f"code that fails without its own attention ({line})") from error
+
+    @property
+    def depth(self) -> int:
+        return len(self.model.get_submodule(self._place_of_blocks))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        found: torch.dtype = self.model.get_input_embeddings().weight.dtype
+        return found
+
+    @property
+    def device(self) -> torch.device:
+        found: torch.device = self.model.get_input_embeddings().weight.device
+        return found
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        found: Tensor = self.model.get_input_embeddings()(tokens)
+        return found
+
+    def run(
+        self, x: Tensor, positions: Tensor, attend: Attend, first: int = 0, last: int | None = None
+    ) -> Tensor:
+        """Run all blocks and the final norm on embeddings [N, width], or none (`last` = 0)."""
+        if last == 0:
+            return x
+        if first or last not in (None, self.depth):
+            raise ValueError("the blocks of this network run together")
+        with _attending(attend):
+            found = self.model.get_decoder()(
+                inputs_embeds=x[None], position_ids=positions[None], use_cache=False
+            )
+        hidden: Tensor = found.last_hidden_state[0]
+        return hidden
+
+    def normed(self, x: Tensor) -> Tensor:
+        """Return the hidden states themselves: `run` ends with the final norm."""
+        return x
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Turn hidden states [M, width] into logits [M, vocabulary], by the model's own code."""
+        body = self.model.get_decoder()
+        parent, _, name = self._place_of_body.rpartition(".")
+        modules = self.model.get_submodule(parent)._modules
+        modules[name] = _Given(x[None])
+        try:
+            tokens = torch.zeros(1, len(x), dtype=torch.int64, device=x.device)
+            found: Tensor = self.model(input_ids=tokens, use_cache=False).logits[0]
+        finally:
+            modules[name] = body
+        return found
+
+    def angles(self, positions: Tensor) -> list[Angles]:
+        """Raise: the model turns queries and keys itself."""
+        raise NotImplementedError
+
+    def layer_of(self, name: str) -> int | None:
+        rest = name.removeprefix(f"model.{self._place_of_blocks}.")
+        if rest != name:
+            return int(rest.partition(".")[0])
+        in_body = name.startswith(f"model.{self._place_of_body}.")
+        return self.depth if in_body and self.get_parameter(name).dim() == 1 else None
+
+    def save(self, folder: Path) -> None:
+        """Write `config.json` and the weights, as `from_pretrained` reads them."""
+        self.model.config.use_cache = True
+        self.model.save_pretrained(folder)
+        self.model.config.use_cache = False
+
+    @torch.no_grad()
+    def _seen(self) -> list[Asked]:
+        """Return what each layer asks of attention."""
+        found: dict[int, Asked] = {}
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
+            found[layer] = Asked(q.shape[1], k.shape[1], q.shape[2], scores)
+            return torch.zeros_like(q)
+
+        width = self.model.get_input_embeddings().weight.shape[1]
+        x = torch.zeros(2, width, dtype=self.dtype, device=self.device)
+        self.run(x, torch.arange(2, device=self.device), attend)
+        if sorted(found) != list(range(self.depth)):
+            raise refusal(self.folder, "layers without attention")
+        return [found[layer] for layer in sorted(found)]
+
+    @torch.no_grad()
+    def _check(self, wanted: Sequence[Tensor]) -> None:
+        """Compare the logits of sequences side by side with the model's own."""
+        rows = _rows(self.model)
+        tokens = torch.cat(rows)
+        positions = torch.cat([torch.arange(len(row), device=self.device) for row in rows])
+        found = self.logits(self.run(self.embed(tokens), positions, _Beside(LENGTHS)))
+        limit = CLOSE.get(self.dtype, 0.05)
+        for ours, theirs in zip(found.split(LENGTHS), wanted, strict=True):
+            if not (ours - theirs).abs().max() <= limit * theirs.abs().max():
+                raise refusal(self.folder, "operations across tokens besides plain attention")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one layer asks of attention."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scores: Scores
+
+
+def load(folder: Path, dtype: torch.dtype) -> TransformersNetwork:
+    """Load a checkpoint folder by transformers' own code.
+
+    Raises:
+        InputError: transformers does not know it, cannot read it, or see `TransformersNetwork`.
+    """
+    from transformers import AutoModelForCausalLM
+
+    model_class(folder)
+    own: Any = AutoModelForCausalLM.from_pretrained  # its annotations do not fit its own use
+    try:
+        model = own(folder, dtype=dtype, attn_implementation="eager")
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        line = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"transformers cannot load the model in '{folder}' ({line}); download it again, or "
+            f"{ELSEWHERE}."
+        ) from error
+    return TransformersNetwork(model, folder)
+
+
+def blank(folder: Path, dtype: torch.dtype) -> TransformersNetwork:
+    """Return the network of a checkpoint without weights, on the device "meta".
+
+    Mixtures of experts are in bf16, since torch cannot plan their products in other formats.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    model_class(folder)
+    own: Any = AutoModelForCausalLM.from_config
+    with torch.device("meta"):
+        config = AutoConfig.from_pretrained(folder)
+        if any(getattr(config, name, None) for name in EXPERTS):
+            dtype = torch.bfloat16
+        return TransformersNetwork(own(config, dtype=dtype, attn_implementation="eager"), folder)
+
+
+def model_class(folder: Path) -> Any:
+    """Return transformers' class of the checkpoint in a folder, with replaceable attention.
+
+    Raises:
+        InputError: transformers has none, or its attention cannot be replaced.
+    """
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        found = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"The model in '{folder}' is of no type that transformers knows as a causal language "
+            f"model; update transformers, or {ELSEWHERE}."
+        ) from error
+    check_replaceable(found, folder)
+    others = set(getattr(config, "layer_types", None) or ()) - {FULL, SLIDING}
+    for name in sorted(others):
+        raise refusal(folder, f"layers of type '{name}'")
+    return found
+
+
+def longest_context(folder: Path) -> int:
+    """Return the tokens of the longest sequence that the model in a folder was made for."""
+    from transformers import AutoConfig
+
+    return _longest(AutoConfig.from_pretrained(folder))
+
+
+def check_replaceable(model: Any, folder: Path | str) -> None:
+    """Raise InputError for a class of models whose attention cannot be replaced."""
+    if not getattr(model, "_supports_attention_backend", False):
+        raise refusal(
+            folder, f"attention ({model.__name__}) that transformers does not let replace"
+        )
+
+
+def refusal(folder: Path | str, what: str) -> InputError:
+    """Return the error for a model that cannot run here."""
+    return InputError(f"The model in '{folder}' has {what}, so it cannot run here; {ELSEWHERE}.")
+
+
+class _Given(nn.Module):
+    """The hidden states of a model, in place of the modules that compute them."""
+
+    def __init__(self, hidden: Tensor) -> None:
+        super().__init__()
+        self._hidden = hidden
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return _Output(last_hidden_state=self._hidden)
+
+
+class _Output(dict[str, Tensor]):
+    """What a model's body returns: its fields, of which all but one are None."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return self["last_hidden_state"] if key == 0 else dict.__getitem__(self, key)
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
+
+
+class _Beside:
+    """An `Attend` over sequences of known lengths, one after the other."""
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self._row = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
+        row, at = self._row.to(q.device), torch.arange(len(q), device=q.device)
+        seen = (row[:, None] == row) & (at[:, None] >= at)
+        if scores.window is not None:
+            seen &= at[:, None] - at < scores.window
+        return general_attention(q[None], k[None], v[None], seen[None], scores)[0]
+
+
+@contextmanager
+def _attending(attend: Attend) -> Iterator[None]:
+    token = _attend.set(attend)
+    try:
+        yield
+    finally:
+        _attend.reset(token)
+
+
+def _attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attend as transformers asks for it.
+
+    Args:
+        module: the layer's attention.
+        query: [1, heads, N, d].
+        key: [1, kv_heads, N, d].
+        value: [1, kv_heads, N, d'] with d' <= d.
+        attention_mask: unused; who attends to whom is known to the `Attend`.
+        scaling: of the scores; None: d^-1/2.
+        dropout: unused; models are in evaluation mode.
+        sliding_window: see `Scores.window`.
+        softcap: see `Scores.softcap`.
+        s_aux: see `Scores.sinks`.
+        others: of other implementations.
+    """
+    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    d, own = q.shape[-1], v.shape[-1]
+    scores = Scores(d**-0.5 if scaling is None else scaling, sliding_window, softcap, s_aux)
+    padded = F.pad(v, (0, d - own)) if own < d else v
+    found = _attend.get()(
+        module.layer_idx, q.contiguous(), k.contiguous(), padded.contiguous(), scores
+    )
+    return found[None, ..., :own].contiguous(), None
+
+
+def _place_of_blocks(model: Any, folder: Path | str) -> str:
+    """Return the name of the list of a model's layers."""
+    count = model.config.get_text_config().num_hidden_layers
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count:
+            return str(name)
+    raise refusal(folder, "no list of layers")
+
+
+def _config_of(model: Any, asked: Sequence[Asked], folder: Path | str) -> NetworkConfig:
+    """Return the sizes and traits of attention that the layers were seen to have."""
+    config, first = model.config.get_text_config(), asked[0]
+    alike = {(one.heads, one.kv_heads, one.head_dim, one.scores.scale) for one in asked}
+    if len(alike) > 1:
+        raise refusal(folder, "layers of different shapes")
+    windows = [one.scores.window for one in asked]
+    kinds = getattr(config, "layer_types", None) or []
+    for kind, window in zip(kinds, windows, strict=False):
+        if (kind == SLIDING) != (window is not None):
+            raise refusal(folder, "windows of attention that it does not pass on")
+    used = getattr(config, "use_sliding_window", True)
+    if not kinds and used and getattr(config, "sliding_window", None) and not any(windows):
+        raise refusal(folder, "windows of attention that it does not pass on")
+    embedding = model.get_input_embeddings().weight
+    return NetworkConfig(
+        vocab_size=embedding.shape[0],
+        hidden_size=embedding.shape[1],
+        intermediate_size=0,
+        num_hidden_layers=len(asked),
+        num_attention_heads=first.heads,
+        num_key_value_heads=first.kv_heads,
+        max_position_embeddings=_longest(config),
+        tie_word_embeddings=bool(getattr(config, "tie_word_embeddings", False)),
+        head_dim=first.head_dim,
+        attention_scale=first.scores.scale,
+        attention_softcap=first.scores.softcap,
+        sinks=first.scores.sinks is not None,
+        # the logits may be capped, which takes more memory
+        logit_softcap=getattr(config, "final_logit_softcapping", None),
+        layers=tuple(replace(LayerTraits(), window=window) for window in windows),
+        model_type=config.model_type,
+        source=json.dumps(config.to_dict(), default=str),
+    )
+
+
+def _longest(config: Any) -> int:
+    text = config.get_text_config()
+    names = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len")
+    found = (getattr(text, name, None) for name in names)
+    return next((int(number) for number in found if number), 2048)
+
+
+def _rows(model: Any) -> list[Tensor]:
+    """Return the sequences that a model is tried on."""
+    generator = torch.Generator().manual_seed(0)
+    most = model.get_input_embeddings().weight.shape[0]
+    return [torch.randint(most, (n,), generator=generator).to(model.device) for n in LENGTHS]
+
+
+@torch.no_grad()
+def _own_logits(model: Any) -> list[Tensor]:
+    """Return the logits of `_rows` by the model's own attention, one sequence at a time."""
+    return [model(input_ids=row[None], use_cache=False).logits[0] for row in _rows(model)]
+
+
+def _register() -> None:
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(ATTENTION, _attention)
+
+
+_register()
