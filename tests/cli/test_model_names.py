@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,9 +16,11 @@ import palaestra as pa
 from palaestra.cli.main import main
 from palaestra.core.errors import InputError
 from palaestra.models.local.checkpoint_format import read_network
+from palaestra.models.local.tiny import learn_vocabulary
 from palaestra.models.registry import REVISIONS
 from palaestra.store.run_folder import RunFolder
-from tests.models.local.checkpoints import split, write_checkpoint
+from palaestra.training.policy_building import save_tokenizer
+from tests.models.local.checkpoints import WORDS, split, write_checkpoint
 from tests.models.local.gguf_files import random_model, write_gguf
 from tests.models.local.hub_server import Hub, Repository, serving, use
 
@@ -178,6 +181,50 @@ def test_training_starts_from_a_gguf_file_and_saves_safetensors(tmp_path: Path, 
     assert trained.config == start.config and 0 < moved < 0.1
     digest = hashlib.sha256((tmp_path / "small.gguf").read_bytes()).hexdigest()
     assert recorded(runs / "a") == {str(tmp_path / "small.gguf"): digest}
+
+
+@pytest.mark.parametrize(
+    "weights", [{"weights": "full"}, {"weights": "top", "top_layers": 1}, {"lora_rank": 4}]
+)
+def test_another_architecture_is_trained_and_evaluated_by_transformers_code(
+    tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str], weights: dict[str, Any]
+) -> None:
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+    folder = tmp_path / "neox"
+    vocabulary = learn_vocabulary(WORDS, 400)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    config = GPTNeoXConfig(
+        vocab_size=vocabulary.get_vocab_size(),
+        num_attention_heads=2,
+        max_position_embeddings=512,
+        **sizes,
+    )
+    start = GPTNeoXForCausalLM(config)
+    start.save_pretrained(folder)
+    save_tokenizer(vocabulary, folder)
+    training = {"weights": "lora" if "lora_rank" in weights else "full", "top_layers": None}
+    sections = {
+        "model": {"name": str(folder), "context": 512, "precision": "fp32"},
+        "environment": {"workers": 0},
+        "imitation": {"demonstrations": 2, "epochs": 1, "batch": 2},
+        "training": training | weights,
+        "rl": {"steps": 2, "tasks": 2, "group": 2},
+        "evaluation": {"tasks": 1},
+        "minutes": None,
+    }
+    run = pa.train("default", env=WORLD, run=runs / "a", progress=False, **sections)
+    trained = GPTNeoXForCausalLM.from_pretrained(run.final)
+    moved = [
+        name
+        for name, tensor in trained.state_dict().items()
+        if not torch.equal(tensor, start.state_dict()[name])
+    ]
+    assert moved
+    if "top_layers" in weights:
+        assert all(name.startswith(("gpt_neox.layers.1.", "gpt_neox.final")) for name in moved)
+    assert evaluate(str(run.final), "--run", str(runs / "b")) == 0
+    assert "runs by transformers' own code, slower" in capsys.readouterr().err
 
 
 def test_a_local_folder_has_no_revision(tmp_path: Path, runs: Path) -> None:

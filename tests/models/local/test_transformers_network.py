@@ -246,7 +246,7 @@ def test_what_mixes_tokens_in_other_ways_is_refused(tmp_path: Path, name: str, s
 
 def test_a_type_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "abacus"}')
-    with pytest.raises(InputError, match="of no type that transformers knows"):
+    with pytest.raises(InputError, match="of type 'abacus', which this version of transformers"):
         check_network(tmp_path)
 
 

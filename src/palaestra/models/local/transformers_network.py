@@ -223,13 +223,15 @@ def model_class(folder: Path) -> Any:
     """
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
+    source = (folder / "config.json").read_text(encoding="utf-8")
     try:
+        name = json.loads(source).get("model_type")
         config = AutoConfig.from_pretrained(folder)
         found = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
-            f"The model in '{folder}' is of no type that transformers knows as a causal language "
-            f"model; update transformers, or {ELSEWHERE}."
+            f"The model in '{folder}' is of type '{name}', which this version of transformers does "
+            f"not know as a causal language model; update transformers, or {ELSEWHERE}."
         ) from error
     check_replaceable(found, folder)
     others = set(getattr(config, "layer_types", None) or ()) - {FULL, SLIDING}
