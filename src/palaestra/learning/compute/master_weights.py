@@ -2,7 +2,8 @@
 
 Weights narrower than fp32 would lose small steps to rounding, and small gradients when
 they are summed: the optimiser works on fp32 copies, gradients accumulate in fp32, and each
-step rounds the master weights back into the weights. Wider weights are their own masters.
+step rounds the master weights back into the weights, by thresholds that keep small changes
+(`rounding`). Wider weights are their own masters.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from palaestra.models.local.kernels.fused import kernels_for
+from palaestra.models.local.rounding import round_into
 
 Parts = dict[str, dict[str, Tensor]]
 """What a checkpoint holds: part -> name of a tensor -> tensor."""
@@ -117,12 +119,9 @@ class MasterOptimiser:
     @torch.no_grad()
     def _publish(self) -> None:
         """Round the master weights into the parameters."""
-        apart = [name for name, p in self.parameters.items() if p is not self.master_weights[name]]
-        if apart:
-            torch._foreach_copy_(
-                [self.parameters[name] for name in apart],
-                [self.master_weights[name] for name in apart],
-            )
+        for name, parameter in self.parameters.items():
+            if parameter is not self.master_weights[name]:
+                round_into(parameter, self.master_weights[name])
 
 
 def _widen(master: nn.Parameter) -> Callable[[Tensor], None]:

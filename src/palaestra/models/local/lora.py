@@ -2,7 +2,7 @@
 
 The adapters stay unmerged while the model acts and learns: merging them into bf16
 weights widens the gap between sampler and learner (measured: 0.03-0.08 nats, against
-0.02). Only an exported copy is merged, in fp32.
+0.02). Only an exported copy is merged, in fp32, and rounded so that small changes stay.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from peft.tuners.lora import Linear as LoraLinear
 from torch import nn
 
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.rounding import round_into
 
 TARGETS = ["qkv", "out", "gate_up", "down"]  # of resident networks
 
@@ -45,7 +46,7 @@ def merged(network: DecoderNetwork) -> DecoderNetwork:
     for name, layer in adapted:
         base: Any = layer.get_base_layer()
         wide = base.weight.data.float() + layer.get_delta_weight("default").float()
-        base.weight.data = wide.to(base.weight.dtype)
+        round_into(base.weight.data, wide)
         whole.set_submodule(name, base)
     return whole
 
