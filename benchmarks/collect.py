@@ -34,6 +34,7 @@ ORDER = (
     "limits",
     "rollout",
     "rollout_*",
+    "backend",
     "decode",
     "attention",
     "learner*",

@@ -22,10 +22,10 @@ from measuring import Peer, PeerUnavailable, Result, alternate
 
 from palaestra.core.model import Sampling
 from palaestra.models.local.architecture import NetworkConfig
-from palaestra.models.local.checkpoint_format import read_network
 from palaestra.models.local.engine import Engine
 from palaestra.models.local.model_types import read_config
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.networks import Backend, load_network
 from palaestra.models.local.weights import prepare
 
 SESSIONS, TURNS, SHARED, NEW, SAMPLED = 32, 8, 40, 28, 4
@@ -56,9 +56,9 @@ def checkpoint() -> Path:
     return prepare("smollm2-135m", lambda text: None)
 
 
-def network() -> DecoderNetwork:
+def network(backend: Backend = "auto") -> DecoderNetwork:
     """SmolLM2-135M in bf16, on the graphics processor if there is one."""
-    loaded = read_network(checkpoint(), torch.bfloat16)
+    loaded = load_network(checkpoint(), torch.bfloat16, backend)
     return loaded.cuda() if torch.cuda.is_available() else loaded
 
 
@@ -71,9 +71,9 @@ def transformers_model() -> Any:
     return model.cuda() if torch.cuda.is_available() else model
 
 
-def resident() -> Rollout:
+def resident(backend: Backend = "auto") -> Rollout:
     """Palaestra's engine, warmed up."""
-    engine = Engine(network(), frozenset(), slots=SESSIONS + 1, context=512)
+    engine = Engine(network(backend), frozenset(), slots=SESSIONS + 1, context=512)
 
     def rollout(world: World) -> float:
         engine.clear()
@@ -136,7 +136,7 @@ def compare(label: str, theirs: Rollout, *, goal: float | None, rounds: int) -> 
     ours = resident()
     machine = limits()
     limit = rollout_limit(read_config(checkpoint()), machine)
-    measured = alternate(_rounds(ours), _rounds(theirs), rounds)
+    measured = alternate(rounds_of(ours), rounds_of(theirs), rounds)
     return Result(
         name=f"rollout, {SESSIONS} sessions x {TURNS} turns, against {label}",
         ratio=measured.ratio,
@@ -152,7 +152,7 @@ def compare(label: str, theirs: Rollout, *, goal: float | None, rounds: int) -> 
     )
 
 
-def _rounds(rollout: Rollout) -> Callable[[], float]:
+def rounds_of(rollout: Rollout) -> Callable[[], float]:
     """Rounds of their own seeds, the same ones for both sides."""
     seeds = itertools.count(1)
     return lambda: rollout(observations(next(seeds)))

@@ -156,6 +156,9 @@ def test_without_pandas_one_sentence_names_the_command(monkeypatch: pytest.Monke
         ({"budget_tokens": 0}, "budget_tokens of 0 leaves nothing to do"),
         ({"budget_money": 1.0}, "needs prices"),
         ({"suite": "none.toml"}, "Set either env"),
+        ({"context": 0}, "context of 0 leaves nothing to do"),
+        ({"context": 4096}, "context has no effect: none of the models runs in this process"),
+        ({"keep_thoughts": True}, "keep_thoughts has no effect: none of the models"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence_before_anything_starts(

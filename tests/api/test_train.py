@@ -63,6 +63,8 @@ def test_the_trained_policy_replies_and_acts(run: pa.Run) -> None:
     policy = pa.load(run.final)
     answer = policy.reply("Where to?", max_tokens=4, temperature=1.0, seed=3)
     assert answer == policy.reply([pa.user("Where to?")], max_tokens=4, temperature=1.0, seed=3)
+    with pytest.raises(pa.PalaestraError, match=r"not \{'role'.*palaestra\.user"):
+        policy.reply([{"role": "user", "content": "Where to?"}])  # type: ignore[list-item]
 
     async def cell() -> str:
         return policy.reply("Where to?", max_tokens=4, temperature=1.0, seed=3)

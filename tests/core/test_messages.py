@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,6 +52,12 @@ def test_a_reply_is_its_reasoning_its_words_and_its_calls_in_that_order() -> Non
     assert answer.tool_results == (ToolResult("You are up.", "c1", True, "act"),)
     assert answer.text == "You are up."
     assert Message("user", (Text("a"), Text("b"))).text == "a\nb"
+
+
+@pytest.mark.parametrize("parts", ["Go left.", ["Go left."], ("Go left.",)])
+def test_a_text_in_place_of_parts_is_refused_with_the_remedy(parts: Any) -> None:
+    with pytest.raises(InputError, match=r"not .*Go left.*write user\('…'\)"):
+        Message("user", parts)
 
 
 def test_an_image_is_known_by_its_bytes_and_is_one_that_models_read() -> None:

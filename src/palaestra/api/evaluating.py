@@ -7,7 +7,7 @@ so a run that stops, by Ctrl-C or otherwise, can be resumed and runs no episode 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Unpack
@@ -22,16 +22,23 @@ from palaestra.api.results import Results
 from palaestra.api.waiting import wait
 from palaestra.core.agent import Agent
 from palaestra.core.episode import Episode
-from palaestra.core.errors import PalaestraError
+from palaestra.core.errors import InputError, PalaestraError
 from palaestra.core.model import Model
 from palaestra.evaluation.reports.cell_samples import summary, totals
 from palaestra.evaluation.running import desired_state
 from palaestra.evaluation.running.evaluation_plan import DOCUMENT, Cell, Plan, as_json, from_json
 from palaestra.evaluation.running.evaluation_run import Done
 from palaestra.evaluation.running.evaluation_run import evaluate as run_plan
-from palaestra.evaluation.running.matrix import CONTEXT, MatrixRequest, plan
+from palaestra.evaluation.running.matrix import MatrixRequest, plan
 from palaestra.evaluation.statistics.power import foresight
-from palaestra.models.registry import REVISIONS, load_model, prepare_models
+from palaestra.models.registry import (
+    REVISIONS,
+    check_context,
+    checkpoint,
+    is_local,
+    load_model,
+    prepare_models,
+)
 from palaestra.runtime.concurrency import usual
 from palaestra.runtime.machine import as_document
 from palaestra.runtime.progress import Reporter
@@ -131,6 +138,7 @@ class Evaluation:
         path = Path(folder) if folder else new_folder(asked)
         given = policies or {}
         revisions = prepare_models(sorted(made.models - given.keys()), reporter.say)
+        _check_local(asked, made.models, given, reporter, name)
         documents = {DOCUMENT: as_json(made), "machine": as_document(), REVISIONS: revisions}
         with RunFolder.create(
             path, settings_of(made), documents=documents, durability=durability
@@ -202,13 +210,39 @@ class Evaluation:
             name,
             agent,
             slots=slots,
-            context=CONTEXT,
+            context=self.plan.cells[0].context,  # of all cells
+            keep_thoughts=self.plan.cells[0].keep_thoughts,
             progress=self.reporter.say,
             revision=recorded.get(name),
         )
 
     def _summarize(self, cell: Cell, episodes: list[Episode]) -> None:
         self._summaries[cell.phase] = summary(episodes, self.plan.prices)
+
+
+def _check_local(
+    asked: MatrixRequest,
+    models: Iterable[str],
+    loaded: Iterable[str],
+    reporter: Reporter,
+    name: Naming,
+) -> None:
+    """Check the options that only models loaded here have."""
+    options = ("context", asked.context is not None), ("keep_thoughts", asked.keep_thoughts)
+    for option in (option for option, given in options if given):
+        if not any(is_local(model) for model in models):
+            raise InputError(
+                f"{name(option)} has no effect: none of the models runs in this process; drop it."
+            )
+        if set(models) & set(loaded):
+            raise InputError(
+                f"{name(option)} does not change a policy that is loaded already; give its name "
+                "or folder as the model instead."
+            )
+    if asked.context is not None:
+        for model in filter(is_local, sorted(models)):
+            folder = checkpoint(model, reporter.say)
+            check_context(model, folder, asked.context, name("context"))
 
 
 def new_folder(asked: MatrixRequest) -> Path:

@@ -24,6 +24,9 @@ from palaestra.evaluation.running.suite import Entry, Limits, load
 TASKS = 64  # default
 OF_SUITES = ("n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
 """Options that a suite sets itself, besides its environments."""
+COUNTS = (
+    "n", "repeats", "turns", "max_tokens", "reasoning_tokens", "context", "tried", "deadline",
+)  # fmt: skip
 
 Environments = str | type[Environment] | Sequence[str | type[Environment]]
 Naming = Callable[[str], str]
@@ -52,6 +55,12 @@ class Subject(TypedDict, total=False):
     """Tokens per reply; by default 8 for the agent "direct", else 128; a remote model's own."""
     reasoning_tokens: int
     """Reasoning tokens per reply, of `max_tokens`, for models that keep reasoning apart."""
+    context: int
+    """Tokens of the longest conversation with a model in this process; by default 2048, or the
+    model's own if that is shorter."""
+    keep_thoughts: bool
+    """Whether a model in this process goes on with its earlier thoughts where its chat template
+    would drop them and begin a new branch."""
     deadline: float
     """Seconds after which an episode is truncated, which is no success."""
     tried: int
@@ -135,7 +144,7 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
     Raises:
         InputError: an option is missing or invalid.
     """
-    for option in ("n", "repeats", "turns", "max_tokens", "reasoning_tokens", "tried", "deadline"):
+    for option in COUNTS:
         _check_count(option, given.get(option), name)
     if not given.get("model"):
         raise InputError(f"{name('model')} is missing; choose one of `palaestra list models`.")
@@ -163,6 +172,8 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
         roles=given.get("roles", {}),
         temperature=given.get("temperature", 1.0),
         reasoning_tokens=given.get("reasoning_tokens"),
+        context=given.get("context"),
+        keep_thoughts=given.get("keep_thoughts", False),
         limits=suite.limits
         if suite
         else Limits(seconds=given.get("deadline"), tried=given.get("tried")),

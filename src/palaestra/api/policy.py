@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palaestra.api.waiting import wait
+from palaestra.core.errors import InputError
 from palaestra.core.message import Message, user
 from palaestra.core.model import Prompt, Sampling
 
@@ -35,6 +36,7 @@ class Policy:
 
         Raises:
             ContextTooLong: the conversation leaves no room for a reply.
+            InputError: `prompt` holds something else than messages.
         """
         return wait(
             lambda: self.areply(prompt, max_tokens=max_tokens, temperature=temperature, seed=seed)
@@ -50,6 +52,12 @@ class Policy:
     ) -> str:
         """Reply like `reply`, to be awaited."""
         messages = [user(prompt)] if isinstance(prompt, str) else list(prompt)
+        for message in messages:
+            if not isinstance(message, Message):
+                raise InputError(
+                    f"A conversation holds messages, not {message!r:.60}; write "
+                    "[palaestra.user('…')]."
+                )
         tokens = tuple(self.model.renderer.start(messages))
         sampling = Sampling(temperature, max_tokens)
         return (await self.model.generate(Prompt(messages, tokens, sampling, seed))).text
@@ -62,7 +70,13 @@ class Policy:
         return f"<Policy {self.name}: {parameters / 1e6:.1f} million parameters>"
 
 
-def load(name: str | Path, *, context: int | None = None, progress: bool = True) -> Policy:
+def load(
+    name: str | Path,
+    *,
+    context: int | None = None,
+    keep_thoughts: bool = False,
+    progress: bool = True,
+) -> Policy:
     """Load a policy into this process.
 
     Args:
@@ -70,6 +84,8 @@ def load(name: str | Path, *, context: int | None = None, progress: bool = True)
             an id of the Hugging Face hub, or a local model of `palaestra list models`.
         context: its longest conversation, in tokens; by default 2048, or the model's own if that
             is shorter.
+        keep_thoughts: whether a conversation goes on with its earlier thoughts where the chat
+            template would drop them.
         progress: whether to show progress on standard error.
 
     Raises:
@@ -84,4 +100,7 @@ def load(name: str | Path, *, context: int | None = None, progress: bool = True)
     if context is not None:
         check_context(str(name), folder, context, "context")
     longest = CONTEXT if context is None else context
-    return Policy(str(name), load_resident(str(name), folder, slots=SLOTS, context=longest))
+    model = load_resident(
+        str(name), folder, slots=SLOTS, context=longest, keep_thoughts=keep_thoughts
+    )
+    return Policy(str(name), model)

@@ -69,6 +69,8 @@ def _terms(cell: Cell) -> dict[str, Any]:
         "deadline": cell.seconds,
         "tried": cell.tried,
         "reasoning_tokens": cell.reasoning_tokens,
+        "context": cell.context,
+        "keep_thoughts": cell.keep_thoughts,
         **chosen,
     }
 

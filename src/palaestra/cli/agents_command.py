@@ -91,9 +91,9 @@ def compare(options: argparse.Namespace) -> int:
     from palaestra.cli.agents_text import rows, show
     from palaestra.evaluation.reports import cell_samples
     from palaestra.evaluation.reports.leaderboard import build
-    from palaestra.evaluation.running.evaluation_plan import DOCUMENT, as_json, from_json
+    from palaestra.evaluation.running.evaluation_plan import CONTEXT, DOCUMENT, as_json, from_json
     from palaestra.evaluation.running.evaluation_run import evaluate
-    from palaestra.evaluation.running.matrix import CONTEXT, plan
+    from palaestra.evaluation.running.matrix import plan
     from palaestra.evaluation.running.spending_budget import SpendingBudget
     from palaestra.models.registry import REVISIONS, load_model, prepare_models
     from palaestra.runtime.progress import Reporter

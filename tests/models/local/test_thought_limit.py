@@ -165,3 +165,28 @@ def test_an_evaluation_limits_reasoning(tmp_path: Path) -> None:
         pa.evaluate(model="random", run=tmp_path / "other", **asked)
     with pytest.raises(InputError, match="reasoning_tokens"):
         pa.evaluate(model="random", run=tmp_path / "other", **asked | {"reasoning_tokens": 0})
+
+
+def test_an_evaluation_keeps_thoughts_and_has_a_context_of_its_own(tmp_path: Path) -> None:
+    export(model("minimax"), load("quick", []), tmp_path / "model")
+    vocabulary = tmp_path / "model" / "tokenizer.json"  # of a model that was not trained on ChatML
+    vocabulary.write_text(vocabulary.read_text().replace("<|im_start|>", "<|start|>"))
+    asked = {"env": "probe/umbrella-4", "n": 2, "workers": 0, "progress": False, "seed": 1}
+    asked |= {"max_tokens": 8, "agent": "react", "model": str(tmp_path / "model")}
+    dropped = pa.evaluate(run=tmp_path / "dropped", **asked)
+    kept = pa.evaluate(run=tmp_path / "kept", keep_thoughts=True, context=500, **asked)
+    assert [roots(one) for one in dropped.episodes] == [len(e.calls) for e in dropped.episodes]
+    assert [roots(one) for one in kept.episodes] == [1, 1]
+    assert (kept.data["context"], kept.data["keep_thoughts"]) == (500, True)
+    assert (dropped.data["context"], dropped.data["keep_thoughts"]) == (2048, False)
+    with pytest.raises(InputError, match=r"context = 1000000 is longer than the context of"):
+        pa.evaluate(run=tmp_path / "other", context=1_000_000, **asked)
+    loaded = pa.load(tmp_path / "model", keep_thoughts=True, progress=False)
+    assert not loaded.model.renderer.drops_thoughts
+    with pytest.raises(InputError, match="context does not change a policy that is loaded"):
+        pa.evaluate(run=tmp_path / "other", context=500, **asked | {"model": loaded})
+    assert not (tmp_path / "other").exists()
+
+
+def roots(episode: pa.Episode) -> int:
+    return sum(call.parent is None for call in episode.calls)

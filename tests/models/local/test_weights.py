@@ -15,11 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from palaestra.core.errors import CorruptCache, InputError, PalaestraError, StorageFull, UnknownName
-from palaestra.models.local import file_hashes, weights
+from palaestra.core.errors import (
+    CorruptCache,
+    InputError,
+    MissingPackage,
+    PalaestraError,
+    StorageFull,
+    UnknownName,
+)
+from palaestra.models.local import file_hashes, named_models, weights
 from palaestra.models.local.file_hashes import sha256
 from palaestra.models.local.model_cache import cached
-from palaestra.models.local.named_models import MODELS
+from palaestra.models.local.named_models import MODELS, NamedModel
 from palaestra.models.local.weights import prepare
 from tests.models.local.checkpoints import write_checkpoint
 
@@ -273,6 +280,64 @@ def test_damaged_weights_in_the_wheel_are_not_converted(
     monkeypatch.setenv("PALAESTRA_CACHE", str(tmp_path / "cache"))
     with pytest.raises(CorruptCache, match="--force-reinstall"):
         prepare("smollm2-135m", print)
+
+
+def parts_of(folder: Path, *texts: bytes) -> tuple[str, ...]:
+    """Write a package for each part of a file; return their names."""
+    names = tuple(f"file_in_parts_{number}" for number in range(1, len(texts) + 1))
+    for name, text in zip(names, texts, strict=True):
+        (folder / name / "data").mkdir(parents=True)
+        (folder / name / "__init__.py").touch()
+        (folder / name / "data" / "part.bin").write_bytes(text)
+    return names
+
+
+def in_parts(packages: tuple[str, ...], whole: bytes) -> NamedModel:
+    return NamedModel(
+        name="in-parts",
+        summary="A model, in parts",
+        source="packages of a test",
+        licence="none",
+        packages=packages,
+        file="data/*.bin",
+        sha256=hashlib.sha256(whole).hexdigest(),
+        install="pip install parts",
+    )
+
+
+def test_the_parts_of_a_model_are_joined_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path / "wheels"))
+    monkeypatch.setenv("PALAESTRA_CACHE", str(tmp_path / "cache"))
+    model = in_parts(parts_of(tmp_path / "wheels", b"one ", b"two ", b"three"), b"one two three")
+    read: list[bytes] = []
+
+    def convert(source: Path, target: Path) -> None:
+        read.append(source.read_bytes())
+        Builder()(target)
+
+    monkeypatch.setattr(named_models, "run_conversion", convert)
+    assert model.installed
+    folder = model.converted(print)
+    assert read == [b"one two three"]
+    assert model.converted(print) == folder == model.folder
+    assert len(read) == 1  # built once
+    assert not list(folder.parent.glob("*.gguf"))  # the joined file is gone
+
+
+def test_a_damaged_or_missing_part_of_a_model_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path / "wheels"))
+    monkeypatch.setenv("PALAESTRA_CACHE", str(tmp_path / "cache"))
+    packages = parts_of(tmp_path / "wheels", b"one ", b"two!")
+    with pytest.raises(CorruptCache, match=r"'in-parts'.*pip install parts --force-reinstall"):
+        in_parts(packages, b"one two").converted(print)
+    lacking = in_parts((*packages, "file_in_parts_3"), b"one two")
+    assert not lacking.installed
+    with pytest.raises(MissingPackage, match=r"no file_in_parts_3.*pip install parts"):
+        lacking.converted(print)
 
 
 def test_smollm2_is_reused_without_a_word() -> None:

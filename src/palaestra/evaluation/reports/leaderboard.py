@@ -15,7 +15,7 @@ from typing import Any
 
 from palaestra.core.errors import InputError
 from palaestra.evaluation.reports.cell_samples import Part, Sample
-from palaestra.evaluation.running.evaluation_plan import Cell
+from palaestra.evaluation.running.evaluation_plan import CONTEXT, Cell
 from palaestra.evaluation.running.suite import METRICS, Suite, differences
 from palaestra.evaluation.statistics import overall
 from palaestra.evaluation.statistics.intervals import Interval
@@ -282,7 +282,7 @@ def _by_task(samples: Sequence[Sample], metric: str) -> dict[int, float]:
 
 def _candidate_key(cell: Cell) -> tuple[Any, ...]:
     roles = tuple(sorted(cell.roles.items()))
-    limits = (cell.max_tokens, cell.reasoning_tokens)
+    limits = (cell.max_tokens, cell.reasoning_tokens, cell.context, cell.keep_thoughts)
     return (cell.agent, cell.model, roles, cell.temperature, *limits)
 
 
@@ -297,6 +297,9 @@ def _names(cells: Sequence[Cell]) -> list[str]:
             limit = "" if cell.max_tokens is None else f", {cell.max_tokens} tokens a reply"
             if cell.reasoning_tokens is not None:
                 limit += f", {cell.reasoning_tokens} of reasoning"
+            if cell.context != CONTEXT:
+                limit += f", context {cell.context}"
+            limit += ", thoughts kept" * cell.keep_thoughts
             name += f" (temperature {cell.temperature:g}{limit}{roles})"
         names.append(name)
     return names

@@ -25,6 +25,7 @@ from palaestra.evaluation.running.suite import Suite
 from palaestra.evaluation.statistics.costs import Price
 
 DOCUMENT = "plan"  # the document of a run that holds it
+CONTEXT = 2048  # tokens of a conversation with a model in this process, by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Cell:
     total_tokens: int | None = None  # read and sampled at most, per episode
     tried: int | None = None  # actions in trials at most, per episode
     reasoning_tokens: int | None = None  # at most, per reply
+    context: int = CONTEXT  # of models in this process
+    keep_thoughts: bool = False  # of models in this process; see `renderer_of`
 
     @property
     def sampling(self) -> Sampling:

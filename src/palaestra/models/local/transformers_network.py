@@ -13,30 +13,25 @@ a manner of its own is refused: nothing about it is assumed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from palaestra.core.errors import InputError
 from palaestra.models.local.architecture import LayerTraits, NetworkConfig
-from palaestra.models.local.attention import Attend, Scores, general_attention
+from palaestra.models.local.attention import Attend, Scores
 from palaestra.models.local.config_keys import ELSEWHERE
 from palaestra.models.local.network import Angles, DecoderNetwork
+from palaestra.models.local.transformers_attention import ATTENTION, Beside, attending
 
-ATTENTION = "palaestra"  # the name of `_attention` among transformers' implementations
 LENGTHS = (7, 12)  # tokens of the sequences that a model is tried on
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 FULL, SLIDING = "full_attention", "sliding_attention"
 CLOSE = {torch.float32: 1e-3, torch.bfloat16: 0.05}  # of the greatest logit
-
-_attend: ContextVar[Attend] = ContextVar("attend")
 
 
 class TransformersNetwork(DecoderNetwork):
@@ -98,7 +93,7 @@ class TransformersNetwork(DecoderNetwork):
             return x
         if first or last not in (None, self.depth):
             raise ValueError("the blocks of this network run together")
-        with _attending(attend):
+        with attending(attend):
             found = self.model.get_decoder()(
                 inputs_embeds=x[None], position_ids=positions[None], use_cache=False
             )
@@ -161,7 +156,7 @@ class TransformersNetwork(DecoderNetwork):
         rows = _rows(self.model)
         tokens = torch.cat(rows)
         positions = torch.cat([torch.arange(len(row), device=self.device) for row in rows])
-        found = self.logits(self.run(self.embed(tokens), positions, _Beside(LENGTHS)))
+        found = self.logits(self.run(self.embed(tokens), positions, Beside(LENGTHS)))
         limit = CLOSE.get(self.dtype, 0.05)
         for ours, theirs in zip(found.split(LENGTHS), wanted, strict=True):
             if not (ours - theirs).abs().max() <= limit * theirs.abs().max():
@@ -281,67 +276,6 @@ class _Output(dict[str, Tensor]):
         return self.get(name)
 
 
-class _Beside:
-    """An `Attend` over sequences of known lengths, one after the other."""
-
-    def __init__(self, lengths: Sequence[int]) -> None:
-        self._row = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
-        row, at = self._row.to(q.device), torch.arange(len(q), device=q.device)
-        seen = (row[:, None] == row) & (at[:, None] >= at)
-        if scores.window is not None:
-            seen &= at[:, None] - at < scores.window
-        return general_attention(q[None], k[None], v[None], seen[None], scores)[0]
-
-
-@contextmanager
-def _attending(attend: Attend) -> Iterator[None]:
-    token = _attend.set(attend)
-    try:
-        yield
-    finally:
-        _attend.reset(token)
-
-
-def _attention(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    sliding_window: int | None = None,
-    softcap: float | None = None,
-    s_aux: Tensor | None = None,
-    **others: Any,
-) -> tuple[Tensor, None]:
-    """Attend as transformers asks for it.
-
-    Args:
-        module: the layer's attention.
-        query: [1, heads, N, d].
-        key: [1, kv_heads, N, d].
-        value: [1, kv_heads, N, d'] with d' <= d.
-        attention_mask: unused; who attends to whom is known to the `Attend`.
-        scaling: of the scores; None: d^-1/2.
-        dropout: unused; models are in evaluation mode.
-        sliding_window: see `Scores.window`.
-        softcap: see `Scores.softcap`.
-        s_aux: see `Scores.sinks`.
-        others: of other implementations.
-    """
-    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    d, own = q.shape[-1], v.shape[-1]
-    scores = Scores(d**-0.5 if scaling is None else scaling, sliding_window, softcap, s_aux)
-    padded = F.pad(v, (0, d - own)) if own < d else v
-    found = _attend.get()(
-        module.layer_idx, q.contiguous(), k.contiguous(), padded.contiguous(), scores
-    )
-    return found[None, ..., :own].contiguous(), None
-
-
 def _place_of_blocks(model: Any, folder: Path | str) -> str:
     """Return the name of the list of a model's layers."""
     count = model.config.get_text_config().num_hidden_layers
@@ -405,12 +339,3 @@ def _rows(model: Any) -> list[Tensor]:
 def _own_logits(model: Any) -> list[Tensor]:
     """Return the logits of `_rows` by the model's own attention, one sequence at a time."""
     return [model(input_ids=row[None], use_cache=False).logits[0] for row in _rows(model)]
-
-
-def _register() -> None:
-    from transformers import AttentionInterface
-
-    AttentionInterface.register(ATTENTION, _attention)
-
-
-_register()

@@ -100,7 +100,7 @@ def ready(name: str) -> Path | None:
     path = Path(base).expanduser()
     folder: Path | None
     if base in MODELS:
-        folder = MODELS[base].folder()
+        folder = MODELS[base].folder
     elif path.is_dir():
         folder = path
     elif is_gguf(base):
@@ -114,7 +114,7 @@ def ready(name: str) -> Path | None:
 
 def _obtain(base: str, progress: Progress, revision: str | None) -> Checkpoint:
     if base in MODELS:
-        return Checkpoint(MODELS[base].loader(progress), MODELS[base].sha256)
+        return Checkpoint(MODELS[base].converted(progress), MODELS[base].sha256)
     path = Path(base).expanduser()
     if path.is_dir():
         return Checkpoint(path, None)
