@@ -35,6 +35,7 @@ ORDER = (
     "rollout",
     "rollout_*",
     "backend",
+    "adapters",
     "decode",
     "attention",
     "learner*",

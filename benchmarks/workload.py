@@ -12,7 +12,7 @@ import argparse
 import itertools
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from measuring import Peer, PeerUnavailable, Result, alternate
 from palaestra.core.model import Sampling
 from palaestra.models.local.architecture import NetworkConfig
 from palaestra.models.local.engine import Engine
+from palaestra.models.local.lora import OWN
 from palaestra.models.local.model_types import read_config
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.networks import Backend, load_network
@@ -73,7 +74,12 @@ def transformers_model() -> Any:
 
 def resident(backend: Backend = "auto") -> Rollout:
     """Palaestra's engine, warmed up."""
-    engine = Engine(network(backend), frozenset(), slots=SESSIONS + 1, context=512)
+    return acting(network(backend))
+
+
+def acting(network: DecoderNetwork, adapters: Sequence[str] = (OWN,)) -> Rollout:
+    """Palaestra's engine around a network, warmed up; sessions reply by the adapters in turn."""
+    engine = Engine(network, frozenset(), slots=SESSIONS + 1, context=512)
 
     def rollout(world: World) -> float:
         engine.clear()
@@ -83,7 +89,9 @@ def resident(backend: Backend = "auto") -> Rollout:
             requests = []
             for number, (history, session) in enumerate(zip(histories, world, strict=True)):
                 history += session[turn]
-                requests.append(engine.submit(history, Sampling(1.0, SAMPLED), number))
+                adapter = adapters[number % len(adapters)]
+                sampling = Sampling(1.0, SAMPLED)
+                requests.append(engine.submit(history, sampling, number, adapter=adapter))
             while engine.pending:
                 engine.step()
             for history, request in zip(histories, requests, strict=True):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from palaestra.api import evaluation_request
 from palaestra.api.evaluation_request import Effort, Environments, Evaluating, Naming
@@ -44,6 +45,9 @@ from palaestra.runtime.machine import as_document
 from palaestra.runtime.progress import Reporter
 from palaestra.store.run_folder import RunFolder, default_root, new_run_path
 from palaestra.store.schema import Durability
+
+if TYPE_CHECKING:
+    from palaestra.models.local.bases import LoadedBases
 
 
 def evaluate(env: Environments | None = None, **options: Unpack[Evaluating]) -> Results:
@@ -199,6 +203,12 @@ class Evaluation:
         database.put("totals", {**(database.get("totals") or {}), **totals([result])})
         return result
 
+    @cached_property
+    def _bases(self) -> LoadedBases:
+        from palaestra.models.local.bases import LoadedBases  # and torch
+
+        return LoadedBases()
+
     def _load(self, name: str, agent: Agent) -> Model:
         if name in self._policies:
             return self._policies[name].model
@@ -214,6 +224,7 @@ class Evaluation:
             keep_thoughts=self.plan.cells[0].keep_thoughts,
             progress=self.reporter.say,
             revision=recorded.get(name),
+            bases=self._bases if is_local(name) else None,
         )
 
     def _summarize(self, cell: Cell, episodes: list[Episode]) -> None:
@@ -241,7 +252,7 @@ def _check_local(
             )
     if asked.context is not None:
         for model in filter(is_local, sorted(models)):
-            folder = checkpoint(model, reporter.say)
+            folder = checkpoint(model, reporter.say).folder
             check_context(model, folder, asked.context, name("context"))
 
 

@@ -94,13 +94,14 @@ def load(
             context is shorter than `context`.
     """
     from palaestra.api.reporting import reporter
-    from palaestra.models.registry import check_context, checkpoint, load_resident
+    from palaestra.models.local.bases import load_resident
+    from palaestra.models.registry import check_context, checkpoint
 
-    folder = checkpoint(str(name), reporter(progress).say)
+    found = checkpoint(str(name), reporter(progress).say)
     if context is not None:
-        check_context(str(name), folder, context, "context")
+        check_context(str(name), found.folder, context, "context")
     longest = CONTEXT if context is None else context
     model = load_resident(
-        str(name), folder, slots=SLOTS, context=longest, keep_thoughts=keep_thoughts
+        str(name), found, slots=SLOTS, context=longest, keep_thoughts=keep_thoughts
     )
     return Policy(str(name), model)

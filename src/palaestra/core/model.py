@@ -333,6 +333,11 @@ class Model(ABC):
         """Return the model for one session; only an expert depends on the environment."""
         return self
 
+    @property
+    def host(self) -> Model:
+        """The model in whose batches it runs; adapters of one base share theirs."""
+        return self
+
     def participant(self) -> AbstractContextManager[None]:
         """Return a context that each concurrent caller holds; a lockstep model waits for all."""
         return nullcontext()

@@ -22,8 +22,8 @@ from palaestra.models.local.named_models import MODELS
 if TYPE_CHECKING:
     import torch
 
+    from palaestra.models.local.bases import LoadedBases
     from palaestra.models.local.networks import Backend
-    from palaestra.models.local.resident import ResidentModel
     from palaestra.models.renderers.chat_template import TemplateRenderer
     from palaestra.models.renderers.chatml import ChatMLRenderer
 
@@ -158,6 +158,10 @@ def checked_checkpoint(
 
     found = weights.obtain(_checkpoint(name), progress, revision)
     check_network(found.folder, backend)
+    if found.adapter is not None:
+        from palaestra.models.local.adapter_files import check_base
+
+        check_base(found.adapter, found.folder)
     if not runs_resident(found.folder, backend):
         progress(f"'{name}' runs by transformers' own code, slower than a resident network.")
     return found
@@ -172,6 +176,7 @@ def load_model(
     progress: Progress,
     revision: str | None = None,
     keep_thoughts: bool = False,
+    bases: LoadedBases | None = None,
 ) -> Model:
     """Return a model that is ready to act.
 
@@ -182,6 +187,8 @@ def load_model(
         context: longest conversation in tokens, of a resident model, if its own is longer.
         progress: receives one sentence whenever something takes time.
         revision: of a local model, as a run recorded it.
+        keep_thoughts: of a local model, see `renderer_of`.
+        bases: local models that are loaded already, whose weights adapters share.
 
     Raises:
         InputError: see `check_model` and `weights.obtain`.
@@ -207,8 +214,13 @@ def load_model(
         from palaestra.models.local.scoring import ScoringModel
 
         return ScoringModel(name, Path(name).expanduser())
-    folder = weights.obtain(_checkpoint(name), progress, revision).folder
-    model = load_resident(name, folder, slots=slots, context=context, keep_thoughts=keep_thoughts)
+    from palaestra.models.local.bases import LoadedBases
+
+    found = weights.obtain(_checkpoint(name), progress, revision)
+    model = (bases or LoadedBases()).load(
+        name, found, slots=slots, context=context, keep_thoughts=keep_thoughts
+    )
+    assert model.renderer is not None
     if model.renderer.drops_thoughts:
         progress(dropping_thoughts(name))
     return model
@@ -224,41 +236,9 @@ def dropping_thoughts(name: str) -> str:
     )
 
 
-def checkpoint(name: str, progress: Progress) -> Path:
-    """Return the folder of a checkpoint by its name, ready to read; raise like `check_model`."""
-    return weights.prepare(_checkpoint(name), progress)
-
-
-def load_resident(
-    name: str, folder: Path, *, slots: int, context: int, keep_thoughts: bool = False
-) -> ResidentModel:
-    """Load the checkpoint in `folder` into this process.
-
-    It computes in the precision that `auto` selects, except that weights stored in
-    fp32 are never rounded: a policy acts as it did when its training ended.
-
-    Args:
-        name: in recorded calls.
-        folder: of the checkpoint.
-        slots: conversations at once.
-        context: longest conversation in tokens, if the model's own is longer.
-        keep_thoughts: see `renderer_of`.
-
-    Raises:
-        InputError: the architecture is not supported, or the checkpoint is damaged.
-    """
-    import torch
-
-    from palaestra.models.local.checkpoint_files import StoredTensors
-    from palaestra.models.local.networks import load_network
-    from palaestra.models.local.resident import ResidentModel
-
-    target, stored = device("auto"), StoredTensors(folder).number_formats
-    dtype = torch.float32 if stored == {"F32"} else precision("auto", target)
-    network = load_network(folder, dtype).to(target)
-    longest = min(context, network.config.max_position_embeddings)
-    renderer = renderer_of(folder, keep_thoughts=keep_thoughts)
-    return ResidentModel(name, network, renderer, slots=slots, context=longest)
+def checkpoint(name: str, progress: Progress) -> weights.Checkpoint:
+    """Return a checkpoint by its name, ready to read; raise like `check_model`."""
+    return weights.obtain(_checkpoint(name), progress)
 
 
 def check_context(

@@ -151,8 +151,9 @@ class _Progress:
         environments: dict[str, AsyncEnvironment] = {}
         async with contextlib.AsyncExitStack() as held:
             held.push_async_callback(_close, environments)
-            for model in self.rollout.models.values():
-                held.enter_context(model.participant())
+            hosts = {id(model.host): model.host for model in self.rollout.models.values()}
+            for host in hosts.values():  # a session waits for one reply at a time of each
+                held.enter_context(host.participant())
             for job in chain.from_iterable(self._queue):
                 group = self._group(job.key)
                 if group is None or job.key in group.started:

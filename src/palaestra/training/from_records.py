@@ -87,7 +87,13 @@ def learn(
         raise InputError(f"'{folder}' is not empty; name a new or empty folder with --out.")
     started = time.monotonic()
     base = _base(episodes, lesson.role, base)
-    origin = registry.checkpoint(base, reporter.say)
+    found = registry.checkpoint(base, reporter.say)
+    if found.adapter is not None:
+        raise InputError(
+            f"'{base}' names an adapter, which episodes do not train here; merge it into its base "
+            "with peft, and give the result with --base."
+        )
+    origin = found.folder
     _check_tokens(episodes, lesson.role, origin, base)
     network = load_network(origin, torch.float32).to(registry.device("auto"))
     train = _values if lesson.kind == "value" else _pairs

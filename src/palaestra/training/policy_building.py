@@ -10,8 +10,11 @@ from tokenizers import Tokenizer
 from palaestra.core.errors import InputError
 from palaestra.learning.compute.weight_selection import Selection, adapters, everything, top_layers
 from palaestra.learning.critics.value_head import ValueHead
+from palaestra.models.local.adapter_files import exportable, read_adapter, write_adapter
 from palaestra.models.local.engine import OnUpdate
+from palaestra.models.local.lora import OWN, add_adapter, add_lora, merged
 from palaestra.models.local.model_cache import Progress
+from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.networks import load_network, save_network
 from palaestra.models.local.resident import ResidentModel
@@ -76,9 +79,7 @@ def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
         network = load_network(origin, precision(part.precision, target), part.backend)
     network = network.to(target)
     if recipe.training.lora_rank is not None:
-        from palaestra.models.local.lora import add_lora  # peft takes seconds to import
-
-        add_lora(network, recipe.training.lora_rank, recipe.seed)
+        _add_adapter(network, part.name, recipe.training.lora_rank, recipe.seed)
     return ResidentModel(
         POLICY,
         network,
@@ -89,6 +90,26 @@ def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
         on_update=OnUpdate(recipe.rl.on_update or "drain"),
         lockstep=recipe.deterministic,
     )
+
+
+def _add_adapter(network: DecoderNetwork, model: str, rank: int, seed: int) -> None:
+    """Add the adapter to be trained: the one that the model's name has, or a fresh one.
+
+    Raises:
+        InputError: the named adapter is of another base, or of a form that cannot go on.
+    """
+    folder = NamedCheckpoint.parse(model).adapter
+    if folder is None:
+        add_lora(network, rank, seed)
+        return
+    factors = read_adapter(folder, network)
+    ranks = sorted({len(one.down) for one in factors.values()})
+    if ranks != [rank]:
+        raise InputError(
+            f"The adapter '{folder}' has matrices of its own for layers that are joined here, and "
+            "cannot be trained further; merge it into its base with peft and start from the result."
+        )
+    add_adapter(network, OWN, factors)
 
 
 def slots_of(recipe: Recipe) -> int:
@@ -109,7 +130,14 @@ def selection(model: ResidentModel, recipe: Recipe) -> Selection:
 
 
 def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
-    """Write the policy as a Hugging Face checkpoint that transformers and palaestra can load."""
+    """Write the policy as a Hugging Face checkpoint that transformers and palaestra can load.
+
+    An adapter is merged there, and written apart into the folder `adapter`, as peft loads it; not
+    one of experts, which peft has no form for, and not one whose base was made in this run.
+    """
+    named, lora = recipe.model.name != "tiny", recipe.training.weights == "lora"
+    if lora and named and exportable(model.network):
+        write_adapter(model.network, OWN, folder / "adapter", recipe.model.name)
     save_network(_whole(model.network, recipe), folder)
     if isinstance(model.renderer, ChatMLRenderer):
         save_tokenizer(model.renderer.tokenizer, folder, model.renderer.chat_template)
@@ -139,8 +167,6 @@ def _whole(network: DecoderNetwork, recipe: Recipe) -> DecoderNetwork:
     """Return the network with its adapters merged, if it has any."""
     if recipe.training.weights != "lora":
         return network
-    from palaestra.models.local.lora import merged
-
     return merged(network)
 
 

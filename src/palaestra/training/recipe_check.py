@@ -11,6 +11,8 @@ from palaestra.environments.registry import spec, tasks
 from palaestra.gateway.program_agents import GatewayAgent
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Component, Kind, find
+from palaestra.models.local.adapter_config import AdapterConfig
+from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.registry import check_checkpoint, device
 from palaestra.training.actor import check_actor
 from palaestra.training.demonstrations import RECORDED, check_recorded
@@ -38,6 +40,7 @@ def check_recipe(recipe: Recipe) -> None:
     Method(chosen(recipe.rl))
     if recipe.model.name != "tiny":
         check_checkpoint(recipe.model.name)
+        _check_adapter(recipe)
     if recipe.model.device == "cuda":
         device("cuda")
     asked = spec(recipe.environment.id)
@@ -101,3 +104,21 @@ def _check_curriculum(part: Curriculum) -> None:
 def _chooses_tasks(rule: Component) -> bool:
     """Return whether a rule is a function of the tasks' histories."""
     return next(iter(inspect.signature(rule.function).parameters), "") == "histories"
+
+
+def _check_adapter(recipe: Recipe) -> None:
+    """Check that the recipe can go on training the adapter that its model's name has."""
+    adapter = NamedCheckpoint.parse(recipe.model.name).adapter
+    if adapter is None:
+        return
+    if recipe.training.weights != "lora":
+        raise RecipeError(
+            f"model.name = '{recipe.model.name}' names an adapter, which is trained further "
+            "with training.weights=lora only; set that, or merge the adapter with peft first."
+        )
+    rank = AdapterConfig.read(adapter).rank
+    if rank != recipe.training.lora_rank:
+        raise RecipeError(
+            f"The adapter '{adapter}' is of rank {rank}, and the recipe has training.lora_rank = "
+            f"{recipe.training.lora_rank}; set training.lora_rank={rank}."
+        )

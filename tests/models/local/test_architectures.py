@@ -277,7 +277,7 @@ def test_adapters_get_the_gradients_that_their_weights_give_them(
         if "lora_A" not in name:
             continue
         other = name.replace("lora_A", "lora_B")
-        of_weight = whole[name.replace(".lora_A.default", "")]
+        of_weight = whole[name.replace(".lora_A.default", ".weight")]
         b = start[other]
         scale = 2.0  # alpha over rank
         for own, wanted in ((name, scale * b.T @ of_weight), (other, scale * of_weight @ a.T)):

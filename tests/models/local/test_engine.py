@@ -110,8 +110,8 @@ def test_greedy_generation_is_that_of_the_plain_network(kind):
 def test_the_compiled_attention_is_at_work_where_it_can_be():
     if native_attention(16, 2, 4, torch.float32, torch.device("cpu")) is None:
         pytest.skip("no C compiler with OpenMP")
-    assert engine_of(WIDE)._native is not None
-    assert engine_of(GROUPED)._native is None  # heads of 8
+    assert engine_of(WIDE).forward.native is not None
+    assert engine_of(GROUPED).forward.native is None  # heads of 8
 
 
 @settings(max_examples=40)

@@ -171,7 +171,7 @@ def test_adapters_get_the_gradients_that_their_weights_give_them(
     for name, b in start.items():
         if "lora_B" not in name:
             continue
-        place = name.replace(".lora_B.default", "")
+        place = name.replace(".lora_B.default", ".weight")
         of_weight = whole[place]
         layer = theirs.get_submodule(place.removeprefix("model.").rpartition(".")[0])
         if not isinstance(layer, nn.Linear):  # stored the other way round

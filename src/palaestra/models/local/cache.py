@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import InputError
+from palaestra.models.local.lora import OWN
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.prefix_tree import Node, PrefixTree
 
@@ -31,6 +32,7 @@ class Past:
     nodes: list[Node] = field(default_factory=list)  # of the tree, from the root
     blocks: list[int] = field(default_factory=list)  # those of the nodes, then reserved ones
     length: int = 0  # tokens whose keys and values are stored
+    adapter: str | None = OWN  # that computes them; None: the base alone
 
 
 class KeyValueCache:
@@ -72,6 +74,8 @@ class KeyValueCache:
         self._whole = whole
         self._tree = PrefixTree(block)
         self._free: list[int] = []
+        self._vocabulary = config.vocab_size
+        self._adapters: dict[str | None, int] = {OWN: 0}
         self._untouched = 0  # blocks from here on were never used
 
     @property
@@ -79,27 +83,33 @@ class KeyValueCache:
         """Blocks that no request holds."""
         return len(self._free) + self.blocks - self._untouched + self._tree.idle
 
-    def known(self, tokens: Sequence[int]) -> int:
+    def known(self, tokens: Sequence[int], adapter: str | None = OWN) -> int:
         """Return the number of leading tokens whose keys and values are stored."""
-        return self._tree.match(tokens).length
+        return self._tree.match(self._symbols(tokens, adapter)).length
 
-    def acquire(self, tokens: Sequence[int], spare: int = 0) -> Past | None:
+    def acquire(
+        self, tokens: Sequence[int], spare: int = 0, adapter: str | None = OWN
+    ) -> Past | None:
         """Hold the longest known proper prefix of `tokens`, and blocks for the rest of them.
 
         Args:
             tokens: at least one.
             spare: number of blocks that must be left to others.
+            adapter: keys and values of one adapter are not those of another, nor of the base.
 
         Returns:
             None if too few blocks are available; nothing has changed then.
         """
-        match = self._tree.match(tokens[:-1])  # the last token must be run to get its logits
+        symbols = self._symbols(tokens[:-1], adapter)
+        match = self._tree.match(symbols)  # the last token must be run to get its logits
         missing = -(-len(tokens) // self.block) - len(match.nodes)
         idle = sum(node.readers == 0 for node in match.nodes)
         if missing + spare > self.available - idle:
             return None
         self._tree.hold(match.nodes)
-        past = Past(match.nodes, [n.block for n in match.nodes], match.length - match.shared)
+        past = Past(
+            match.nodes, [n.block for n in match.nodes], match.length - match.shared, adapter
+        )
         if match.near is not None:
             self._copy(past, match.near, match.shared)
         enough = self.reserve(past, len(tokens))
@@ -116,7 +126,10 @@ class KeyValueCache:
 
     def commit(self, past: Past, tokens: Sequence[int]) -> None:
         """Record that the keys and values of `tokens` were written into the reserved blocks."""
-        rest = list(tokens)
+        self._commit(past, self._symbols(tokens, past.adapter))
+
+    def _commit(self, past: Past, symbols: Sequence[int]) -> None:
+        rest = list(symbols)
         while rest:
             index, offset = divmod(past.length, self.block)
             if index == len(past.nodes):
@@ -140,6 +153,13 @@ class KeyValueCache:
         """Forget everything; requests keep the blocks they hold, but no lookup finds them."""
         self._free += self._tree.clear()
 
+    def _symbols(self, tokens: Sequence[int], adapter: str | None) -> Sequence[int]:
+        """Return what the tree knows tokens by: each adapter has numbers of its own."""
+        number = self._adapters.setdefault(adapter, len(self._adapters))
+        if number == 0:
+            return tokens
+        return [token + number * self._vocabulary for token in tokens]
+
     def _take(self) -> int:
         """Take an available block; used ones come first, because they are resident."""
         if self._free:
@@ -159,7 +179,7 @@ class KeyValueCache:
             for store in self._whole:
                 store[:, block, :, :shared] = store[:, near.block, :, :shared]
             past.blocks.append(block)
-            self.commit(past, near.tokens[:shared])
+            self._commit(past, near.tokens[:shared])
         self._free += self._tree.let_go([near])
 
 

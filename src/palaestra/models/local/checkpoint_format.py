@@ -23,7 +23,7 @@ from palaestra.models.local.model_types import read_config, write_config
 from palaestra.models.local.mxfp4 import expert_of, plain_names
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.rotary import feature_order
-from palaestra.models.local.tensor_names import HEAD, USELESS, Place, place_of
+from palaestra.models.local.tensor_names import HEAD, USELESS, place_of
 
 
 def read_network(folder: Path, dtype: torch.dtype) -> DecoderNetwork:
@@ -103,7 +103,7 @@ def from_hugging_face(
     """Return the network's weights, in `dtype`, made of a checkpoint's tensors."""
     config = network.config
     return {
-        name: _ours(name, place_of(name, config.model_type), theirs, config).to(dtype).contiguous()
+        name: weight_of(name, theirs, config).to(dtype).contiguous()
         for name in network.state_dict()
     }
 
@@ -114,30 +114,42 @@ def to_hugging_face(network: DecoderNetwork) -> dict[str, Tensor]:
     experts: defaultdict[str, list[Tensor]] = defaultdict(list)
     for name, tensor in network.state_dict().items():
         weight, place = tensor.detach(), place_of(name, config.model_type)
-        order = _order(name, config)
-        weight = weight if order is None else weight[order.argsort()]
         if place.expert is not None:
             experts[place.names[0]].append(_transposed(_alternating(weight, name)))
-        elif len(place.names) == 1:
-            theirs[place.names[0]] = weight
         else:
-            sizes = _rows(name, config, len(place.names), len(weight))
-            theirs |= zip(place.names, weight.split(sizes), strict=True)
+            theirs |= split_rows(name, weight, config)
     return theirs | {name: torch.stack(parts) for name, parts in experts.items()}
+
+
+def split_rows(name: str, rows: Tensor, config: NetworkConfig) -> dict[str, Tensor]:
+    """Return the rows of one weight by the checkpoint's tensors that hold them, in their order.
+
+    Args:
+        name: of the weight; not one that a checkpoint holds for all experts.
+        rows: the weight, or anything else with its rows.
+        config: of the network.
+    """
+    names, order = place_of(name, config.model_type).names, row_order(name, config)
+    rows = rows if order is None else rows[order.argsort()]
+    if len(names) == 1:
+        return {names[0]: rows}
+    sizes = _rows(name, config, len(names), len(rows))
+    return dict(zip(names, rows.split(sizes), strict=True))
 
 
 def _sizes(tensor: Tensor) -> str:
     return " x ".join(map(str, tensor.shape))
 
 
-def _ours(name: str, place: Place, theirs: Mapping[str, Tensor], config: NetworkConfig) -> Tensor:
-    """Return one weight of the network."""
+def weight_of(name: str, theirs: Mapping[str, Tensor], config: NetworkConfig) -> Tensor:
+    """Return one weight of the network, made of a checkpoint's tensors."""
+    place = place_of(name, config.model_type)
     if place.expert is not None:
         stacked = _transposed(expert_of(theirs, place.names[0], place.expert))
         return torch.cat([stacked[::2], stacked[1::2]]) if "gate_up" in name else stacked
     parts = [theirs[one] for one in place.names]
     weight = parts[0] if len(parts) == 1 else torch.cat(parts)
-    order = _order(name, config)
+    order = row_order(name, config)
     return weight if order is None else weight[order]
 
 
@@ -162,7 +174,7 @@ def _rows(name: str, config: NetworkConfig, parts: int, rows: int) -> list[int]:
     return [rows - 2 * keys, keys, keys]
 
 
-def _order(name: str, config: NetworkConfig) -> Tensor | None:
+def row_order(name: str, config: NetworkConfig) -> Tensor | None:
     """Return which row of the checkpoint each row of a weight is; None: the same."""
     rotary = next((t.rotary for t in config.layers if t.rotary.share), None)
     own = name.rsplit(".", 1)[-1] if name.endswith("_norm") else name.split(".", 2)[-1]

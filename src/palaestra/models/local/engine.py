@@ -27,13 +27,11 @@ from palaestra.core.errors import ContextTooLong, InputError
 from palaestra.core.model import Finish, Sampling
 from palaestra.models.local.cache import BLOCK, KeyValueCache
 from palaestra.models.local.choices import ChoiceTree, keep_only
-from palaestra.models.local.cuda_graph import CudaGraphStep, cuda_graph_step
 from palaestra.models.local.decoding import StopDetector
-from palaestra.models.local.engine_attention import StepAttention, rank
-from palaestra.models.local.kernels.layers import NativeLayers, native_layers
-from palaestra.models.local.kernels.paged_attention import native_attention
+from palaestra.models.local.engine_attention import rank
+from palaestra.models.local.engine_pass import Chunk, EnginePass
+from palaestra.models.local.lora import OWN
 from palaestra.models.local.network import DecoderNetwork
-from palaestra.models.local.packed_weights import packed
 from palaestra.models.local.prefix_tree import common_prefix
 from palaestra.models.local.request import Request
 from palaestra.models.local.sampling import sample, uniform
@@ -101,13 +99,7 @@ class Engine:
         self.version = 0  # stamped on sampled tokens
         self.holding = False  # start no reply; only those in flight continue
         self._text = text
-        self._acting: DecoderNetwork | None = None  # the network with packed weights
-        self._layers: NativeLayers | None = None  # its blocks in one call, if available
-        self._cuda_graph: CudaGraphStep | None = None  # whole steps, on CUDA devices
-        self._native = native_attention(
-            *(config.head_dim, self.cache.share, block, network.dtype, network.device),
-            config.attention_scale,
-        )
+        self.forward = EnginePass(network, self.cache, slots)
 
     def submit(
         self,
@@ -118,6 +110,7 @@ class Engine:
         choices: ChoiceTree | None = None,
         grammar: GrammarMask | None = None,
         thought: ThoughtLimit | None = None,
+        adapter: str | None = OWN,
     ) -> Request:
         """Queue one request.
 
@@ -129,6 +122,8 @@ class Engine:
             choices: the reply is one of them, whatever its length; None: any.
             grammar: the reply is a text of it, possibly cut; None: any.
             thought: ends its reasoning after some tokens; None: never.
+            adapter: the one of the network's adapters that replies, if it has any; None: the base
+                without one.
 
         Raises:
             ContextTooLong: the prompt and one token, or the longest choice, do not fit the context.
@@ -158,6 +153,7 @@ class Engine:
             self.computed_tokens,
             choices or grammar,
             thought=thought,
+            adapter=adapter,
         )
         self.waiting.append(request)
         return request
@@ -196,9 +192,7 @@ class Engine:
             for request in self.running[::-1]:
                 self._interrupt(request)
         self.cache.clear()
-        self._acting = self._layers = None  # keep no reference to the packed weights
-        if self._cuda_graph is not None and not self._cuda_graph.current:
-            self._cuda_graph = None
+        self.forward.clear()
 
     @torch.inference_mode()
     def step(self) -> list[Request]:
@@ -244,10 +238,11 @@ class Engine:
     def _worth_waiting(self, request: Request, fresh: Sequence[Request]) -> bool:
         if not fresh:
             return False
-        soon = max(common_prefix(r.tokens, request.tokens) for r in fresh)
+        same = (r.tokens for r in fresh if r.adapter == request.adapter)
+        soon = max((common_prefix(tokens, request.tokens) for tokens in same), default=0)
         if soon < WORTH_WAITING:
             return False
-        return soon - self.cache.known(request.tokens) >= WORTH_WAITING
+        return soon - self.cache.known(request.tokens, request.adapter) >= WORTH_WAITING
 
     def _start(self, request: Request) -> bool:
         """Start the request, preempting less urgent ones if necessary."""
@@ -255,7 +250,8 @@ class Engine:
         while True:
             # one spare block for each running request, so that none is preempted at once
             room = len(self.running) < self.slots
-            past = self.cache.acquire(known, spare=len(self.running)) if room else None
+            spare = len(self.running)
+            past = self.cache.acquire(known, spare, request.adapter) if room else None
             if past is not None:
                 break
             last = max(reversed(self.running), key=self._level, default=None)
@@ -306,47 +302,26 @@ class Engine:
 
     def _forward(self, batch: Sequence[Request], counts: Sequence[int]) -> Tensor:
         """Run the next tokens; return the hidden state [B, width] of each request's last one."""
-        starts = [request.held.length for request in batch]
-        chunks = [r.known(s)[:n] for r, s, n in zip(batch, starts, counts, strict=True)]
-        blocks = [request.held.blocks for request in batch]
-        if self._acting is None:
-            self._acting = packed(self.network)
-            self._layers = native_layers(self._acting, self.cache, self._native)
-            self._cuda_graph = self._cuda_graph or cuda_graph_step(
-                self.network, self.cache, self.slots, self.context
+        chunks = [
+            Chunk(
+                request.known(request.held.length)[:count],
+                request.held.length,
+                request.held.blocks,
+                request.adapter,
             )
-        if self._cuda_graph is not None:
-            last = self._cuda_graph(chunks, starts, blocks)
-        else:
-            last = self._run(self._acting, chunks, starts, blocks)
+            for request, count in zip(batch, counts, strict=True)
+        ]
+        last = self.forward(chunks)
         for request, chunk in zip(batch, chunks, strict=True):
-            self.cache.commit(request.held, chunk)
-            self.schedule.served(request, len(chunk))
+            self.cache.commit(request.held, chunk.tokens)
+            self.schedule.served(request, len(chunk.tokens))
         self.computed_tokens += sum(counts)
         return last
-
-    def _run(
-        self,
-        network: DecoderNetwork,
-        chunks: Sequence[Sequence[int]],
-        starts: Sequence[int],
-        blocks: Sequence[Sequence[int]],
-    ) -> Tensor:
-        """Return the hidden state of each chunk's last token, without a CUDA graph."""
-        attend = StepAttention(self.cache, blocks, starts, [len(c) for c in chunks], self._native)
-        tokens = torch.tensor([t for chunk in chunks for t in chunk], device=network.device)
-        x = network.embed(tokens)
-        if self._layers is not None and attend.in_place is not None:
-            x = self._layers(x, attend.in_place)
-        else:
-            x = network.run(x, attend.positions, attend)
-        return x[attend.last]
 
     def _sample(self, requests: Sequence[Request], hidden: Tensor) -> None:
         if not requests:
             return
-        assert self._acting is not None
-        logits = self._acting.logits(hidden)
+        logits = self.forward.logits(hidden)
         for row, request in enumerate(requests):
             if request.constraint is not None:
                 keep_only(logits, row, request.constraint.allowed(request.completion))

@@ -14,6 +14,8 @@ Query/key/value and gate/up are fused.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -23,6 +25,9 @@ from palaestra.models.local.attention import Attend, Scores
 from palaestra.models.local.feed_forward import Mixture, add_matrices, biased, feed_forward
 from palaestra.models.local.kernels.elementwise import rms_norm, rotated
 from palaestra.models.local.rotary import tables
+
+if TYPE_CHECKING:
+    from palaestra.models.local.lora import ActiveAdapters
 
 Angles = tuple[Tensor, Tensor]
 """Cosines and sines at the positions of all tokens, [N, 1, head_dim / 2] each."""
@@ -100,6 +105,9 @@ class DecoderNetwork(nn.Module):
     whole = False
     """Whether the blocks can only run together."""
 
+    adapters: ActiveAdapters | None = None
+    """Which of its adapters act; None: it has none."""
+
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
         self.config = config
@@ -116,6 +124,12 @@ class DecoderNetwork(nn.Module):
         self._kinds = list(dict.fromkeys(traits.rotary for traits in config.layers))
         self._kind = [self._kinds.index(traits.rotary) for traits in config.layers]
         self._tables: dict[int, tuple[int, Tensor, Tensor]] = {}  # by kind; first the context
+
+    @property
+    def mixes_adapters(self) -> bool:
+        """Whether one pass can run tokens of several adapters: experts take some tokens only."""
+        experts = any(traits.experts is not None for traits in self.config.layers)
+        return not (self.whole or experts)
 
     @property
     def depth(self) -> int:

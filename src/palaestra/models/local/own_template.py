@@ -12,32 +12,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.errors import InputError
 from palaestra.core.paths import cache_folder
 from palaestra.models.local.checkpoint_files import TEMPLATES
 from palaestra.models.local.model_cache import storage_error
-
-
-def split_template(name: str) -> tuple[str, Path | None]:
-    """Return a model's name without its option, and the template's file if the name has one.
-
-    Raises:
-        UnknownName: another option.
-        InputError: there is no such file.
-    """
-    base, asked, query = name.partition("?")
-    if not asked:
-        return name, None
-    option, _, value = query.partition("=")
-    if option != "template":
-        raise UnknownName(f"option of the model '{base}'", option, ["template"])
-    file = Path(value).expanduser()
-    if not file.is_file():
-        raise InputError(
-            f"'{name}' names no template: there is no file '{value}'; give the path of a Jinja "
-            "file."
-        )
-    return base, file.absolute()
 
 
 def with_template(folder: Path, template: Path) -> Path:

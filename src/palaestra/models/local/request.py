@@ -11,6 +11,7 @@ from torch import Tensor
 from palaestra.core.model import Finish, Sampling
 from palaestra.models.local.cache import Past
 from palaestra.models.local.decoding import StopDetector
+from palaestra.models.local.lora import OWN
 from palaestra.models.local.thought_limit import ThoughtLimit
 
 
@@ -39,6 +40,7 @@ class Request:
     versions: list[int] = field(default_factory=list)  # of the weights that sampled each token
     stop_detector: StopDetector | None = None  # if there are stop strings
     thought: ThoughtLimit | None = None  # if the reasoning is limited
+    adapter: str | None = OWN  # of the network; None: the base alone
     forced: list[int] = field(default_factory=list)  # positions in the completion, not sampled
     urgent: bool = False  # has waited so long that it goes first
     finish: Finish | None = None

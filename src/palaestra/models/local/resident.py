@@ -23,6 +23,7 @@ from palaestra.core.model import Generation, Listener, Model, Prompt, Renderer, 
 from palaestra.models.local.choices import ChoiceTree
 from palaestra.models.local.engine import MEMORY, Engine, OnUpdate
 from palaestra.models.local.forced_calls import CallGrammars
+from palaestra.models.local.lora import OWN
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.request import Request
 from palaestra.models.local.schedule import ScheduleName, schedule_of
@@ -79,6 +80,7 @@ class ResidentModel(Model):
         schedule: ScheduleName = "fcfs",
         on_update: OnUpdate = OnUpdate.DRAIN,
         lockstep: bool = False,
+        adapter: str | None = OWN,
     ) -> None:
         """Serve `network`.
 
@@ -92,6 +94,8 @@ class ResidentModel(Model):
             schedule: which requests go first when more are pending than fit.
             on_update: what happens to replies in flight when the weights change.
             lockstep: deterministic mode, see above.
+            adapter: the one of the network's adapters that replies, if it has any; None: the base
+                without one. `beside` adds more.
 
         Raises:
             InputError: the memory does not hold one conversation of `context` tokens.
@@ -99,7 +103,8 @@ class ResidentModel(Model):
         self.name, self.network, self.renderer = name, network, renderer
         self.native_tools = renderer.native_tools
         self.limits_reasoning = bool(renderer.thought_end)
-        self.lockstep = lockstep
+        self.lockstep, self.adapter = lockstep, adapter
+        self.adapters: set[str] = set()  # that were added to the network since
         self.engine = Engine(
             network,
             renderer.end_tokens,
@@ -181,17 +186,32 @@ class ResidentModel(Model):
         self.engine.clear()
         self.version += 1
 
+    def beside(self, name: str, adapter: str | None) -> AdaptedModel:
+        """Return a model of another adapter of the network, or of the base without one.
+
+        Both share the weights, the engine and its batches.
+
+        Args:
+            name: its name in recorded calls.
+            adapter: of the network, see `lora.add_adapter`; None: the base alone.
+        """
+        return AdaptedModel(name, self, adapter)
+
     async def generate(self, prompt: Prompt) -> Generation:
+        return await self.generate_by(prompt, self, self.adapter)
+
+    async def generate_by(self, prompt: Prompt, model: Model, adapter: str | None) -> Generation:
+        """Generate with one of the network's adapters, for a model that has a name and a limit."""
         assert prompt.tokens is not None  # the session renders for models with a renderer
         started = time.monotonic()
-        asked = self.limited(self._held_to_call(prompt))
+        asked = model.limited(self._held_to_call(prompt))
         tree = None if asked.choices is None else ChoiceTree.of(asked.choices, self.renderer)
         mask = None if asked.grammar is None else self._grammars.of(asked.grammar)
         thought = None
         if asked.reasoning_tokens is not None and tree is None and mask is None:
             thought = ThoughtLimit(asked.reasoning_tokens, self.renderer, prompt.tokens, self.name)
         request = self.engine.submit(
-            prompt.tokens, asked, prompt.seed, prompt.program, tree, mask, thought
+            prompt.tokens, asked, prompt.seed, prompt.program, tree, mask, thought, adapter
         )
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[id(request)] = (request, done)
@@ -221,7 +241,7 @@ class ResidentModel(Model):
             logprobs=tuple(request.logprobs),
             entropies=tuple(request.entropies),
             finish=request.finish,
-            policy=asked.policy(self.name),
+            policy=asked.policy(model.name),
             version=request.versions[0],
             prompt_tokens=len(prompt.tokens),
             computed_tokens=len(prompt.tokens) - request.cached,
@@ -316,3 +336,25 @@ class ResidentModel(Model):
         """Return what the engine did since the last call."""
         taken, self.throughput = self.throughput, Throughput()
         return taken
+
+
+class AdaptedModel(Model):
+    """A model of another adapter on the base of a resident model; see `ResidentModel.beside`."""
+
+    chooses = True
+
+    def __init__(self, name: str, base: ResidentModel, adapter: str | None) -> None:
+        self.name, self.base, self.adapter = name, base, adapter
+        self.renderer, self.native_tools = base.renderer, base.native_tools
+        self.limits_reasoning = base.limits_reasoning
+
+    @property
+    def constrains(self) -> bool:
+        return self.base.constrains
+
+    async def generate(self, prompt: Prompt) -> Generation:
+        return await self.base.generate_by(prompt, self, self.adapter)
+
+    @property
+    def host(self) -> Model:
+        return self.base

@@ -2,7 +2,7 @@
 
 A name is one of `MODELS`, the path of a checkpoint folder or of a GGUF file, or an id of the
 Hugging Face hub (see `hub`); a folder that exists goes before the hub. Each may be followed by
-`?template=FILE` (see `own_template`).
+options (see `name_options`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from pathlib import Path
 
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.models.local import hub
+from palaestra.models.local.adapter_config import AdapterConfig, identity
 from palaestra.models.local.checkpoint_files import StoredTensors, check_tokenizer
 from palaestra.models.local.file_hashes import sha256
 from palaestra.models.local.gguf_models import check_gguf, converted, folder_of, is_gguf
 from palaestra.models.local.hub import HubName
 from palaestra.models.local.model_cache import Progress
+from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.named_models import MODELS
-from palaestra.models.local.own_template import split_template, with_template
+from palaestra.models.local.own_template import with_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,10 @@ class Checkpoint:
     """A checkpoint that is ready to be read."""
 
     folder: Path  # config, safetensors, tokenizer, chat template
-    revision: str | None  # the commit on the hub, or the SHA-256 of the file; a folder has none
+    revision: str | None
+    """The commit on the hub, or the SHA-256 of the file; a folder has none. With an adapter, that
+    and a hash of the adapter, joined by a plus sign."""
+    adapter: Path | None = None  # a folder with a LoRA adapter, see `adapter_config`
 
 
 def prepare(name: str, progress: Progress) -> Path:
@@ -51,15 +56,20 @@ def obtain(name: str, progress: Progress, revision: str | None = None) -> Checkp
         StorageFull: the disk is full.
     """
     check_name(name)
-    base, template = split_template(name)
-    found = _obtain(base, progress, revision)
+    asked = NamedCheckpoint.parse(name)
+    base = asked.base
+    found = _obtain(base, progress, (revision or "").partition("+")[0] or None)
+    if asked.adapter is not None:
+        AdapterConfig.read(asked.adapter)
+        both = f"{found.revision or ''}+{identity(asked.adapter)[:12]}"
+        found = replace(found, revision=both, adapter=asked.adapter)
     if revision is not None and found.revision != revision:
         raise InputError(
             f"The model '{base}' is no longer the one that the run began with (revision "
             f"{revision[:12]}); bring that back, or start a new run."
         )
-    if template is not None:
-        found = replace(found, folder=with_template(found.folder, template))
+    if asked.template is not None:
+        found = replace(found, folder=with_template(found.folder, asked.template))
     if base not in MODELS:
         StoredTensors(found.folder)
         check_tokenizer(found.folder, name)
@@ -73,7 +83,10 @@ def check_name(name: str) -> None:
         UnknownName: the name is of no known form.
         InputError: the folder is no checkpoint, or the file no GGUF file.
     """
-    base, _ = split_template(name)
+    asked = NamedCheckpoint.parse(name)
+    if asked.adapter is not None:
+        AdapterConfig.read(asked.adapter)
+    base = asked.base
     if base in MODELS:
         return
     folder = Path(base).expanduser()
@@ -96,7 +109,7 @@ def ready(name: str) -> Path | None:
     Raises like `check_name`.
     """
     check_name(name)
-    base, _ = split_template(name)
+    base = NamedCheckpoint.parse(name).base
     path = Path(base).expanduser()
     folder: Path | None
     if base in MODELS:

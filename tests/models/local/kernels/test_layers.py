@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestra.core.model import Sampling
-from palaestra.models.local import engine as engines
+from palaestra.models.local import engine_pass
 from palaestra.models.local.architecture import HeadNorm, LayerTraits, NetworkConfig, Rotary
 from palaestra.models.local.engine import Engine
 from palaestra.models.local.kernels.matmul import native_matmul
@@ -82,9 +82,9 @@ def test_one_call_gives_what_the_layers_give_one_by_one(
         engine = Engine(NETWORKS[kind], frozenset(), slots=8, context=128, memory=2**24)
         with pytest.MonkeyPatch.context() as patch:
             if not whole:
-                patch.setattr(engines, "native_layers", lambda *given: None)
+                patch.setattr(engine_pass, "native_layers", lambda *given: None)
             found[whole] = roll_out(engine, lengths, seed)
-        assert (engine._layers is not None) == whole
+        assert (engine.forward.layers is not None) == whole
     assert found[True] == found[False]
 
 
@@ -95,7 +95,8 @@ def test_new_weights_are_taken_at_once() -> None:
     before = roll_out(engine, [5, 9], 0)
     first.load_state_dict(second.state_dict())
     engine.clear()
-    assert engine._acting is engine._layers is None  # the packed copy is free while one learns
+    prepared = engine.forward  # the packed copy is free while one learns
+    assert prepared.acting is prepared.layers is None
     fresh = Engine(second, frozenset(), slots=2, context=128, memory=2**24)
     assert [row[:2] for row in roll_out(engine, [5, 9], 0)] == [
         row[:2] for row in roll_out(fresh, [5, 9], 0)
@@ -111,4 +112,4 @@ def test_layers_that_are_not_plain_go_one_by_one() -> None:
     for other in (with_lora, network(4, 4).float(), network(4, 4, norm_offset=1.0), windows):
         engine = Engine(other, frozenset(), slots=2, context=128, memory=2**24)
         roll_out(engine, [5, 9], 0)
-        assert engine._layers is None
+        assert engine.forward.layers is None

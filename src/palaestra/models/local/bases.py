@@ -1,0 +1,90 @@
+"""Local models that act: loaded into this process, with their adapters on one base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import torch
+
+from palaestra.core.model import Model
+from palaestra.models.local.adapter_config import identity
+from palaestra.models.local.adapter_files import read_adapter
+from palaestra.models.local.checkpoint_files import StoredTensors
+from palaestra.models.local.lora import OWN, add_adapter
+from palaestra.models.local.networks import load_network
+from palaestra.models.local.resident import ResidentModel
+from palaestra.models.local.weights import Checkpoint
+
+
+class LoadedBases:
+    """The bases that are in use; each is held once, whatever adapters it has."""
+
+    def __init__(self) -> None:
+        self._models: WeakValueDictionary[tuple[Path, bool], ResidentModel] = WeakValueDictionary()
+
+    def load(
+        self, name: str, found: Checkpoint, *, slots: int, context: int, keep_thoughts: bool
+    ) -> Model:
+        """Return the model of a checkpoint, on a base that is loaded already if there is one.
+
+        Args: see `load_resident`; slots and context hold for a base that is loaded now.
+
+        Raises:
+            InputError: see `load_resident`.
+        """
+        key = (found.folder, keep_thoughts)
+        base = self._models.get(key)
+        if base is None:
+            base = self._models[key] = load_resident(
+                name, found, slots=slots, context=context, keep_thoughts=keep_thoughts
+            )
+            return base
+        return base.beside(name, _add(base, found.adapter))
+
+
+def load_resident(
+    name: str, found: Checkpoint, *, slots: int, context: int, keep_thoughts: bool = False
+) -> ResidentModel:
+    """Load a checkpoint, and its adapter if it has one, into this process.
+
+    It computes in the precision that `auto` selects, except that weights stored in
+    fp32 are never rounded: a policy acts as it did when its training ended.
+
+    Args:
+        name: in recorded calls.
+        found: the checkpoint.
+        slots: conversations at once.
+        context: longest conversation in tokens, if the model's own is longer.
+        keep_thoughts: see `renderer_of`.
+
+    Raises:
+        InputError: the architecture is not supported, the checkpoint is damaged, or the adapter is
+            of another base.
+    """
+    from palaestra.models.registry import device, precision, renderer_of
+
+    target, stored = device("auto"), StoredTensors(found.folder).number_formats
+    dtype = torch.float32 if stored == {"F32"} else precision("auto", target)
+    network = load_network(found.folder, dtype).to(target)
+    longest = min(context, network.config.max_position_embeddings)
+    renderer = renderer_of(found.folder, keep_thoughts=keep_thoughts)
+    model = ResidentModel(name, network, renderer, slots=slots, context=longest)
+    if found.adapter is not None:
+        model.adapter = _add(model, found.adapter)
+    return model
+
+
+def _add(model: ResidentModel, folder: Path | None) -> str:
+    """Add an adapter to a model's network, unless it has it; return its name there.
+
+    Without a folder, return the name that stands for the base alone.
+    """
+    if folder is None:
+        return OWN  # which a network that was loaded does not have
+    name = f"file_{identity(folder)[:12]}"
+    if name not in model.adapters:
+        model.adapters.add(name)
+        add_adapter(model.network, name, read_adapter(folder, model.network))
+        model.engine.clear()
+    return name

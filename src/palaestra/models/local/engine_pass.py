@@ -1,0 +1,113 @@
+"""One pass of the engine: the next tokens of some sequences through the network.
+
+By a CUDA graph, by compiled layers, or layer by layer, whichever the network and the device allow;
+with the adapter of each sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from palaestra.models.local.cache import KeyValueCache
+from palaestra.models.local.cuda_graph import CudaGraphStep, cuda_graph_step
+from palaestra.models.local.engine_attention import StepAttention
+from palaestra.models.local.kernels.layers import NativeLayers, native_layers
+from palaestra.models.local.kernels.paged_attention import native_attention
+from palaestra.models.local.lora import OWN
+from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.packed_weights import packed
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The next tokens of one sequence."""
+
+    tokens: Sequence[int]
+    start: int  # how many of its tokens are known
+    blocks: Sequence[int]  # of the cache, enough for its new tokens
+    adapter: str | None = OWN  # of the network; None: the base alone
+
+
+class EnginePass:
+    """Passes of one network over one cache; what they prepare is valid until weights change."""
+
+    def __init__(self, network: DecoderNetwork, cache: KeyValueCache, slots: int) -> None:
+        """Prepare nothing yet.
+
+        Args:
+            network: acts with the weights that it has when it is prepared.
+            cache: of the network, for its context.
+            slots: sequences of a pass at most.
+        """
+        self.network, self.cache, self._slots = network, cache, slots
+        self.acting: DecoderNetwork | None = None  # the network with packed weights
+        self.layers: NativeLayers | None = None  # its blocks in one call, if available
+        self._cuda_graph: CudaGraphStep | None = None  # whole passes, on CUDA devices
+        config = network.config
+        self.native = native_attention(
+            *(config.head_dim, cache.share, cache.block, network.dtype, network.device),
+            config.attention_scale,
+        )
+
+    def clear(self) -> None:
+        """Forget what was prepared: the weights have changed."""
+        self.acting = self.layers = None  # keep no reference to the packed weights
+        if self._cuda_graph is not None and not self._cuda_graph.current:
+            self._cuda_graph = None
+
+    def __call__(self, chunks: Sequence[Chunk]) -> Tensor:
+        """Run the chunks; return the hidden state [B, width] of each one's last token."""
+        if self.acting is None:
+            self.acting = packed(self.network)
+            self.layers = native_layers(self.acting, self.cache, self.native)
+            self._cuda_graph = self._cuda_graph or cuda_graph_step(
+                self.network, self.cache, self._slots, self.network.context
+            )
+        adapters = self.network.adapters
+        if adapters is None or all(chunk.adapter == OWN for chunk in chunks):
+            if self._cuda_graph is None:
+                return self._run(chunks)
+            return self._cuda_graph(
+                [chunk.tokens for chunk in chunks],
+                [chunk.start for chunk in chunks],
+                [chunk.blocks for chunk in chunks],
+            )
+        names = [chunk.adapter for chunk in chunks]
+        if self.network.mixes_adapters:
+            counts, weight = [len(chunk.tokens) for chunk in chunks], self.network.embedding.weight
+            with adapters.used_by_each(names, counts, weight):
+                return self._run(chunks)
+        rows: dict[int, Tensor] = {}
+        for name in dict.fromkeys(names):
+            own = [i for i, other in enumerate(names) if other == name]
+            with adapters.used(name):
+                rows |= zip(own, self._run([chunks[i] for i in own]), strict=True)
+        return torch.stack([rows[i] for i in range(len(chunks))])
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits [B, vocabulary] of hidden states that the last pass returned."""
+        assert self.acting is not None
+        return self.acting.logits(hidden)
+
+    def _run(self, chunks: Sequence[Chunk]) -> Tensor:
+        """Run the chunks without a CUDA graph."""
+        network = self.acting
+        assert network is not None
+        attend = StepAttention(
+            self.cache,
+            [chunk.blocks for chunk in chunks],
+            [chunk.start for chunk in chunks],
+            [len(chunk.tokens) for chunk in chunks],
+            self.native,
+        )
+        tokens = [token for chunk in chunks for token in chunk.tokens]
+        x = network.embed(torch.tensor(tokens, device=network.device))
+        if self.layers is not None and attend.in_place is not None:
+            x = self.layers(x, attend.in_place)
+        else:
+            x = network.run(x, attend.positions, attend)
+        return x[attend.last]

@@ -1,0 +1,103 @@
+"""An adapter from training to its use: exported apart, named on its base, trained further."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import palaestra as pa
+from palaestra.core.errors import InputError
+from palaestra.models.local.checkpoint_format import write_network
+from palaestra.models.local.networks import load_network
+from tests.models.local.checkpoints import write_checkpoint
+from tests.models.local.test_architectures import logits_of
+
+ROWS = [[5, 9, 13, 2, 77], [5, 9, 40, 41]]
+WORLD = "babyai/GoToObjS4"
+
+
+def trained(model: str, run: Path, **training: Any) -> pa.Run:
+    sections: dict[str, Any] = {
+        "model": {"name": model, "context": 512, "precision": "fp32"},
+        "environment": {"workers": 0, "transfer": None},
+        "imitation": {"demonstrations": 2, "epochs": 1, "batch": 2},
+        "training": {"weights": "lora", "lora_rank": 4, "top_layers": None} | training,
+        "rl": {"steps": 1, "tasks": 2, "group": 2},
+        "evaluation": {"tasks": 1},
+        "minutes": None,
+    }
+    return pa.train("default", env=WORLD, run=run, progress=False, **sections)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("adapters") / "base"
+    write_checkpoint(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(base: Path) -> pa.Run:
+    return trained(str(base), base.parent / "run")
+
+
+@torch.no_grad()
+def test_a_trained_adapter_is_written_apart_and_named_on_its_base(base: Path, run: pa.Run) -> None:
+    policy = pa.load(f"{base}?adapter={run.path}", progress=False)
+    network = policy.model.network
+    assert network.adapters is not None
+    with network.adapters.used(policy.model.adapter):
+        found = logits_of(network, ROWS)
+    start = logits_of(load_network(base, torch.float32), ROWS)
+    merged = logits_of(load_network(run.final, torch.float32), ROWS)
+    for with_adapter, whole, before in zip(found, merged, start, strict=True):
+        torch.testing.assert_close(with_adapter, whole, atol=1e-4, rtol=1e-4)
+        assert not torch.allclose(whole, before, atol=1e-4)
+    reply = {"max_tokens": 8, "temperature": 0.0}
+    assert policy.reply("left?", **reply) == pa.load(run.final, progress=False).reply(
+        "left?", **reply
+    )
+
+
+def test_training_goes_on_from_an_adapter(base: Path, run: pa.Run) -> None:
+    again = trained(f"{base}?adapter={run.path}", base.parent / "again")
+    file = "adapter/adapter_model.safetensors"
+    first, second = load_file(run.final / file), load_file(again.final / file)
+    assert first.keys() == second.keys()
+    moved = max(float((second[name] - first[name]).abs().max()) for name in first)
+    most = max(float(tensor.abs().max()) for tensor in first.values())
+    assert 0 < moved < most  # it began where the first run ended, not at random
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"lora_rank": 8}, r"is of rank 4, and the recipe has training\.lora_rank = 8"),
+        ({"weights": "full", "lora_rank": None}, r"trained further with training\.weights=lora"),
+    ],
+)
+def test_what_cannot_go_on_from_an_adapter_is_refused(
+    training: dict[str, Any], message: str, base: Path, run: pa.Run
+) -> None:
+    with pytest.raises((InputError, pa.PalaestraError), match=message):
+        trained(f"{base}?adapter={run.path}", base.parent / "refused", **training)
+    assert not (base.parent / "refused").exists()
+
+
+def test_an_adapter_of_another_base_is_refused_before_anything_starts(
+    base: Path, run: pa.Run, tmp_path: Path
+) -> None:
+    with torch.no_grad():
+        other = write_checkpoint(tmp_path / "other")
+        other.norm.mul_(1.5)
+    write_network(other, tmp_path / "other")
+    name = f"{tmp_path / 'other'}?adapter={run.path}"
+    with pytest.raises(pa.PalaestraError, match="was trained on another base"):
+        trained(name, tmp_path / "run")
+    with pytest.raises(pa.PalaestraError, match="was trained on another base"):
+        pa.evaluate(WORLD, model=name, n=1, workers=0, run=tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
