@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 import palaestra as pa
 from palaestra.core.errors import InputError
+from palaestra.models.local.adapter_config import WEIGHTS
 from palaestra.models.local.checkpoint_format import write_network
 from palaestra.models.local.networks import load_network
 from tests.models.local.checkpoints import write_checkpoint
@@ -20,13 +21,21 @@ ROWS = [[5, 9, 13, 2, 77], [5, 9, 40, 41]]
 WORLD = "babyai/GoToObjS4"
 
 
-def trained(model: str, run: Path, **training: Any) -> pa.Run:
+def trained(
+    model: str,
+    run: Path,
+    *,
+    agent: dict[str, Any] | None = None,
+    rl: dict[str, Any] | None = None,
+    **training: Any,
+) -> pa.Run:
     sections: dict[str, Any] = {
         "model": {"name": model, "context": 512, "precision": "fp32"},
         "environment": {"workers": 0, "transfer": None},
         "imitation": {"demonstrations": 2, "epochs": 1, "batch": 2},
         "training": {"weights": "lora", "lora_rank": 4, "top_layers": None} | training,
-        "rl": {"steps": 1, "tasks": 2, "group": 2},
+        "agent": agent or {},
+        "rl": {"steps": 1, "tasks": 2, "group": 2} | (rl or {}),
         "evaluation": {"tasks": 1},
         "minutes": None,
     }
@@ -101,3 +110,39 @@ def test_an_adapter_of_another_base_is_refused_before_anything_starts(
     with pytest.raises(pa.PalaestraError, match="was trained on another base"):
         pa.evaluate(WORLD, model=name, n=1, workers=0, run=tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
+
+
+def test_roles_learn_adapters_of_their_own_which_act_apart(base: Path) -> None:
+    run = trained(str(base), base.parent / "roles", adapters=["planner"], agent={"name": "plan"})
+    files = [run.final / one / WEIGHTS for one in ("adapter", "adapters/planner")]
+    agent, planner = (load_file(file) for file in files)
+    assert agent.keys() == planner.keys()
+    for adapter in (agent, planner):  # B began at zero
+        assert any(float(t.abs().max()) > 0 for name, t in adapter.items() if "lora_B" in name)
+    assert any(not torch.equal(agent[name], planner[name]) for name in agent)
+    found = pa.evaluate(
+        WORLD, agent="plan", model=f"{base}?adapter={run.path}",
+        roles={"planner": f"{base}?adapter={run.final / 'adapters' / 'planner'}"},
+        n=2, workers=0, progress=False, run=base.parent / "both",
+    )  # fmt: skip
+    assert len({call.policy for one in found.episodes for call in one.calls}) == 2
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"adapters": ["plannr"], "agent": {"name": "plan"}}, "Did you mean 'planner'"),
+        ({"adapters": ["agent"]}, "'agent' has an adapter already"),
+        ({"adapters": ["planner"], "weights": "full", "lora_rank": None}, "needs training.weights"),
+        (
+            {"adapters": ["planner"], "agent": {"name": "plan"}, "rl": {"actor": "process"}},
+            r"not rl\.actor = 'process'",
+        ),
+    ],
+)
+def test_roles_that_cannot_have_adapters_are_refused(
+    sections: dict[str, Any], message: str, base: Path
+) -> None:
+    with pytest.raises(pa.PalaestraError, match=message):
+        trained(str(base), base.parent / "refused", **sections)
+    assert not (base.parent / "refused").exists()

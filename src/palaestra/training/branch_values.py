@@ -177,7 +177,7 @@ async def ground_truth(
                 finished += 1
                 shown.show(finished, {"states": str(len(chosen.states))})
 
-            rollout = context.rollout({"agent": context.policy}, _turns(context, trace), count)
+            rollout = context.rollout(context.roles(context.policy), _turns(context, trace), count)
             value = await values(rollout, chosen.states, samples, trace.shaping)
     return advantages(trace, chosen.paths, value), name
 

@@ -80,6 +80,10 @@ def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
     network = network.to(target)
     if recipe.training.lora_rank is not None:
         _add_adapter(network, part.name, recipe.training.lora_rank, recipe.seed)
+        for number, role in enumerate(recipe.training.adapters, 1):
+            add_lora(network, recipe.training.lora_rank, recipe.seed + 1_000_003 * number, role)
+        assert network.adapters is not None
+        network.adapters.roles = frozenset(recipe.training.adapters)
     return ResidentModel(
         POLICY,
         network,
@@ -132,12 +136,16 @@ def selection(model: ResidentModel, recipe: Recipe) -> Selection:
 def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
     """Write the policy as a Hugging Face checkpoint that transformers and palaestra can load.
 
-    An adapter is merged there, and written apart into the folder `adapter`, as peft loads it; not
-    one of experts, which peft has no form for, and not one whose base was made in this run.
+    The agent's adapter is merged there, and written apart into the folder `adapter`, as peft loads
+    it; those of other roles are in `adapters`. Not written apart are those of experts, which peft
+    has no form for, and those whose base was made in this run.
     """
     named, lora = recipe.model.name != "tiny", recipe.training.weights == "lora"
     if lora and named and exportable(model.network):
-        write_adapter(model.network, OWN, folder / "adapter", recipe.model.name)
+        base, _, _ = recipe.model.name.partition("?")
+        write_adapter(model.network, OWN, folder / "adapter", base)
+        for role in recipe.training.adapters:
+            write_adapter(model.network, role, folder / "adapters" / role, base)
     save_network(_whole(model.network, recipe), folder)
     if isinstance(model.renderer, ChatMLRenderer):
         save_tokenizer(model.renderer.tokenizer, folder, model.renderer.chat_template)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 
 from palaestra.agents.registry import make_agent
 from palaestra.core.environment import Capability
-from palaestra.core.errors import RecipeError
+from palaestra.core.errors import RecipeError, UnknownName
 from palaestra.environments.registry import spec, tasks
 from palaestra.gateway.program_agents import GatewayAgent
+from palaestra.learning.losses.trained_tokens import Unit
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Component, Kind, find
 from palaestra.models.local.adapter_config import AdapterConfig
@@ -45,6 +47,7 @@ def check_recipe(recipe: Recipe) -> None:
         device("cuda")
     asked = spec(recipe.environment.id)
     capabilities = asked.capabilities
+    _check_roles(recipe, (*asked.players, *agent.roles))
     if asked.images:
         raise RecipeError(
             f"'{recipe.environment.id}' shows images, and no model that learns here reads them; "
@@ -121,4 +124,28 @@ def _check_adapter(recipe: Recipe) -> None:
         raise RecipeError(
             f"The adapter '{adapter}' is of rank {rank}, and the recipe has training.lora_rank = "
             f"{recipe.training.lora_rank}; set training.lora_rank={rank}."
+        )
+
+
+def _check_roles(recipe: Recipe, known: Sequence[str]) -> None:
+    """Check that the roles with adapters of their own exist, and can learn with the recipe."""
+    roles = recipe.training.adapters
+    for role in roles:
+        if role == "agent" or roles.count(role) > 1:
+            raise RecipeError(
+                f"training.adapters: '{role}' has an adapter already; name other roles, each once."
+            )
+        if role not in known:
+            raise UnknownName("role or player", role, known)
+    if not roles:
+        return
+    if recipe.rl.actor is not None:
+        raise RecipeError(
+            f"training.adapters needs the learner's process to act, not rl.actor = "
+            f"'{recipe.rl.actor}'; unset one."
+        )
+    if recipe.rl.steps and Method(chosen(recipe.rl)).unit is Unit.ROLLOUT:
+        raise RecipeError(
+            "training.adapters is impossible with a loss over whole rollouts, whose turns are of "
+            "several adapters; unset it, or choose another loss."
         )

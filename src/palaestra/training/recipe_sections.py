@@ -142,6 +142,11 @@ class Training(Section):
     weights: Literal["full", "top", "lora"] = Field("full")
     top_layers: int | None = Field(None, ge=1, description="layers trained with weights = top")
     lora_rank: int | None = Field(None, ge=1, description="rank with weights = lora")
+    adapters: list[str] = Field(
+        default_factory=list,
+        description="roles or players that have an adapter of their own with weights = lora, "
+        "beside the agent's; all learn in each step",
+    )
     memory: float | None = Field(
         None, gt=0, description="GB for learning besides the weights; unset: half of the total"
     )
@@ -161,6 +166,8 @@ class Training(Section):
             if (value is not None) != (self.weights == owner):
                 needs = "needs" if value is None else "is the only one that reads"
                 raise ValueError(f"training.weights = '{owner}' {needs} training.{key}")
+        if self.adapters and self.weights != "lora":
+            raise ValueError("training.adapters needs training.weights = 'lora'")
         return self
 
 

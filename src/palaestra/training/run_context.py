@@ -82,6 +82,16 @@ class RunContext:
             return LocalEnvironment(make(environment))
         return await self.pool.make(environment)
 
+    def roles(self, model: Model) -> dict[str, Model]:
+        """Return the model of each role, where `model` acts as the agent; others fall back to it.
+
+        The policy's roles that have adapters of their own are sampled with these.
+        """
+        if model is not self.policy:
+            return {"agent": model}
+        own = self.recipe.training.adapters
+        return {"agent": model} | {role: self.policy.beside(model.name, role) for role in own}
+
     def rollout(
         self,
         models: Mapping[str, Model],

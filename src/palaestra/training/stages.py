@@ -56,7 +56,7 @@ async def _evaluate(
     started = time.monotonic()
     with context.reporter.stage(phase.replace("/", " "), count, "tasks") as shown:
         counter = EpisodeCounter(context, shown)
-        rollout = context.rollout({"agent": context.policy}, turns, counter.add)
+        rollout = context.rollout(context.roles(context.policy), turns, counter.add)
         episodes = await context.run_jobs(rollout, jobs)
     scored = [e.outcome.solved for e in episodes if e.outcome.scored]
     where = "" if phase.startswith("test/") else f" on {tasks.environment}, never trained on"
@@ -132,7 +132,7 @@ async def record_demonstrations(context: RunContext, count: int) -> list[Episode
                 demonstrator = ExpertModel(context.agent, context.policy.renderer)
             case "random":
                 demonstrator = RandomModel(context.agent, context.policy.renderer)
-        rollout = context.rollout({"agent": demonstrator}, context.turns, counter.add)
+        rollout = context.rollout(context.roles(demonstrator), context.turns, counter.add)
         demonstrations = await context.run_jobs(rollout, jobs)
     if isinstance(demonstrator, ExpertModel):
         _check_expert(demonstrations, context)
@@ -238,7 +238,7 @@ async def _roll_out(
     context: RunContext, actor: Actor, jobs: Sequence[Job], *, turns: int | None, greedy: bool
 ) -> list[Episode]:
     rollout = context.rollout(
-        {"agent": actor.model},
+        context.roles(actor.model),
         turns or context.turns,
         lambda episode: None,
         greedy=greedy,

@@ -1,10 +1,12 @@
 """LoRA: adapters start neutral, only they are trained, and they can be merged."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
 
+from palaestra.core.errors import InputError
 from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.packing import Trained
 from palaestra.learning.compute.shared_prefix_attention import causal_attention
@@ -12,7 +14,7 @@ from palaestra.learning.compute.weight_selection import adapters
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.losses.policy_loss import pg
 from palaestra.models.local.checkpoint_format import read_network, write_network
-from palaestra.models.local.lora import add_lora, merged
+from palaestra.models.local.lora import adapter_of, add_adapter, add_lora, merged
 from tests.learning.made import gradients, grouped, resident, same, sampled_rows
 from tests.models.local.test_network import ROWS, logits
 
@@ -119,3 +121,60 @@ def test_adapters_learn_from_shared_rows_as_from_each_alone(most):
     theirs = {name: p.grad for name, p in adapters(twin).parameters.items()}
     assert all(float(gradient.norm()) > 0 for gradient in theirs.values())
     assert same(ours, theirs, 1e-9)
+
+
+# ── roles with adapters of their own ─────────────────────────────────────────
+
+
+def of_roles():
+    """Return a network with the agent's and a planner's adapter, both of random numbers."""
+    network = grouped().double()
+    add_lora(network, 4, seed=1)
+    add_lora(network, 4, seed=2, name="planner")
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.1, generator=generator)
+    network.adapters.roles = frozenset({"planner"})
+    return network
+
+
+def alone(network, name):
+    """Return the base with one of the network's adapters as its only one."""
+    single = grouped().double()
+    add_adapter(single, "default", adapter_of(network, name))
+    return single
+
+
+@pytest.mark.parametrize("most", [1, 60, 10_000])
+def test_each_role_trains_its_adapter_as_if_it_were_the_only_one(most):
+    rows = sampled_rows(6, seed=7)
+    rows += [replace(row, roles={"planner"}) for row in rows[:3]]  # the same tokens, other adapters
+    rows[3:5] = [replace(row, roles={"agent"}) for row in rows[3:5]]
+    network = of_roles()
+
+    def found(network, rows):
+        learner = Learner(resident(network), adapters(network), Optimisation(1e-3, clip_norm=1e9))
+        learner.budget.tokens = most
+        return learner.logprobs(rows), gradients(learner, rows, pg)
+
+    twins = {"default": alone(network, "default"), "planner": alone(network, "planner")}
+    logprobs, ours = found(network, rows)
+    own = {"default": rows[:6], "planner": rows[6:]}
+    expected = {name: found(twins[name], own[name]) for name in own}
+    wanted = [*expected["default"][0], *expected["planner"][0]]
+    for mine, theirs in zip(logprobs, wanted, strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-12)
+    for name, (_, wanted) in expected.items():
+        mine = {n.replace(name, "default"): g for n, g in ours.items() if n.endswith(f".{name}")}
+        assert all(float(gradient.norm()) > 0 for gradient in wanted.values())
+        assert same(mine, wanted, 1e-9)
+
+
+def test_roles_with_different_adapters_cannot_share_a_conversation():
+    row = replace(sampled_rows(1)[0], roles={"agent", "planner"})
+    network = of_roles()
+    learner = Learner(resident(network), adapters(network), Optimisation(1e-3))
+    with pytest.raises(InputError, match="agent, planner reply within one conversation"):
+        learner.update([row], pg)

@@ -9,7 +9,8 @@ gradient included, is done once. Micro-batches are cut where rows share least.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, compress, islice, pairwise, repeat
 
@@ -21,6 +22,7 @@ from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
 from palaestra.learning.compute.shared_prefix_attention import RowAttention
 from palaestra.learning.losses.trained_tokens import Tokens
+from palaestra.models.local.lora import OWN
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.prefix_tree import common_prefix
 
@@ -48,6 +50,7 @@ class Trained:
     lp_ref: list[float] | None = None  # under the frozen reference policy
     value_target: list[float] | None = None  # the critic's, NaN where there is none
     value_old: list[float] | None = None  # the critic's values when the targets were made
+    roles: Set[str] = frozenset()  # whose replies it trains; see `adapter_of`
 
     def __post_init__(self) -> None:
         length = len(self.tokens)
@@ -113,6 +116,7 @@ class Micro:
     def __init__(self, rows: Sequence[Trained], network: DecoderNetwork) -> None:
         tokens, positions, paths = merged(rows)
         self.network, device = network, network.device
+        self._adapter = adapter_of(rows[0], network)
 
         def whole(numbers: Sequence[int]) -> Tensor:
             return torch.tensor(numbers, dtype=torch.int64, device=device)
@@ -171,21 +175,21 @@ class Micro:
         x = network.embed(self.tokens)
         if frozen:
             with torch.no_grad():
-                x = network.run(x, self.positions, self.attend, last=frozen)
+                x = self._run(x, 0, frozen)
         if not recompute or network.whole:
-            return network.run(x, self.positions, self.attend, first=frozen)
+            return self._run(x, frozen)
         for layer in range(frozen, network.depth):
             x = checkpoint(
-                network.run,
-                x,
-                self.positions,
-                self.attend,
-                layer,
-                layer + 1,
-                use_reentrant=False,
-                preserve_rng_state=False,
+                self._run, x, layer, layer + 1, use_reentrant=False, preserve_rng_state=False
             )
         return x
+
+    def _run(self, x: Tensor, first: int, last: int | None = None) -> Tensor:
+        """Run blocks of the network with the adapter of these rows, if it has any."""
+        adapters = self.network.adapters
+        chosen = adapters.used(self._adapter) if adapters and adapters.roles else nullcontext()
+        with chosen:
+            return self.network.run(x, self.positions, self.attend, first=first, last=last)
 
     def seen(self, lp: Tensor, *, current: int, proximal: int) -> Tokens:
         """Return what a loss reads: the micro-batch with its present log-probabilities [M]."""
@@ -230,8 +234,29 @@ def merged(rows: Sequence[Trained]) -> tuple[list[int], list[int], list[list[int
     return tokens, positions, paths
 
 
+def adapter_of(row: Trained, network: DecoderNetwork) -> str:
+    """Return the adapter of the network that sampled a row's replies.
+
+    Raises:
+        InputError: roles with different adapters replied in it.
+    """
+    if network.adapters is None or not network.adapters.roles:
+        return OWN
+    found = {role if role in network.adapters.roles else OWN for role in row.roles}
+    if len(found) > 1:
+        raise InputError(
+            f"The roles {', '.join(sorted(row.roles))} reply within one conversation, so that they "
+            "cannot have adapters of their own; leave them out of training.adapters."
+        )
+    return found.pop() if found else OWN
+
+
 def micro_batches(
-    rows: Sequence[Trained], most_tokens: int, *, whole_rollouts: bool = False
+    rows: Sequence[Trained],
+    most_tokens: int,
+    network: DecoderNetwork | None = None,
+    *,
+    whole_rollouts: bool = False,
 ) -> list[list[Trained]]:
     """Group whole rows so that each group holds at most `most_tokens` distinct tokens.
 
@@ -242,9 +267,19 @@ def micro_batches(
     Args:
         rows: in any order.
         most_tokens: bound on the size of a forward pass.
+        network: rows of its different adapters are in different groups.
         whole_rollouts: keep all rows of a rollout in one group, as a loss over whole rollouts
             needs; a longer rollout is a group of its own.
     """
+    if network is not None and network.adapters is not None and network.adapters.roles:
+        by_adapter: dict[str, list[Trained]] = {}
+        for row in rows:
+            by_adapter.setdefault(adapter_of(row, network), []).append(row)
+        return [
+            group
+            for own in by_adapter.values()
+            for group in micro_batches(own, most_tokens, whole_rollouts=whole_rollouts)
+        ]
     together: dict[Hashable, list[Trained]] = {}
     for row in sorted(rows, key=lambda row: row.tokens):
         together.setdefault(row.rollout if whole_rollouts else id(row), []).append(row)
@@ -278,17 +313,21 @@ def micro_batches(
 
 
 def per_row(
-    rows: Sequence[Trained], most_tokens: int, compute: Callable[[list[Trained]], Tensor]
+    rows: Sequence[Trained],
+    most_tokens: int,
+    network: DecoderNetwork,
+    compute: Callable[[list[Trained]], Tensor],
 ) -> list[list[float]]:
     """Return a number for each trained token of each row, in the order of `rows`.
 
     Args:
         rows: in any order.
         most_tokens: per group, see `micro_batches`.
+        network: likewise.
         compute: a group of rows -> [M], row after row.
     """
     found: dict[int, list[float]] = {}
-    for group in micro_batches(rows, most_tokens):
+    for group in micro_batches(rows, most_tokens, network):
         values = iter(compute(group).tolist())
         for row in group:
             found[id(row)] = list(islice(values, sum(row.mask)))

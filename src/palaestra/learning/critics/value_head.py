@@ -161,7 +161,7 @@ def fit(
     if not regression.count:
         raise InputError("No row has a value_target, so a critic cannot learn; give at least one.")
     processed = 0
-    groups = micro_batches([row for row in rows if has_targets(row)], budget.tokens)
+    groups = micro_batches([row for row in rows if has_targets(row)], budget.tokens, network)
     micros = [Micro(group, network) for group in groups]
     for micro in micros:
         budget.check(len(micro.tokens))
@@ -184,7 +184,7 @@ def row_values(
         return head(state_of(network, micro.hidden()[micro.predictors]))
 
     with torch.no_grad():
-        return per_row(rows, most_tokens, values)
+        return per_row(rows, most_tokens, network, values)
 
 
 @torch.no_grad()
@@ -193,7 +193,7 @@ def end_values(
 ) -> list[float]:
     """Return the value after each row's last token, to bootstrap a rollout cut off there."""
     found: dict[int, float] = {}
-    for group in micro_batches(rows, most_tokens):
+    for group in micro_batches(rows, most_tokens, network):
         micro = Micro(group, network)
         values = head(state_of(network, micro.hidden()[micro.ends]))
         found.update(zip(map(id, group), values.tolist(), strict=True))

@@ -26,6 +26,7 @@ class Row:
     logprobs: list[float]  # the sampler's where mask is true, NaN if unknown; elsewhere 0
     calls: list[int]  # index of the model call that sampled the token; -1 elsewhere
     versions: list[int] = field(default_factory=list)  # of the weights; 0 where mask is false
+    roles: set[str] = field(default_factory=set)  # of the calls that it trains
 
     @property
     def trained(self) -> int:
@@ -72,6 +73,8 @@ def append(row: Row, tokens: Sequence[int], call: Call | None = None, number: in
     row.logprobs.extend(call.logprobs if call and call.logprobs else [unknown] * n)
     row.calls.extend([-1 if call is None else number] * n)
     row.versions.extend(call.token_versions if call else [0] * n)
+    if call is not None:
+        row.roles.add(call.role)
     for place in call.forced if call else ():
         row.mask[start + place] = False
         row.logprobs[start + place] = 0.0

@@ -140,6 +140,7 @@ def trained_rows(
             version=row.versions,
             turn=row.calls,
             rollout=row.key,
+            roles=row.roles,
             value_target=None if targets is None else _by_call(row, targets, math.nan),
         )
         for row, weight in zip(rows, weights, strict=True)
@@ -160,6 +161,7 @@ def imitated_rows(rows: Sequence[Row], aggregation: Aggregation) -> list[Trained
             weight=weight,
             turn=row.calls,
             rollout=row.key,
+            roles=row.roles,
         )
         for row, weight in zip(rows, weights, strict=True)
     ]

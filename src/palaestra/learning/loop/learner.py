@@ -124,8 +124,9 @@ class Learner:
         check_sampled(rows)
         self._drop_gradients()  # of a step that failed
         name = name_of(loss)
-        groups = micro_batches(rows, self.budget.tokens, whole_rollouts=whole_rollouts)
-        micros = [Micro(group, self.model.network) for group in groups]
+        network, most = self.model.network, self.budget.tokens
+        groups = micro_batches(rows, most, network, whole_rollouts=whole_rollouts)
+        micros = [Micro(group, network) for group in groups]
         self._fits(rows, micros)
         sums, version = Sums(), self.model.version
         regression = self._critic.regression(rows) if self._critic else None
@@ -168,7 +169,7 @@ class Learner:
             return lp
 
         with torch.no_grad():
-            return per_row(rows, self.budget.tokens, compute)
+            return per_row(rows, self.budget.tokens, self.model.network, compute)
 
     # ── the reference policy ─────────────────────────────────────────────────
 

@@ -52,6 +52,9 @@ class ActiveAdapters:
 
     def __init__(self) -> None:
         self.names: tuple[str, ...] = (OWN,)
+        self.roles: frozenset[str] = frozenset()
+        """Roles that have an adapter of their own in training, under their names."""
+
         self._shares: Tensor | None = None  # [N, names]: 1 where a token uses it; None: all use one
         self._columns: dict[tuple[Part, ...], Tensor] = {}
 
@@ -116,8 +119,9 @@ class AdaptedLinear(nn.Module):
     def add(self, name: str, factors: Factors) -> None:
         """Add an adapter, in the layer's number format and on its device."""
         like: Any = self.base_layer.weight
-        self.lora_A[name] = nn.Parameter(factors.down.to(like))
-        self.lora_B[name] = nn.Parameter(factors.up.to(like))
+        kind, device = like.dtype, like.device
+        self.lora_A[name] = nn.Parameter(factors.down.detach().to(device, kind, copy=True))
+        self.lora_B[name] = nn.Parameter(factors.up.detach().to(device, kind, copy=True))
         self.scales[name] = factors.scale
 
     def forward(self, x: Tensor) -> Tensor:
@@ -142,21 +146,21 @@ class AdaptedLinear(nn.Module):
         return base
 
 
-def add_lora(network: DecoderNetwork, rank: int, seed: int) -> None:
+def add_lora(network: DecoderNetwork, rank: int, seed: int, name: str = OWN) -> None:
     """Add an adapter to be trained to every linear layer of the blocks; outputs do not change yet.
 
     A is uniform with variance 1 / (3 inputs) and B zero, as in peft; the scale is 2.
     """
     generator = torch.Generator().manual_seed(seed)
     factors = {}
-    for name, layer in linear_layers(network).items():
-        outputs, inputs = sizes_of(layer)
+    for place, layer in linear_layers(network).items():
+        outputs, inputs = sizes_of(getattr(layer, "base_layer", layer))
         down = torch.empty(rank, inputs, device=network.device)
         if network.device.type != "meta":
             drawn = torch.rand(rank, inputs, generator=generator)
             down.copy_((2 * drawn - 1) / math.sqrt(inputs))
-        factors[name] = Factors(down, torch.zeros(outputs, rank, device=network.device), 2.0)
-    add_adapter(network, OWN, factors)
+        factors[place] = Factors(down, torch.zeros(outputs, rank, device=network.device), 2.0)
+    add_adapter(network, name, factors)
 
 
 def add_adapter(network: DecoderNetwork, name: str, factors: Mapping[str, Factors]) -> None:

@@ -53,6 +53,7 @@ def only(row: Row, calls: Collection[int]) -> Row | None:
         [lp if on else 0.0 for lp, on in zip(row.logprobs[:end], mask, strict=True)],
         kept,
         [version if on else 0 for version, on in zip(row.versions[:end], mask, strict=True)],
+        row.roles,
     )
 
 

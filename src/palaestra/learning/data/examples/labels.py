@@ -148,4 +148,5 @@ def _after(question: Sequence[int], row: Row) -> Row:
         [*[0.0] * n, *row.logprobs[start:]],
         [*[-1] * n, *row.calls[start:]],
         [*[0] * n, *row.versions[start:]],
+        row.roles,
     )
