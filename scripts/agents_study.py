@@ -13,7 +13,8 @@ episode at a time where they learn from earlier episodes. `table` writes the fin
 
 MODEL is `expert` (the default: the environment's oracle, with one action in five replaced by a
 random one, so that the handling of errors can be measured), `smollm2` (SmolLM2-135M-Instruct,
-untrained), or `trained` (the same after training in one environment; --weights names its folder).
+untrained), `trained` (the same after training in one environment; --weights names its folder) or
+`coder` (Qwen2.5-Coder-1.5B-Instruct, untrained; its packages are in `palaestra[coder]`).
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ MODELS = {
     "trained": StudyModel(
         "runs/trained", "SmolLM2-135M-Instruct, trained in GoToLocalS5N2 as `direct`", 20, 8, 48
     ),
+    "coder": StudyModel("qwen2.5-coder-1.5b", "Qwen2.5-Coder-1.5B-Instruct, untrained", 16, 16, 64),
 }
 
 
