@@ -27,6 +27,7 @@ def trained(
     *,
     agent: dict[str, Any] | None = None,
     rl: dict[str, Any] | None = None,
+    deterministic: bool = False,
     **training: Any,
 ) -> pa.Run:
     sections: dict[str, Any] = {
@@ -38,6 +39,7 @@ def trained(
         "rl": {"steps": 1, "tasks": 2, "group": 2} | (rl or {}),
         "evaluation": {"tasks": 1},
         "minutes": None,
+        "deterministic": deterministic,
     }
     return pa.train("default", env=WORLD, run=run, progress=False, **sections)
 
@@ -126,6 +128,21 @@ def test_roles_learn_adapters_of_their_own_which_act_apart(base: Path) -> None:
         n=2, workers=0, progress=False, run=base.parent / "both",
     )  # fmt: skip
     assert len({call.policy for one in found.episodes for call in one.calls}) == 2
+
+
+def test_roles_with_adapters_learn_the_same_in_equal_deterministic_runs(base: Path) -> None:
+    """A session waits for one reply of all its adapters at a time, so lockstep must not wait."""
+    runs = [
+        trained(
+            str(base), base.parent / f"lockstep-{n}", adapters=["planner"],
+            agent={"name": "plan"}, deterministic=True,
+        )
+        for n in (1, 2)
+    ]  # fmt: skip
+    for file in (f"adapter/{WEIGHTS}", f"adapters/planner/{WEIGHTS}"):
+        first, second = (load_file(run.final / file) for run in runs)
+        assert first.keys() == second.keys()
+        assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize(

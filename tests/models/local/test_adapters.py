@@ -15,7 +15,7 @@ from torch import Tensor
 import palaestra as pa
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.model import Prompt, Sampling
-from palaestra.models.local.adapter_config import CONFIG
+from palaestra.models.local.adapter_config import CONFIG, WEIGHTS
 from palaestra.models.local.adapter_files import exportable, read_adapter, write_adapter
 from palaestra.models.local.bases import LoadedBases
 from palaestra.models.local.engine import Engine
@@ -220,6 +220,23 @@ def test_adapters_are_loaded_on_one_base(base: Path) -> None:
     replies = [reply(model) for model in (first, second, plain, again)]
     assert replies[0] == replies[3] and len(set(replies)) == 3
     assert reply(pa.load(base / "base", progress=False).model) == replies[2]
+
+
+def test_adapters_of_equal_weights_and_other_scales_are_different_ones(
+    base: Path, tmp_path: Path
+) -> None:
+    config = json.loads((base / "adapter-1" / CONFIG).read_text())
+    (tmp_path / CONFIG).write_text(json.dumps(config | {"lora_alpha": 2 * config["lora_alpha"]}))
+    (tmp_path / WEIGHTS).write_bytes((base / "adapter-1" / WEIGHTS).read_bytes())
+    bases = LoadedBases()
+
+    def load(adapter: Path) -> Any:
+        found = obtain(f"{base / 'base'}?adapter={adapter}", print)
+        return bases.load("model", found, slots=4, context=64, keep_thoughts=False)
+
+    first, second = load(base / "adapter-1"), load(tmp_path)
+    one, other = logits_by(first.network, first.adapter), logits_by(first.network, second.adapter)
+    assert not torch.equal(one[0], other[0])
 
 
 def test_roles_of_an_evaluation_have_adapters_of_one_base(

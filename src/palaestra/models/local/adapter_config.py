@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,5 +67,6 @@ class AdapterConfig:
 
 
 def identity(folder: Path) -> str:
-    """Return a hash of the adapter's weights."""
-    return sha256(folder / WEIGHTS)
+    """Return a hash of the adapter: of its weights, and of how they are scaled."""
+    both = f"{sha256(folder / WEIGHTS)} {AdapterConfig.read(folder).scale}"
+    return hashlib.sha256(both.encode()).hexdigest()

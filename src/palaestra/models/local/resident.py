@@ -80,7 +80,6 @@ class ResidentModel(Model):
         schedule: ScheduleName = "fcfs",
         on_update: OnUpdate = OnUpdate.DRAIN,
         lockstep: bool = False,
-        adapter: str | None = OWN,
     ) -> None:
         """Serve `network`.
 
@@ -94,8 +93,6 @@ class ResidentModel(Model):
             schedule: which requests go first when more are pending than fit.
             on_update: what happens to replies in flight when the weights change.
             lockstep: deterministic mode, see above.
-            adapter: the one of the network's adapters that replies, if it has any; None: the base
-                without one. `beside` adds more.
 
         Raises:
             InputError: the memory does not hold one conversation of `context` tokens.
@@ -103,7 +100,8 @@ class ResidentModel(Model):
         self.name, self.network, self.renderer = name, network, renderer
         self.native_tools = renderer.native_tools
         self.limits_reasoning = bool(renderer.thought_end)
-        self.lockstep, self.adapter = lockstep, adapter
+        self.lockstep = lockstep
+        self.adapter: str | None = OWN  # of the network, if it has any; None: the base alone
         self.adapters: set[str] = set()  # that were added to the network since
         self.engine = Engine(
             network,

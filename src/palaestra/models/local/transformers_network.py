@@ -25,7 +25,7 @@ from palaestra.core.errors import InputError
 from palaestra.models.local.architecture import LayerTraits, NetworkConfig
 from palaestra.models.local.attention import Attend, Scores
 from palaestra.models.local.config_keys import ELSEWHERE
-from palaestra.models.local.network import Angles, DecoderNetwork
+from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.transformers_attention import ATTENTION, Beside, attending
 
 LENGTHS = (7, 12)  # tokens of the sequences that a model is tried on
@@ -116,10 +116,6 @@ class TransformersNetwork(DecoderNetwork):
         finally:
             modules[name] = body
         return found
-
-    def angles(self, positions: Tensor) -> list[Angles]:
-        """Raise: the model turns queries and keys itself."""
-        raise NotImplementedError
 
     def layer_of(self, name: str) -> int | None:
         rest = name.removeprefix(f"model.{self._place_of_blocks}.")
