@@ -32,6 +32,15 @@ def test_each_recipe_of_the_worlds_can_be_started(file: Path) -> None:
         pytest.skip(str(missing))
 
 
+def test_a_summary_speaks_of_the_environment_and_the_model_that_are_trained() -> None:
+    plain = load("quick")
+    assert load("quick", ["rl.steps=3"]).summary == plain.summary
+    moved = load("quick", ["environment.id=probe/recall"])
+    assert moved.summary == "tiny on probe/recall, with the recipe quick"
+    assert load("quick", [], {"model": {"name": "random"}}).summary != plain.summary
+    assert load("quick", ["environment.id=probe/recall", "summary=mine"]).summary == "mine"
+
+
 def test_the_first_line_names_the_environment_that_is_trained_on(tmp_path: Path) -> None:
     recipe = load("quick", ["environment.id=probe/umbrella-4", "environment.transfer="])
     output, folder = io.StringIO(), tmp_path / "run"

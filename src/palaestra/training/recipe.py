@@ -105,6 +105,7 @@ def load(
         RecipeError: a value does not fit, a key was renamed, or the file is not TOML.
     """
     data = _read(name)
+    told = _subject(data)
     for override in overrides:
         key, found, value = override.partition("=")
         if not found:
@@ -113,7 +114,12 @@ def load(
         _put(data, key.strip().split("."), _value(value.strip()))
     refuse_renamed(sections or {})
     _merge(data, sections or {})
-    return check(data)
+    recipe = check(data)
+    if told == _subject(data) or recipe.summary != _read(name).get("summary"):
+        return recipe
+    # the file's summary is about another model or environment
+    about = f"{recipe.model.name} on {recipe.environment.id}, with the recipe {name}"
+    return recipe.model_copy(update={"summary": about})
 
 
 def check(data: dict[str, Any]) -> Recipe:
@@ -161,6 +167,12 @@ def _read(name: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"The recipe '{name}' is not valid TOML: {error}.") from None
+
+
+def _subject(data: Mapping[str, Any]) -> list[Any]:
+    """Return what a recipe's summary is about: the environment's id and the model's name."""
+    sections = [(data.get("environment"), "id"), (data.get("model"), "name")]
+    return [section.get(key) if isinstance(section, Mapping) else None for section, key in sections]
 
 
 def _value(text: str) -> Any:
