@@ -24,7 +24,7 @@ from palaestra.core.errors import (
     TemplateBreaksPrefix,
 )
 from palaestra.core.graph import Call, Chain, MessageGraph, Place
-from palaestra.core.message import Message
+from palaestra.core.message import ImageSpan, Message
 from palaestra.core.model import Finish, Generation, Listener, Model, Prompt, Sampling
 from palaestra.core.tool import Tool
 
@@ -44,6 +44,8 @@ class Question:
     delta: Tokens  # the tokens of `new`; empty for a model without a renderer
     messages: Chain[Message]  # the whole prompt
     tokens: Tokens | None  # the tokens of `messages`; None for a model without a renderer
+    images: tuple[ImageSpan, ...]  # in `tokens`
+    new_images: tuple[ImageSpan, ...]  # in `delta`
     sampling: Sampling
     listen: Listener | None = None
     tools: tuple[Tool, ...] = ()
@@ -63,7 +65,16 @@ class Question:
         sampling = self.sampling
         if limit is not None and (sampling.max_tokens is None or limit < sampling.max_tokens):
             sampling = replace(sampling, max_tokens=limit)
-        return Prompt(self.messages, self.tokens, sampling, seed, program, self.listen, self.tools)
+        return Prompt(
+            self.messages,
+            self.tokens,
+            sampling,
+            seed,
+            program,
+            self.listen,
+            self.tools,
+            self.images,
+        )
 
 
 def check_held(model: Model, sampling: Sampling, tools: Sequence[Tool] = ()) -> None:
@@ -99,6 +110,8 @@ class Rendered(NamedTuple):
     delta: Tokens
     messages: Chain[Message]
     tokens: Tokens | None
+    images: tuple[ImageSpan, ...] = ()
+    new_images: tuple[ImageSpan, ...] = ()
 
 
 def rendered(
@@ -132,10 +145,11 @@ def rendered(
     renderer = model.renderer
     if renderer is None:
         return Rendered(parent, new, (), asked, None)
-    if any(message.images for message in new):
+    shown = any(message.images for message in new)
+    if shown and not renderer.sees:
         raise InputError(
             f"The model '{model.name}' reads text only, and '{environment}' shows images; "
-            "leave out observation=image, or use a remote model that reads images."
+            "leave out observation=image, or use a model that reads images."
         )
     if parent is not None:
         call = graph.calls[parent]
@@ -145,9 +159,15 @@ def rendered(
         except TemplateBreaksPrefix:
             asked, new = Chain(messages), tuple(messages)
         else:
-            return Rendered(parent, new, delta, asked, (*graph.tokens(parent), *delta))
+            whole = (*graph.tokens(parent), *delta)
+            if not renderer.sees:
+                return Rendered(parent, new, delta, asked, whole)
+            own, before = renderer.images(new, delta), len(whole) - len(delta)
+            images = (*graph.images(parent), *(span.moved(before) for span in own))
+            return Rendered(parent, new, delta, asked, whole, images, own)
     delta = tuple(renderer.start(new, tools))
-    return Rendered(None, new, delta, asked, delta)
+    images = renderer.images(new, delta)
+    return Rendered(None, new, delta, asked, delta, images, images)
 
 
 async def ask(model: Model, prompt: Prompt) -> Generation:
@@ -198,6 +218,7 @@ def call_of(question: Question, generation: Generation, index: int) -> Call:
         entropies=generation.entropies,
         tools=question.tools,
         forced=generation.forced,
+        images=question.new_images,
     )
 
 

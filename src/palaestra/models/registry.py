@@ -262,14 +262,21 @@ def check_context(
 def renderer_of(folder: Path, *, keep_thoughts: bool = False) -> ChatMLRenderer | TemplateRenderer:
     """Return a ChatML renderer if the tokenizer in `folder` has ChatML, else the chat template's.
 
+    A model that sees always has its template's.
+
     With `keep_thoughts`, a conversation goes on after its sampled tokens even where the template
     would drop earlier reasoning.
 
     Raises:
         InputError: there is no readable tokenizer, or no template that keeps earlier tokens.
     """
+    from palaestra.models.local.checkpoint_files import sees
     from palaestra.models.renderers.chatml import START, ChatMLRenderer
 
+    if sees(folder):
+        from palaestra.models.renderers.chat_template import TemplateRenderer
+
+        return TemplateRenderer.seeing(folder, keep_thoughts=keep_thoughts)
     file = folder / "tokenizer.json"
     if file.is_file() and START not in file.read_text(encoding="utf-8", errors="replace"):
         from palaestra.models.renderers.chat_template import TemplateRenderer
