@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
+from palaestra.core.message import ImageSpan
 from palaestra.core.graph import Call
 
 
@@ -27,6 +28,7 @@ class Row:
     calls: list[int]  # index of the model call that sampled the token; -1 elsewhere
     versions: list[int] = field(default_factory=list)  # of the weights; 0 where mask is false
     roles: set[str] = field(default_factory=set)  # of the calls that it trains
+    images: list[ImageSpan] = field(default_factory=list)  # among its tokens, in order
 
     @property
     def trained(self) -> int:
@@ -51,6 +53,7 @@ def rows_of(episode: Episode, policy: str) -> list[Row]:
                 _check(call, episode.key)
             trained = call.policy == policy and call.index not in done
             done.add(call.index)
+            add_images(row, call.images)
             append(row, call.prompt)
             append(row, call.completion, call if trained else None, call.index)
         if row.mask and row.mask[0]:
@@ -80,6 +83,20 @@ def append(row: Row, tokens: Sequence[int], call: Call | None = None, number: in
         row.logprobs[start + place] = 0.0
         row.calls[start + place] = -1
         row.versions[start + place] = 0
+
+
+def add_images(row: Row, images: Sequence[ImageSpan]) -> None:
+    """Record the places of images among the tokens that are appended next."""
+    row.images.extend(span.moved(len(row.tokens)) for span in images)
+
+
+def refuse_images(images: Sequence[ImageSpan], what: str) -> None:
+    """Raise InputError for images in what cannot learn from conversations with images."""
+    if images:
+        raise InputError(
+            f"{what} does not learn from conversations with images; leave out observation=image, "
+            "or learn by imitation of whole episodes and a policy loss."
+        )
 
 
 def _check(call: Call, key: Key) -> None:
@@ -113,4 +130,5 @@ def _trim(row: Row) -> Row:
         logprobs=row.logprobs[:end],
         calls=row.calls[:end],
         versions=row.versions[:end],
+        images=[span for span in row.images if span.start < end],
     )

@@ -74,6 +74,24 @@ class ImageFeatures:
             self._bytes -= dropped.nbytes
 
 
+def embedded(network: DecoderNetwork, tokens: Tensor, images: Mapping[int, Image]) -> Tensor:
+    """Return the embeddings [N, width] of tokens, with the features of images in their places.
+
+    Features have gradients if a weight that they depend on is trained.
+
+    Args:
+        network: of the pass.
+        tokens: see `image_tokens`, [N].
+        images: those in it, by their numbers.
+    """
+    if not images:
+        return network.embed(tokens)
+    seeing = cast("SeeingNetwork", network)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and seeing.tower_trains):
+        features = seeing.features(list(images.values()))
+    return seeing.embed(tokens, dict(zip(images, features, strict=True)))
+
+
 def places_of(
     network: DecoderNetwork, tokens: Sequence[int], images: Mapping[int, Image]
 ) -> Tensor | None:
