@@ -149,7 +149,7 @@ def rendered(
     if shown and not renderer.sees:
         raise InputError(
             f"The model '{model.name}' reads text only, and '{environment}' shows images; "
-            "leave out observation=image, or use a model that reads images."
+            "leave out the knob observation, or use a model that reads images."
         )
     if parent is not None:
         call = graph.calls[parent]

@@ -6,6 +6,8 @@
                         the first observation, or not shown (`gravity:5~15,hidden`)
 `observation=diff`      after the first, an observation lists what is new (+) and what is gone (-)
 `observation=image`     a picture beside the text, if the environment has one (for vision models)
+`observation=pixels`    a picture in place of the text; the first text says the goal
+`observation=blank`     the same with pictures of one grey: the control of `pixels`
 `reward=sparse`         1 at success and 0 elsewhere
 `reward=progress`       the progress that an action made
 `reward=intrinsic`      plus 1 / sqrt(visits of the state in the episode)
@@ -54,7 +56,7 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "errors": (Errors, "a share from 0 to 1"),
     "stale": (Stale, "a share from 0 to 1"),
     "partial": (Partial, "a share from 0 to 1"),
-    "observation": (Diff, "diff, image"),
+    "observation": (Diff, "diff, image, pixels, blank"),
     "actions": (Actions, "listed, numbered, tool"),
     "reward": (Reward, "sparse, progress, intrinsic"),
     "profile": (Profile, "brief, quick, steady, any, hidden"),
@@ -64,7 +66,9 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "calls": (Calls, "a number of calls"),
     "purse": (Purse, "a number of coins"),
 }
-"""Knob -> (wrapper, allowed values); the first is the innermost. `Look` implements `image`."""
+"""Knob -> (wrapper, allowed values); the first is the innermost. `Look` implements `LOOKS`."""
+
+LOOKS = ("image", "pixels", "blank")
 
 
 def split(id: str) -> tuple[str, dict[str, str]]:
@@ -85,8 +89,9 @@ def split(id: str) -> tuple[str, dict[str, str]]:
         if not _fits(KNOBS[name][1], value):
             raise InputError(f"'{name}={value}' in '{id}' is not valid; give {KNOBS[name][1]}.")
         found[name] = value
-    if found.get("observation") == "image" and not found.keys().isdisjoint(("stale", "partial")):
-        raise InputError("observation=image shows what stale and partial hide; leave one.")
+    seen = found.get("observation")
+    if seen in LOOKS and not found.keys().isdisjoint(("stale", "partial")):
+        raise InputError(f"observation={seen} shows what stale and partial hide; leave one.")
     return plain, found
 
 
@@ -111,7 +116,7 @@ def adapt_spec(spec: Spec, knobs: Mapping[str, str]) -> Spec:
 def _chosen(knobs: Mapping[str, str]) -> list[tuple[type[Wrapper], str]]:
     """Return the wrappers, the innermost first, each with its value."""
     return [
-        (Look if knobs[name] == "image" else wrapper, knobs[name])
+        (Look if knobs[name] in LOOKS else wrapper, knobs[name])
         for name, (wrapper, _) in KNOBS.items()
         if name in knobs
     ]

@@ -113,6 +113,10 @@ class MiniGrid(
         """Render the 7 x 7 cells that the agent sees, facing up: 112 x 112 pixels."""
         return png(self._env.get_pov_render(tile_size=16))
 
+    def caption(self) -> str:
+        """Return the mission, as the first observation says it."""
+        return f"Mission: {self._env.mission}"
+
     def state_key(self) -> str:
         """Hash the grid, the agent, what it carries and the mission; not the step count."""
         env = self._env
