@@ -310,8 +310,7 @@ def micro_batches(
     units = list(together.values())
     # an upper bound where rollouts have several rows, exact where they have one
     sizes = [
-        len(unit[0].tokens)
-        + sum(len(b.tokens) - shared_by(a, b) for a, b in pairwise(unit))
+        len(unit[0].tokens) + sum(len(b.tokens) - shared_by(a, b) for a, b in pairwise(unit))
         for unit in units
     ]
     shared = [0, *(shared_by(a[0], b[0]) for a, b in pairwise(units))]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
-from palaestra.core.message import ImageSpan
 from palaestra.core.graph import Call
+from palaestra.core.message import ImageSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ def rows_of(episode: Episode, policy: str) -> list[Row]:
 
     Raises:
         InputError: a reply of the policy has no token ids (its model has no renderer), has
-            log-probabilities or versions for only some of its tokens, or has no prompt (nothing
-            predicts its first token).
+            log-probabilities or versions for only some of its tokens, has no prompt (nothing
+            predicts its first token), or does not say where its images are.
     """
     rows: list[Row] = []
     done: set[int] = set()
@@ -106,6 +106,13 @@ def _check(call: Call, key: Key) -> None:
         raise InputError(
             f"{key}: call {call.index} holds no token ids, so that '{call.policy}' cannot learn "
             "from it; record its tokens, or leave the episode out."
+        )
+    shown = [image for message in call.messages for image in message.images]
+    if n and shown != [span.image for span in call.images]:
+        raise InputError(
+            f"{key}: call {call.index} shows {len(shown)} images, and its record places "
+            f"{len(call.images)} of them among its tokens, so that '{call.policy}' cannot learn "
+            "from it; leave the episode out."
         )
     if any(not 0 <= place < n for place in call.forced):
         raise InputError(

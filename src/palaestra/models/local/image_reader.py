@@ -151,7 +151,7 @@ def _processor(folder: Path, config: Any) -> Any:
             f"({' or '.join(PROCESSORS)}); download it again, or {ELSEWHERE}."
         )
     try:
-        return _without_videos(wanted).from_pretrained(folder, backend="pil")
+        return without_videos(wanted).from_pretrained(folder, backend="pil")
     except (OSError, ValueError, TypeError, ImportError, AttributeError) as error:
         line = " ".join(str(error).split())[:160]
         raise InputError(
@@ -174,7 +174,7 @@ def _processor_name(folder: Path, config: Any) -> str | None:
     return PROCESSOR_MAPPING_NAMES.get(config.model_type)
 
 
-def _without_videos(processor: Any) -> Any:
+def without_videos(processor: Any) -> Any:
     """Return a class of processors that has no part for videos."""
 
     class ImagesOnly(processor):  # type: ignore[misc]

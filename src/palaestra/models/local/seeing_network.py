@@ -142,7 +142,9 @@ class SeeingNetwork(TransformersNetwork):
         if getattr(self.model.base_model, "get_rope_index", None) is not None:
             given["mm_token_type_ids"] = (tokens == self.reader.token).int()
         given = {name: value.to(self.device) for name, value in given.items()}
-        found: Tensor = self.model(input_ids=tokens.to(self.device), use_cache=False, **given).logits
+        found: Tensor = self.model(
+            input_ids=tokens.to(self.device), use_cache=False, **given
+        ).logits
         return found[0]
 
     @torch.no_grad()
@@ -175,7 +177,7 @@ class SeeingNetwork(TransformersNetwork):
         """Return sequences with an image each."""
         found = []
         for row, side in zip(self._rows(), TRIAL, strict=True):
-            image = _noise(side)
+            image = trial_image(side)
             text = self.reader.processor.tokenizer.encode(
                 self.reader.prepare(image).text, add_special_tokens=False
             )
@@ -221,7 +223,7 @@ def _runs(tokens: Sequence[int]) -> list[int]:
     return [(-1 - token) // PLACES for token in tokens if token < 0 and (-1 - token) % PLACES == 0]
 
 
-def _noise(side: int) -> Image:
+def trial_image(side: int = TRIAL[0]) -> Image:
     """Return a picture of random pixels."""
     from PIL import Image as Picture
 

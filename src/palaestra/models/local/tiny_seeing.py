@@ -65,9 +65,7 @@ def write_tiny_seeing(folder: Path, vocabulary: Tokenizer, sizes: Sizes, sight: 
     edge = {"longest_edge": sight.side}
     pixels = Idefics3ImageProcessorPil(do_image_splitting=False, size=edge, max_image_size=edge)
     length = (sight.side // sight.patch // sight.merge) ** 2
-    processor = Idefics3Processor(
-        pixels, tokenizer, image_seq_len=length, chat_template=TEMPLATE
-    )
+    processor = Idefics3Processor(pixels, tokenizer, image_seq_len=length, chat_template=TEMPLATE)
     text = {
         "model_type": "llama",
         "vocab_size": len(tokenizer),
@@ -104,8 +102,7 @@ def write_tiny_seeing(folder: Path, vocabulary: Tokenizer, sizes: Sizes, sight: 
 
 
 def tiny_seeing(folder: Path, seed: int) -> SeeingNetwork:
-    """Return a network of the sizes written to `folder`, with weights that are equal for equal seeds.
-    """
+    """Return a network of the sizes in `folder`; equal seeds give equal weights."""
     from transformers import AutoConfig, Idefics3ForConditionalGeneration
 
     config: Any = AutoConfig.from_pretrained(folder)

@@ -374,9 +374,7 @@ class TemplateRenderer(Renderer):
                 "in messages of these roles; leave the images out, or use another template."
             )
         shown = (self._reader.prepare(image).text for image in images)
-        return first + "".join(
-            f"{image}{rest}" for image, rest in zip(shown, others, strict=True)
-        )
+        return first + "".join(f"{image}{rest}" for image, rest in zip(shown, others, strict=True))
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
