@@ -178,7 +178,9 @@ def test_gradients_are_those_of_transformers_the_vision_tower_included(
 ) -> None:
     found = gradients(learner_of(copy.deepcopy(pair.ours), micro_tokens=most), rows(pair), pg)
     wanted = their_gradients(pair, pair.theirs)
-    assert found.keys() == wanted.keys()
+    assert found.keys() <= wanted.keys()
+    for name in wanted.keys() - found.keys():  # layers whose features LLaVA does not take
+        assert not wanted[name].any(), name
     same_gradients(found, wanted)
     seen = [name for name in found if "vision" in name or "visual" in name]
     assert any(float(found[name].abs().max()) > 1e-5 for name in seen)
@@ -238,9 +240,30 @@ def test_the_learner_reads_the_log_probabilities_that_the_engine_sampled_with(pa
         assert theirs == pytest.approx(ours, abs=1e-4)
 
 
+def test_features_do_not_outlive_the_weights(pair: Pair) -> None:
+    model = resident(copy.deepcopy(pair.ours))
+    learner = Learner(model, everything(model.network), Optimisation(0.02))
+    one = prompt(pair, *asked(A, B))
+    replies = []
+    for _ in range(2):
+        request = model.engine.submit(one.tokens, Sampling(0.0, 6), 0, images=one.images)
+        finish(model.engine, [request])
+        replies.append(request)
+        learner.update(rows(pair), pg)
+    fresh = Engine(copy.deepcopy(model.network), frozenset(), context=256, memory=2**22)
+    again = [
+        engine.submit(one.tokens, Sampling(0.0, 6), 0, images=one.images)
+        for engine in (fresh, model.engine)
+    ]
+    finish(fresh, again[:1])
+    finish(model.engine, again[1:])
+    assert again[0].logprobs == pytest.approx(again[1].logprobs, abs=1e-5)
+    assert again[1].logprobs != pytest.approx(replies[0].logprobs, abs=1e-3)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_is_saved_is_what_was_read(pair: Pair, tmp_path: Path, dtype: torch.dtype) -> None:
-    theirs = copy.deepcopy(pair.theirs).to(dtype)
+    theirs = type(pair.theirs).from_pretrained(pair.folder, dtype=dtype)
     theirs.save_pretrained(tmp_path / "theirs")
     pair.ours.reader.save(tmp_path / "theirs")
     save_network(load_network(tmp_path / "theirs", dtype), tmp_path / "ours")

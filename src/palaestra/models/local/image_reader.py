@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -17,18 +18,31 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from PIL import Image as Picture
+from PIL.Image import DecompressionBombError as TooLarge
 from torch import Tensor
 
 from palaestra.core.errors import InputError
 from palaestra.core.message import Image, ImageSpan
 from palaestra.models.local.config_keys import ELSEWHERE
 
-KEPT = 256  # images that stay prepared
+MEMORY = 256 * 2**20  # bytes of images that stay prepared
 LARGEST = 64_000_000  # pixels of an image; PIL holds 3 bytes of each
 SAME_AS = {"SmolVLMProcessor": "Idefics3Processor"}
 """Processors that need further packages, and others that treat images in the same way."""
 
 PROCESSORS = ("processor_config.json", "preprocessor_config.json")
+FILES = (
+    "*processor_config.json",
+    "chat_template*",
+    "additional_chat_templates",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges.txt",
+)
+"""What a checkpoint holds besides its model and its configuration."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,15 +53,26 @@ class Prepared:
     tokens: int  # tokens of `text` that stand for the image: vectors of the vision tower
     inputs: dict[str, Tensor]  # arguments of `get_image_features`
 
+    @property
+    def nbytes(self) -> int:
+        return sum(value.nbytes for value in self.inputs.values())
+
 
 class ImageReader:
     """Prepares images by the processor of a checkpoint; the latest ones stay prepared."""
 
-    def __init__(self, processor: Any, token: int) -> None:
-        """Prepare by a processor of transformers; `token` stands for parts of an image."""
-        self.processor, self.token = processor, token
+    def __init__(self, processor: Any, token: int, folder: Path) -> None:
+        """Prepare images.
+
+        Args:
+            processor: of transformers.
+            token: stands for parts of an image.
+            folder: of the checkpoint.
+        """
+        self.processor, self.token, self.folder = processor, token, folder
         self.placeholder: str = processor.image_token
         self._prepared: OrderedDict[str, Prepared] = OrderedDict()
+        self._bytes = 0
 
     def prepare(self, image: Image) -> Prepared:
         """Return an image as the vision tower takes it.
@@ -55,11 +80,16 @@ class ImageReader:
         Raises:
             InputError: its bytes are no complete image, or it is too large.
         """
-        known = self._prepared.pop(image.sha256, None)
-        self._prepared[image.sha256] = known = known or self._read(image)
-        if len(self._prepared) > KEPT:
-            self._prepared.popitem(last=False)
-        return known
+        known = self._prepared.get(image.sha256)
+        if known is not None:
+            self._prepared.move_to_end(image.sha256)
+            return known
+        made = self._prepared[image.sha256] = self._read(image)
+        self._bytes += made.nbytes
+        while self._bytes > MEMORY and len(self._prepared) > 1:
+            _, dropped = self._prepared.popitem(last=False)
+            self._bytes -= dropped.nbytes
+        return made
 
     def spans(self, images: Sequence[Image], tokens: Sequence[int]) -> tuple[ImageSpan, ...]:
         """Return the places of images, in order, among the tokens of a text that shows them."""
@@ -73,8 +103,13 @@ class ImageReader:
         return tuple(found)
 
     def save(self, folder: Path) -> None:
-        """Write the processor's files, with the tokenizer, as transformers reads them."""
-        self.processor.save_pretrained(folder)
+        """Copy the files of the processor, the tokenizer and the chat template, as they are."""
+        for pattern in FILES:
+            for source in self.folder.glob(pattern):
+                if source.is_dir():
+                    shutil.copytree(source, folder / source.name, dirs_exist_ok=True)
+                elif source.resolve() != (folder / source.name).resolve():
+                    shutil.copyfile(source, folder / source.name)
 
     def _read(self, image: Image) -> Prepared:
         processor = self.processor
@@ -83,7 +118,7 @@ class ImageReader:
             inputs = processor.image_processor(
                 [pixels], return_tensors="pt", **getattr(processor, "images_kwargs", {})
             )
-        except (OSError, ValueError, SyntaxError, TypeError) as error:
+        except (OSError, ValueError, SyntaxError, TypeError, TooLarge) as error:
             line = " ".join(str(error).split())[:120]
             raise InputError(
                 f"The image {image.sha256[:12]}… of {image.size} bytes ({image.media_type}) cannot "
@@ -113,7 +148,7 @@ def _reader(folder: Path, stamp: tuple[int, ...]) -> ImageReader:
             f"The model in '{folder}' has no token that stands for images, so it cannot see here; "
             f"{ELSEWHERE}."
         )
-    return ImageReader(processor, int(token))
+    return ImageReader(processor, int(token), folder)
 
 
 def image_reader(folder: Path) -> ImageReader:
@@ -129,8 +164,6 @@ def image_reader(folder: Path) -> ImageReader:
 
 def _pixels(data: bytes) -> Any:
     """Return the image of a file's bytes, in RGB."""
-    from PIL import Image as Picture
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # our own bound is lower than PIL's
         picture = Picture.open(io.BytesIO(data))
