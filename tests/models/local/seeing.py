@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -179,4 +180,10 @@ def write(kind: str, folder: Path) -> Any:
             torch.nn.init.normal_(parameter, std=0.1)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
+    if kind == "smolvlm":  # as it is published: its own processor, with a part for videos
+        file = folder / "processor_config.json"
+        data = json.loads(file.read_text())
+        videos = {"video_processor_type": "SmolVLMVideoProcessor", "do_resize": True}
+        named = {"processor_class": "SmolVLMProcessor", "video_processor": videos}
+        file.write_text(json.dumps(data | named))
     return model

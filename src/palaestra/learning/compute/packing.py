@@ -118,11 +118,11 @@ class Micro:
     """
 
     def __init__(self, rows: Sequence[Trained], network: DecoderNetwork) -> None:
-        number = ImageNumbers()
-        sequences = [keys(row, number) for row in rows]
+        numbers = ImageNumbers()
+        sequences = [keys(row, numbers) for row in rows]
         tokens, positions, paths = merged(sequences)
         self.network, device = network, network.device
-        self._images = {number(span.image): span.image for row in rows for span in row.images}
+        self._images = {numbers(span.image): span.image for row in rows for span in row.images}
         self._adapter = adapter_of(rows[0], network)
 
         def whole(numbers: Sequence[int]) -> Tensor:

@@ -195,7 +195,7 @@ def _processor(folder: Path, config: Any) -> Any:
 
 def _processor_name(folder: Path, config: Any) -> str | None:
     """Return the class of a checkpoint's processor."""
-    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
+    from transformers.models.auto import processing_auto
 
     for file in (*PROCESSORS, "tokenizer_config.json"):
         try:
@@ -204,7 +204,9 @@ def _processor_name(folder: Path, config: Any) -> str | None:
             continue
         if isinstance(data, dict) and isinstance(data.get("processor_class"), str):
             return str(data["processor_class"])
-    return PROCESSOR_MAPPING_NAMES.get(config.model_type)
+    known: Any = processing_auto  # it exports nothing explicitly
+    named: str | None = known.PROCESSOR_MAPPING_NAMES.get(config.model_type)
+    return named
 
 
 def without_videos(processor: Any) -> Any:

@@ -175,7 +175,7 @@ class SeeingNetwork(TransformersNetwork):
 
     def _trials(self) -> list[tuple[list[int], ImageSpan]]:
         """Return sequences with an image each."""
-        found = []
+        found: list[tuple[list[int], ImageSpan]] = []
         for row, side in zip(self._rows(), TRIAL, strict=True):
             image = trial_image(side)
             text = self.reader.processor.tokenizer.encode(
@@ -184,7 +184,8 @@ class SeeingNetwork(TransformersNetwork):
             # other tokens of the vocabulary must not look like images
             own = [0 if token == self.reader.token else token for token in row.tolist()]
             tokens = [*own[:3], *text, *own[3:]]
-            found.append((tokens, *self.reader.spans([image], tokens)))
+            (span,) = self.reader.spans([image], tokens)
+            found.append((tokens, span))
         return found
 
 

