@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+import palaestra as pa
 from palaestra.core.errors import ContextTooLong, InputError
 from palaestra.core.message import Image, ImageSpan, Message, assistant, system, tool_result, user
 from palaestra.core.model import Sampling
@@ -30,10 +31,17 @@ from palaestra.models.local.seeing_network import SeeingNetwork
 from palaestra.models.registry import renderer_of
 from palaestra.models.renderers.chat_template import TemplateRenderer
 from tests.learning.made import finish, gradients, learner_of, resident
+from tests.models.local.checkpoints import write_checkpoint
 from tests.models.local.seeing import picture, write
 from tests.models.local.test_architectures import off
 
-FAMILIES = ("smolvlm", "idefics3", "llava", "qwen2_vl", "qwen2_5_vl")
+FAMILIES = (
+    "smolvlm",
+    "idefics3",
+    "llava",
+    pytest.param("qwen2_vl", marks=pytest.mark.slow),  # so is its successor, in the fast suite
+    "qwen2_5_vl",
+)
 A, B, C = picture(1), picture(2, 64, 32), picture(3, 32, 80)
 
 
@@ -318,6 +326,17 @@ def test_features_are_kept_within_their_budget(smolvlm: Pair) -> None:
         kept.embed([-1 - (number << 20)], [images])
         assert kept._bytes <= 2 * size
     assert list(kept._kept) == [0, 2]
+
+
+def test_a_loaded_model_replies_to_images_and_a_blind_one_says_so(
+    smolvlm: Pair, tmp_path: Path
+) -> None:
+    policy = pa.load(smolvlm.folder, progress=False)
+    replies = {policy.reply(asked(*images), max_tokens=8) for images in ((A, B), (B, A))}
+    assert len(replies) == 2
+    write_checkpoint(tmp_path)
+    with pytest.raises(InputError, match="reads text only; leave the images out"):
+        pa.load(tmp_path, progress=False).reply(asked(A))
 
 
 def test_a_broken_image_is_named(smolvlm: Pair) -> None:
