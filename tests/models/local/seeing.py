@@ -155,6 +155,39 @@ def llava() -> tuple[Any, Any]:
     return processor, config
 
 
+def gemma3() -> tuple[Any, Any]:
+    """Return a processor and a configuration of Gemma 3."""
+    from transformers import AutoConfig, Gemma3Processor
+    from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+
+    named = {"boi_token": "<start>", "eoi_token": "<end>", "image_token": "<soft>"}
+    words = tokenizer("<|im_start|>", *named.values())
+    words = type(words)(
+        tokenizer_object=words.backend_tokenizer,
+        eos_token="<|im_end|>",
+        additional_special_tokens=["<|im_start|>"],
+        extra_special_tokens=named,
+    )
+    reads = Gemma3ImageProcessorPil(size={"height": 32, "width": 32})
+    template = CHATML.replace("PLACE", "<start>")
+    processor = Gemma3Processor(reads, words, image_seq_length=4, chat_template=template)
+    config = AutoConfig.for_model(
+        "gemma3",
+        image_token_index=words.convert_tokens_to_ids("<soft>"),
+        boi_token_index=words.convert_tokens_to_ids("<start>"),
+        eoi_token_index=words.convert_tokens_to_ids("<end>"),
+        mm_tokens_per_image=4,
+        text_config={"vocab_size": len(words), "head_dim": 12, "sliding_window": 64, **TEXT},
+        vision_config={
+            "model_type": "siglip_vision_model",
+            **TOWER,
+            "image_size": 32,
+            "patch_size": 8,
+        },
+    )
+    return processor, config
+
+
 def parts_of(kind: str) -> tuple[Any, Any]:
     """Return a processor and a configuration by the name of a family."""
     match kind:
@@ -162,6 +195,8 @@ def parts_of(kind: str) -> tuple[Any, Any]:
             return llava()
         case "qwen2_vl" | "qwen2_5_vl":
             return qwen_vl(kind)
+        case "gemma3":
+            return gemma3()
         case "idefics3":
             return idefics3(kind, split=True)
     return idefics3(kind)

@@ -370,8 +370,16 @@ def test_memory_counts_the_tower_where_it_is_trained(pair: Pair) -> None:
     assert blank.config == pair.ours.config
 
 
-def test_images_that_are_more_than_tokens_are_refused(tmp_path: Path) -> None:
-    """Qwen3-VL adds features of images to its first layers too."""
+def test_images_whose_tokens_see_each_other_both_ways_are_refused(tmp_path: Path) -> None:
+    """So they do in Gemma 3, and only where its processor's kinds of tokens are passed on."""
+    write("gemma3", tmp_path)
+    check_network(tmp_path)
+    with pytest.raises(InputError, match="tokens of images that do more than stand for features"):
+        load_network(tmp_path, torch.float32)
+
+
+def test_images_whose_features_enter_further_layers_are_refused(tmp_path: Path) -> None:
+    """Qwen3-VL adds them to its first layers too."""
     from transformers import AutoConfig, AutoModelForImageTextToText
 
     folder = tmp_path / "qwen3_vl"

@@ -13,6 +13,7 @@ image, features that enter further layers) is refused: nothing about it is assum
 
 from __future__ import annotations
 
+import inspect
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -139,8 +140,10 @@ class SeeingNetwork(TransformersNetwork):
     def _own_pass(self, tokens: Tensor, image: Image) -> Tensor:
         given = dict(self.reader.prepare(image).inputs)
         given["pixel_values"] = given["pixel_values"].to(self.dtype)
-        if getattr(self.model.base_model, "get_rope_index", None) is not None:
-            given["mm_token_type_ids"] = (tokens == self.reader.token).int()
+        takes = inspect.signature(type(self.model).forward).parameters
+        for name in ("token_type_ids", "mm_token_type_ids"):  # as processors give them
+            if name in takes:
+                given[name] = (tokens == self.reader.token).int()
         given = {name: value.to(self.device) for name, value in given.items()}
         found: Tensor = self.model(
             input_ids=tokens.to(self.device), use_cache=False, **given
