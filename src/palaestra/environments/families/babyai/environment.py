@@ -78,6 +78,7 @@ class MiniGrid(
 
     @classmethod
     def names(cls) -> list[str]:
+        """Return the registered levels, also those that other imported packages have added."""
         return sorted(_registered(cls.prefix))
 
     @property
