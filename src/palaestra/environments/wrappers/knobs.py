@@ -17,7 +17,7 @@
 `turns=N`               truncated after N actions
 `budget=N`              the agent sees what is left of N actions, and fails when none is left
 `calls=N`               the same with N tool calls, if the environment has tools
-`purse=N`               the same with N coins; an action costs 1 to 3, by its first word and task
+`coins=N`               the same with N coins; an action costs 1 to 3, by its first word and task
 `profile=brief`         a user who wants short replies, or `quick`, `steady` (see
                         `preference_wrappers.py`), or `any`: another user for each task,
                         whose preferences are not shown with `any,hidden`
@@ -48,7 +48,7 @@ from palaestra.environments.wrappers.observation_wrappers import (
     Reward,
     Turns,
 )
-from palaestra.environments.wrappers.preference_wrappers import Calls, Profile, Purse
+from palaestra.environments.wrappers.preference_wrappers import Calls, Profile, SpendingBudget
 from palaestra.environments.wrappers.wrapper import Wrapper
 
 KNOBS: dict[str, tuple[type[Wrapper], str]] = {
@@ -64,7 +64,7 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "turns": (Turns, "a number of actions"),
     "budget": (Budget, "a number of actions"),
     "calls": (Calls, "a number of calls"),
-    "purse": (Purse, "a number of coins"),
+    "coins": (SpendingBudget, "a number of coins"),
 }
 """Knob -> (wrapper, allowed values); the first is the innermost. `Look` implements `LOOKS`."""
 
