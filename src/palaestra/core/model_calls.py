@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from palaestra.core.budget import Spending
@@ -33,8 +33,7 @@ LONG = 20_000  # characters that take some hundredths of a second to tokenise
 Tokens = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A prompt to a model, with its position in the message graph; it may be sampled repeatedly."""
 
     model: Model
@@ -261,6 +260,7 @@ class ModelCalls:
         self._program, self._environment, self._seed = str(key), environment, seed
         self._recording, self._spending = recording, spending
         self._begun = 0  # calls begun, so that calls at the same time have seeds of their own
+        self._latest: Generation | None = None  # the reply that was recorded last
 
     def length(
         self, model: Model, role: str, messages: Sequence[Message], tools: tuple[Tool, ...]
@@ -349,6 +349,8 @@ class ModelCalls:
     def index_of(self, reply: Generation) -> int:
         """Return the index of the call that sampled a reply; raises AgentFault if none did."""
         calls, index = self.graph.calls, reply.call
+        if index is not None and reply is self._latest:  # nearly always; saves the comparison
+            return index
         if index is None or index >= len(calls) or calls[index].reply != reply.message:
             detail = "it acts by a reply that `generate` of this episode did not give"
             raise AgentFault("reply", detail)
@@ -376,7 +378,8 @@ class ModelCalls:
         call = call_of(question, answer, len(self.graph.calls))
         saved = self._recording.write(call)
         self._add(call, question)
-        return answer.numbered(call.index), saved
+        self._latest = answer.numbered(call.index)
+        return self._latest, saved
 
     def _next_seed(self) -> int:
         """Return the seed of the next call of this episode."""
