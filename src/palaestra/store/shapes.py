@@ -43,7 +43,7 @@ class Shape:
         self._serializer = SchemaSerializer(_excluding(self._schema, kind, without), _CORE)
 
     def write(self, values: list[Any]) -> bytes:
-        """Return the JSON of a list; raises ValueError if it contains something that is not JSON."""
+        """Return the JSON of a list; raises ValueError for items that are not JSON."""
         return self._serializer.to_json(values, warnings="error")
 
     def read(self, text: str, find: Find | None = None) -> list[Any]:
