@@ -365,8 +365,7 @@ class ModelCalls:
         self, model: Model, place: Place, messages: Sequence[Message], tools: tuple[Tool, ...]
     ) -> Rendered:
         """Return `_rendered`; a thread tokenises a long text, so that other sessions continue."""
-        tokenised = () if model.renderer is None else messages[place.known :]
-        if sum(len(message.text) for message in tokenised) < LONG:
+        if model.renderer is None or _characters(messages[place.known :]) < LONG:
             return self._rendered(model, place, messages, tools)
         return await asyncio.to_thread(self._rendered, model, place, messages, tools)
 
@@ -393,6 +392,8 @@ class ModelCalls:
 
 
 def _length(prompt: Rendered, messages: Sequence[Message]) -> int:
-    if prompt.tokens is None:
-        return sum(len(message.text) for message in messages) // 4
-    return len(prompt.tokens)
+    return _characters(messages) // 4 if prompt.tokens is None else len(prompt.tokens)
+
+
+def _characters(messages: Sequence[Message]) -> int:
+    return sum(len(message.text) for message in messages)
