@@ -77,6 +77,7 @@ class Size:
     config: NetworkConfig
     parameters: int
     trained: int
+    weights: int  # bytes
     learning_pass: int  # bytes
     note: str  # source of the sizes, if not the model itself
 
@@ -184,13 +185,16 @@ def measure(recipe: Recipe) -> Size:
 
     from palaestra.learning.compute.memory_budget import MemoryBudget
     from palaestra.learning.compute.weight_selection import adapters, everything, top_layers
+    from palaestra.models.local.quantised import QuantisedLinear
 
     part, dtype = recipe.training, torch.bfloat16 if _narrow(recipe) else torch.float32
     network, note = _network(recipe, dtype)
     with torch.device("meta"):
         if part.weights == "lora":
-            from palaestra.models.local.lora import add_lora
+            from palaestra.models.local.lora import add_lora, quantise
 
+            if recipe.model.quantise is not None:
+                quantise(network, recipe.model.quantise)
             add_lora(network, part.lora_rank or 1, seed=0)
             chosen = adapters(network)
         elif part.weights == "top":
@@ -199,19 +203,23 @@ def measure(recipe: Recipe) -> Size:
             chosen = everything(network)
     budget = MemoryBudget(network, chosen.parameters, chosen.frozen_layers, part.memory_bytes)
     parameters = sum(p.numel() for p in network.parameters())
+    stored = sum(p.nbytes for p in (*network.parameters(), *network.buffers()))
+    for layer in network.modules():
+        if isinstance(layer, QuantisedLinear):
+            parameters += layer.out_features * layer.in_features
     trained = sum(p.numel() for p in chosen.parameters.values())
     learning_pass = budget.needs.of(budget.tokens) - budget.needs.optimiser
-    return Size(network.config, parameters, trained, learning_pass, note)
+    return Size(network.config, parameters, trained, stored, learning_pass, note)
 
 
 def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
     """Estimate memory; see the top of this module."""
     config, narrow = size.config, _narrow(recipe)
-    width = 2 if narrow else 4
+    width = 2 if narrow else 4  # bytes of a number in the cache
     tokens = min(recipe.model.context, max(256, round(_episode(recipe, turns))))
     slot = config.num_hidden_layers * config.num_key_value_heads * config.head_dim * tokens
     return Memory(
-        weights=size.parameters * width,
+        weights=size.weights,
         masters=4 * size.trained if narrow else 0,
         gradients=4 * size.trained,
         moments=8 * size.trained,

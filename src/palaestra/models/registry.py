@@ -9,6 +9,7 @@ of the Hugging Face hub, the folder of a run (its trained policy), or a remote m
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from palaestra.models.local.bases import LoadedBases
     from palaestra.models.local.networks import Backend
+    from palaestra.models.local.quantisation import Quantisation
     from palaestra.models.renderers.chat_template import TemplateRenderer
     from palaestra.models.renderers.chatml import ChatMLRenderer
 
@@ -163,17 +165,26 @@ def prepare_models(names: Iterable[str], progress: Progress) -> dict[str, str | 
 
 
 def checked_checkpoint(
-    name: str, progress: Progress, revision: str | None = None, backend: Backend = "auto"
+    name: str,
+    progress: Progress,
+    revision: str | None = None,
+    backend: Backend = "auto",
+    quantise: Quantisation | None = None,
 ) -> weights.Checkpoint:
-    """Return a checkpoint by its name, of an architecture that is supported; see `obtain`."""
-    from palaestra.models.local.networks import check_network, runs_resident
+    """Return a checkpoint by its name, of an architecture that is supported; see `obtain`.
+
+    `quantise` holds where the name says nothing of it.
+    """
+    from palaestra.models.local.networks import check_network, check_quantisation, runs_resident
 
     found = weights.obtain(_checkpoint(name), progress, revision)
+    found = replace(found, quantise=found.quantise or quantise)
     check_network(found.folder, backend)
+    check_quantisation(found.folder, found.quantise, backend)
     if found.adapter is not None:
         from palaestra.models.local.adapter_files import check_base
 
-        check_base(found.adapter, found.folder)
+        check_base(found.adapter, found.folder, found.quantise)
     if not runs_resident(found.folder, backend):
         progress(f"'{name}' runs by transformers' own code, slower than a resident network.")
     return found
@@ -359,13 +370,14 @@ def _is_scorer(name: str) -> bool:
 
 def _checkpoint(name: str) -> str:
     """Return the checkpoint's name; the folder of a run becomes that of its trained policy."""
-    path = Path(name).expanduser()
+    base, mark, options = name.partition("?")
+    path = Path(base).expanduser()
     if not (path / "run.json").is_file():
         return name
     final = path / "final"
     if not final.is_dir():
         raise InputError(
-            f"The run '{name}' has no trained policy yet; finish it with: "
-            f"palaestra train --resume {name}"
+            f"The run '{base}' has no trained policy yet; finish it with: "
+            f"palaestra train --resume {base}"
         )
-    return str(final)
+    return f"{final}{mark}{options}"

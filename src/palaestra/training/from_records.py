@@ -93,6 +93,11 @@ def learn(
             f"'{base}' names an adapter, which episodes do not train here; merge it into its base "
             "with peft, and give the result with --base."
         )
+    if found.quantise is not None:
+        raise InputError(
+            f"'{base}' is quantised, and all of its weights are trained here; give --base without "
+            "quantise."
+        )
     origin = found.folder
     _check_tokens(episodes, lesson.role, origin, base)
     network = load_network(origin, torch.float32).to(registry.device("auto"))

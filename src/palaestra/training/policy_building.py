@@ -13,7 +13,7 @@ from palaestra.learning.compute.weight_selection import Selection, adapters, eve
 from palaestra.learning.critics.value_head import ValueHead
 from palaestra.models.local.adapter_files import exportable, read_adapter, write_adapter
 from palaestra.models.local.engine import OnUpdate
-from palaestra.models.local.lora import OWN, add_adapter, add_lora, merged
+from palaestra.models.local.lora import OWN, add_adapter, add_lora, merged, quantise
 from palaestra.models.local.model_cache import Progress
 from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.network import DecoderNetwork
@@ -52,7 +52,9 @@ def prepare_policy(recipe: Recipe, progress: Progress) -> dict[str, str | None]:
     part = recipe.model
     if part.name == "tiny":
         return {}
-    found = checked_checkpoint(part.name, progress, backend=part.backend)
+    found = checked_checkpoint(
+        part.name, progress, backend=part.backend, quantise=part.quantise
+    )
     check_context(part.name, found.folder, part.context, "model.context", part.backend)
     check_sight(recipe)
     return {part.name: found.revision}
@@ -74,9 +76,12 @@ def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
         )
     if part.name == "tiny":
         network = _tiny(recipe, origin, renderer)
+        if part.quantise is not None:
+            quantise(network, part.quantise)
     else:
         check_context(part.name, origin, part.context, "model.context", part.backend)
-        network = load_network(origin, precision(part.precision, target), part.backend)
+        dtype = precision(part.precision, target)
+        network = load_network(origin, dtype, part.backend, part.quantise)
     network = network.to(target)
     if recipe.training.lora_rank is not None:
         _add_adapter(network, part.name, recipe.training.lora_rank, recipe.seed)
@@ -164,7 +169,7 @@ def selection(model: ResidentModel, recipe: Recipe) -> Selection:
 def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
     """Write the policy as a Hugging Face checkpoint that transformers and palaestra can load.
 
-    The agent's adapter is merged there, and written apart into the folder `adapter`, as peft loads
+    The agent's adapter is merged there (with the dequantised base, if that is quantised), and written apart into the folder `adapter`, as peft loads
     it; those of other roles are in `adapters`. Not written apart are those of experts, which peft
     has no form for, and those whose base was made in this run.
     """

@@ -45,6 +45,7 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.model.name != "tiny":
         check_checkpoint(recipe.model.name)
         _check_adapter(recipe)
+    _check_quantised(recipe)
     if recipe.model.device == "cuda":
         device("cuda")
     asked = spec(recipe.environment.id)
@@ -139,6 +140,39 @@ def _check_adapter(recipe: Recipe) -> None:
         raise RecipeError(
             f"The adapter '{adapter}' is of rank {rank}, and the recipe has training.lora_rank = "
             f"{recipe.training.lora_rank}; set training.lora_rank={rank}."
+        )
+
+
+def _check_quantised(recipe: Recipe) -> None:
+    """Check that the recipe trains nothing of a quantised base."""
+    part = recipe.model
+    if part.name != "tiny" and (named := NamedCheckpoint.parse(part.name).quantise) is not None:
+        raise RecipeError(
+            f"model.name = '{part.name}' quantises the model, which a recipe does with "
+            f"model.quantise; leave it out of the name, and set model.quantise={named}."
+        )
+    if part.quantise is None:
+        return
+    asked = f"model.quantise = '{part.quantise}'"
+    if recipe.training.weights != "lora":
+        raise RecipeError(
+            f"{asked} freezes the model's weights, and training.weights = "
+            f"'{recipe.training.weights}' trains them; set training.weights=lora, or unset it."
+        )
+    if part.backend == "transformers":
+        raise RecipeError(
+            f"{asked} is impossible with model.backend = 'transformers', whose code keeps its own "
+            "weights; unset one."
+        )
+    if recipe.rl.actor is not None:
+        raise RecipeError(
+            f"{asked} needs the learner's process to act, not rl.actor = '{recipe.rl.actor}', "
+            "which loads the dequantised policy; unset one."
+        )
+    if recipe.rl.critic is not None and recipe.rl.critic.kind == "separate":
+        raise RecipeError(
+            f"{asked} is impossible with rl.critic.kind = 'separate', which trains all weights of "
+            "a copy; unset one."
         )
 
 

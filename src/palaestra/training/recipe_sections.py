@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from palaestra.gateway.program_agents import name_of
 from palaestra.learning.data.control_reward import Arm
 from palaestra.learning.losses.aggregation import Aggregation
+from palaestra.models.local.quantisation import Quantisation
 
 
 class Section(BaseModel):
@@ -132,6 +133,11 @@ class ModelPart(Section):
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="auto: bf16 where the device supports it natively"
+    )
+    quantise: Quantisation | None = Field(
+        None,
+        description="format of the frozen weights under LoRA adapters: int8, or nf4 (4 bits); "
+        "unset: `precision`",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="auto: a CUDA device if available"

@@ -246,9 +246,9 @@ def test_roles_of_an_evaluation_have_adapters_of_one_base(
 
     read: list[Path] = []
 
-    def counted(folder: Path, *rest: Any) -> DecoderNetwork:
+    def counted(folder: Path, *rest: Any, **options: Any) -> DecoderNetwork:
         read.append(folder)
-        return load_network(folder, *rest)
+        return load_network(folder, *rest, **options)
 
     monkeypatch.setattr(bases, "load_network", counted)
     names = [f"{base / 'base'}?adapter={base / f'adapter-{seed}'}" for seed in (1, 2)]

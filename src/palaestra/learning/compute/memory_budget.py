@@ -6,6 +6,7 @@ each, W = max(b, 4), a vocabulary of V and a pass over N tokens:
     optimiser    (W if b < W) T + W T + 2 W T: master weights, gradients, moments
     reference    b T, where a copy of the trained weights is kept
     pass         2 b x the largest trained tensor: gradients not yet added to W's
+                 b x the largest quantised matrix, dequantised
                  CHUNK b V + FP32_CHUNK 3 W V: logits (CHUNK 3 b V if they are capped)
     activations  N x (kept + 2 kept / layers with a gradient)
                  N x 3 b heads MOST_QUERIES: attention weights in use, or GENERAL W for 3 b
@@ -33,6 +34,7 @@ from palaestra.core.errors import InputError
 from palaestra.learning.compute.logprobs import CHUNK, FP32_CHUNK
 from palaestra.learning.compute.shared_prefix_attention import MOST_QUERIES, RowAttention
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.quantised import QuantisedLinear
 
 SHARE = 0.5  # of the machine's (or the device's) memory that learning may take by default
 CPU_PASS_TOKENS = 4096  # tokens: on processors, larger passes are no faster
@@ -79,6 +81,8 @@ def needs_of(
         largest = max(largest, parameter.nbytes)
     narrow, wide = network.dtype.itemsize, network.wide_dtype.itemsize
     copies = 1 if network.config.logit_softcap is None else 3
+    quantised = (m for m in network.modules() if isinstance(m, QuantisedLinear))
+    dense = max((narrow * m.out_features * m.in_features for m in quantised), default=0)
     logits = network.config.vocab_size * (CHUNK * narrow * copies + FP32_CHUNK * 3 * wide)
     layers = max(1, network.depth - frozen)
     kept = _kept(network, frozen)
@@ -89,7 +93,7 @@ def needs_of(
     whole = kept + 2 * kept // layers + asking + _kept_by_tower(network)
     return Needs(
         optimiser,
-        fixed=2 * largest + logits,
+        fixed=2 * largest + dense + logits,
         per_token=whole,
         per_token_recomputed=whole if network.whole else inputs + 3 * kept // layers + asking,
     )

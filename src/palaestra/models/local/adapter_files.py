@@ -22,17 +22,24 @@ from palaestra.models.local.checkpoint_format import row_order, split_rows, weig
 from palaestra.models.local.lora import Factors, adapter_of, linear_layers, sizes_of
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.networks import blank_network
+from palaestra.models.local.quantisation import Quantisation
 
 _PREFIX = "base_model.model."
 
 
-def check_base(folder: Path, base: Path) -> None:
+def check_base(folder: Path, base: Path, quantisation: Quantisation | None = None) -> None:
     """Check that an adapter fits the checkpoint in `base`, without loading that.
+
+    Args:
+        folder: of the adapter.
+        base: of the checkpoint.
+        quantisation: of its linear layers, once it is loaded.
 
     Raises:
         InputError: see `read_adapter`.
     """
     network = blank_network(base, torch.float32)
+    network.quantisation = quantisation
     if not network.whole:
         theirs = StoredTensors(base)
         for name, weight in list(network.named_parameters()):
@@ -49,7 +56,14 @@ def read_adapter(folder: Path, network: DecoderNetwork) -> dict[str, Factors]:
     Raises:
         InputError: it cannot be read, or it is of another base.
     """
-    config, (tensors, base) = AdapterConfig.read(folder), _read_tensors(folder / WEIGHTS)
+    config, (tensors, about) = AdapterConfig.read(folder), _read_tensors(folder / WEIGHTS)
+    base, quantised = about.get("base", ""), about.get("quantisation")
+    if quantised not in (None, network.quantisation):  # else left out of the name, most likely
+        raise InputError(
+            f"The adapter '{folder}' was trained on a base in {quantised}, and this one is in "
+            f"{network.quantisation or 'full precision'}; add quantise={quantised} to the model's "
+            "name, or in a recipe model.quantise."
+        )
     if base not in ("", fingerprint(network) or base):
         raise InputError(
             f"The adapter '{folder}' was trained on another base than this model; name the model "
@@ -105,6 +119,8 @@ def write_adapter(network: DecoderNetwork, name: str, folder: Path, base: str) -
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
     metadata = {"format": "pt", "base": fingerprint(network)}
+    if network.quantisation is not None:
+        metadata["quantisation"] = network.quantisation
     save_file(tensors, folder / WEIGHTS, metadata=metadata)
 
 
@@ -181,14 +197,14 @@ def _pair(name: str, tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor] | None
     return down, up
 
 
-def _read_tensors(file: Path) -> tuple[dict[str, Tensor], str]:
-    """Return the tensors, and the fingerprint of the base if the file names it."""
+def _read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors, and what `write_adapter` noted about the base."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, "pt") as opened:
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-            return tensors, (opened.metadata() or {}).get("base", "")
+            return tensors, opened.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise InputError(
             f"The file '{file}' is truncated or damaged ({error}); download or save it again."

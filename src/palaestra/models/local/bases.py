@@ -13,6 +13,7 @@ from palaestra.models.local.adapter_files import read_adapter
 from palaestra.models.local.checkpoint_files import StoredTensors
 from palaestra.models.local.lora import OWN, add_adapter
 from palaestra.models.local.networks import load_network
+from palaestra.models.local.quantisation import Quantisation
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.weights import Checkpoint
 
@@ -21,7 +22,9 @@ class LoadedBases:
     """The bases that are in use; each is held once, whatever adapters it has."""
 
     def __init__(self) -> None:
-        self._models: WeakValueDictionary[tuple[Path, bool], ResidentModel] = WeakValueDictionary()
+        self._models: WeakValueDictionary[
+            tuple[Path, Quantisation | None, bool], ResidentModel
+        ] = WeakValueDictionary()
 
     def load(
         self, name: str, found: Checkpoint, *, slots: int, context: int, keep_thoughts: bool
@@ -33,7 +36,7 @@ class LoadedBases:
         Raises:
             InputError: see `load_resident`.
         """
-        key = (found.folder, keep_thoughts)
+        key = (found.folder, found.quantise, keep_thoughts)
         base = self._models.get(key)
         if base is None:
             base = self._models[key] = load_resident(
@@ -66,7 +69,7 @@ def load_resident(
 
     target, stored = device("auto"), StoredTensors(found.folder).number_formats
     dtype = torch.float32 if stored == {"F32"} else precision("auto", target)
-    network = load_network(found.folder, dtype).to(target)
+    network = load_network(found.folder, dtype, quantisation=found.quantise).to(target)
     longest = min(context, network.config.max_position_embeddings)
     renderer = renderer_of(found.folder, keep_thoughts=keep_thoughts)
     model = ResidentModel(name, network, renderer, slots=slots, context=longest)

@@ -19,15 +19,23 @@ from palaestra.core.errors import InputError
 from palaestra.core.paths import set_default_permissions
 from palaestra.models.local.architecture import NetworkConfig
 from palaestra.models.local.checkpoint_files import StoredTensors
+from palaestra.models.local.lora import linear_layers
 from palaestra.models.local.model_types import read_config, write_config
 from palaestra.models.local.mxfp4 import expert_of, plain_names
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.quantisation import Quantisation
+from palaestra.models.local.quantised import QuantisedLinear
 from palaestra.models.local.rotary import feature_order
 from palaestra.models.local.tensor_names import HEAD, USELESS, place_of
 
 
-def read_network(folder: Path, dtype: torch.dtype) -> DecoderNetwork:
+def read_network(
+    folder: Path, dtype: torch.dtype, quantisation: Quantisation | None = None
+) -> DecoderNetwork:
     """Load the network of a checkpoint folder, in `dtype`.
+
+    Layers are quantised one after the other, from their stored numbers: no more than one of them
+    is held as it was.
 
     Raises:
         InputError: the architecture is not known, has other tensors than the checkpoint, or files
@@ -38,16 +46,30 @@ def read_network(folder: Path, dtype: torch.dtype) -> DecoderNetwork:
     with torch.device("meta"), _Unfilled():
         network = DecoderNetwork(config)
     check_names(network, theirs, folder)
+    if quantisation is not None:
+        for place, layer in linear_layers(network).items():
+            name = f"{place}.weight"
+            weight = weight_of(name, theirs, config)
+            _check_shape(name, weight, layer.weight, config, folder)
+            network.set_submodule(place, QuantisedLinear(weight, quantisation))
+        network.quantisation = quantisation
     ours = from_hugging_face(network, theirs, dtype)
-    for name, wanted in network.state_dict().items():
-        if ours[name].shape != wanted.shape:
-            where = ", ".join(place_of(name, config.model_type).names)
-            raise InputError(
-                f"The checkpoint in '{folder}' holds {_sizes(ours[name])} numbers in '{where}', "
-                f"where its config.json means {_sizes(wanted)}; take both from the same model."
-            )
-    network.load_state_dict(ours, assign=True)
+    for name, wanted in network.named_parameters():
+        _check_shape(name, ours[name], wanted, config, folder)
+    network.load_state_dict(ours, strict=False, assign=True)  # codes and scales are there already
     return network
+
+
+def _check_shape(
+    name: str, weight: Tensor, wanted: Any, config: NetworkConfig, folder: Path
+) -> None:
+    """Raise InputError if a weight is not of the shape that the network wants."""
+    if weight.shape != wanted.shape:
+        where = ", ".join(place_of(name, config.model_type).names)
+        raise InputError(
+            f"The checkpoint in '{folder}' holds {_sizes(weight)} numbers in '{where}', "
+            f"where its config.json means {_sizes(wanted)}; take both from the same model."
+        )
 
 
 class _Unfilled(TorchFunctionMode):
@@ -100,11 +122,11 @@ def check_names(network: DecoderNetwork, theirs: Mapping[str, Tensor], folder: P
 def from_hugging_face(
     network: DecoderNetwork, theirs: Mapping[str, Tensor], dtype: torch.dtype
 ) -> dict[str, Tensor]:
-    """Return the network's weights, in `dtype`, made of a checkpoint's tensors."""
+    """Return the network's parameters, in `dtype`, made of a checkpoint's tensors."""
     config = network.config
     return {
         name: weight_of(name, theirs, config).to(dtype).contiguous()
-        for name in network.state_dict()
+        for name, _ in network.named_parameters()
     }
 
 

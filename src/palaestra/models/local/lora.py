@@ -24,6 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.quantisation import Quantisation
+from palaestra.models.local.quantised import QuantisedLinear
 from palaestra.models.local.rounding import round_into
 
 OWN = "default"
@@ -116,10 +118,12 @@ class AdaptedLinear(nn.Module):
         self.scales: dict[str, float] = {}
         self._active = active
 
-    def add(self, name: str, factors: Factors) -> None:
-        """Add an adapter, in the layer's number format and on its device."""
-        like: Any = self.base_layer.weight
-        kind, device = like.dtype, like.device
+    def add(self, name: str, factors: Factors, dtype: torch.dtype) -> None:
+        """Add an adapter, in the layer's number format, or `dtype` if that is quantised."""
+        base: Any = self.base_layer
+        quantised = isinstance(base, QuantisedLinear)
+        like: Tensor = base.scales if quantised else base.weight
+        kind, device = dtype if quantised else like.dtype, like.device
         self.lora_A[name] = nn.Parameter(factors.down.detach().to(device, kind, copy=True))
         self.lora_B[name] = nn.Parameter(factors.up.detach().to(device, kind, copy=True))
         self.scales[name] = factors.scale
@@ -137,8 +141,10 @@ class AdaptedLinear(nn.Module):
 
     @torch.no_grad()
     def merged(self, name: str) -> nn.Module:
-        """Return the base layer, with one adapter added to its matrix in place."""
+        """Return the base layer, dequantised, with one adapter added to its matrix in place."""
         base: Any = self.base_layer
+        if isinstance(base, QuantisedLinear):
+            base = base.plain(next(iter(self.lora_A.values())).dtype)
         if name in self.scales:
             change = self.lora_B[name].float() @ self.lora_A[name].float() * self.scales[name]
             change = change if isinstance(base, nn.Linear) else change.T  # as Conv1D has it
@@ -163,6 +169,14 @@ def add_lora(network: DecoderNetwork, rank: int, seed: int, name: str = OWN) -> 
     add_adapter(network, name, factors)
 
 
+def quantise(network: DecoderNetwork, quantisation: Quantisation) -> None:
+    """Quantise the linear layers of the blocks, in place, before adapters are added."""
+    for place, layer in linear_layers(network).items():
+        weight: Any = layer.weight
+        network.set_submodule(place, QuantisedLinear(weight, quantisation))
+    network.quantisation = quantisation
+
+
 def add_adapter(network: DecoderNetwork, name: str, factors: Mapping[str, Factors]) -> None:
     """Add an adapter beside those that the network has.
 
@@ -178,7 +192,7 @@ def add_adapter(network: DecoderNetwork, name: str, factors: Mapping[str, Factor
             if not isinstance(layer, AdaptedLinear):
                 layer = AdaptedLinear(layer, network.adapters)
                 network.set_submodule(place, layer)
-            layer.add(name, factors[place])
+            layer.add(name, factors[place], network.dtype)
 
 
 def adapter_of(network: DecoderNetwork, name: str) -> dict[str, Factors]:
@@ -191,14 +205,19 @@ def adapter_of(network: DecoderNetwork, name: str) -> dict[str, Factors]:
 
 
 def merged(network: DecoderNetwork, name: str = OWN) -> DecoderNetwork:
-    """Return the network itself if it has no adapters, else a copy with one of them merged."""
-    if network.adapters is None:
+    """Return a copy of the network with one of its adapters merged, and no layer quantised.
+
+    A network without adapters and quantised layers is returned itself.
+    """
+    if network.adapters is None and network.quantisation is None:
         return network
     whole = copy.deepcopy(network)
     for place, layer in linear_layers(whole).items():
         if isinstance(layer, AdaptedLinear):
             whole.set_submodule(place, layer.merged(name))
-    whole.adapters = None
+        elif isinstance(layer, QuantisedLinear):
+            whole.set_submodule(place, layer.plain(network.dtype))
+    whole.adapters = whole.quantisation = None
     return whole
 
 
@@ -207,7 +226,7 @@ def linear_layers(network: DecoderNetwork) -> dict[str, nn.Module]:
 
     A router is none: its outputs choose, they are not features.
     """
-    kinds: tuple[type[nn.Module], ...] = (nn.Linear,)
+    kinds: tuple[type[nn.Module], ...] = (nn.Linear, QuantisedLinear)
     if network.whole:
         from transformers.pytorch_utils import Conv1D
 
@@ -228,6 +247,8 @@ TARGETS = ("qkv", "out", "gate_up", "down")  # of resident networks
 
 def sizes_of(layer: nn.Module) -> tuple[int, int]:
     """Return the numbers of outputs and inputs of a linear layer."""
+    if isinstance(layer, QuantisedLinear):
+        return layer.out_features, layer.in_features
     weight: Any = layer.weight
     outputs, inputs = weight.shape if isinstance(layer, nn.Linear) else reversed(weight.shape)
     return outputs, inputs

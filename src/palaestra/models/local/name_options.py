@@ -1,12 +1,14 @@
-"""What may follow the name of a local model: `NAME?template=FILE.jinja&adapter=FOLDER`."""
+"""What may follow a local model's name: `NAME?template=FILE.jinja&adapter=FOLDER&quantise=int8`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.models.local.adapter_config import CONFIG
+from palaestra.models.local.quantisation import FORMATS, Quantisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +18,18 @@ class NamedCheckpoint:
     base: str
     template: Path | None = None  # a chat template of the user's (see `own_template`)
     adapter: Path | None = None  # a folder with a LoRA adapter of the base (see `adapter_config`)
+    quantise: Quantisation | None = None  # the format of its weights (see `quantised`)
 
     @classmethod
     def parse(cls, name: str) -> NamedCheckpoint:
         """Take a name apart.
 
         Raises:
-            UnknownName: another option.
+            UnknownName: another option, or another format of quantisation.
             InputError: an option comes twice, or there is no such file or folder.
         """
         base, _, query = name.partition("?")
-        found: dict[str, Path] = {}
+        found: dict[str, Any] = {}
         for pair in query.split("&") if query else []:
             option, _, value = pair.partition("=")
             if option not in _OPTIONS:
@@ -59,4 +62,11 @@ def _adapter(name: str, value: str) -> Path:
     return folder.absolute()
 
 
-_OPTIONS = {"template": _template, "adapter": _adapter}
+def _quantise(name: str, value: str) -> Quantisation:
+    for known in FORMATS:
+        if known == value:
+            return known
+    raise UnknownName("quantisation", value, FORMATS)
+
+
+_OPTIONS = {"template": _template, "adapter": _adapter, "quantise": _quantise}

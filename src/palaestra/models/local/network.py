@@ -28,6 +28,7 @@ from palaestra.models.local.rotary import tables
 
 if TYPE_CHECKING:
     from palaestra.models.local.lora import ActiveAdapters
+    from palaestra.models.local.quantisation import Quantisation
 
 Angles = tuple[Tensor, Tensor]
 """Cosines and sines at the positions of all tokens, [N, 1, head_dim / 2] each."""
@@ -110,6 +111,9 @@ class DecoderNetwork(nn.Module):
 
     adapters: ActiveAdapters | None = None
     """Which of its adapters act; None: it has none."""
+
+    quantisation: Quantisation | None = None
+    """The format of the blocks' linear layers, which are frozen; None: they are not quantised."""
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()

@@ -14,10 +14,12 @@ from typing import Literal
 
 import torch
 
+from palaestra.core.errors import InputError
 from palaestra.models.local.checkpoint_files import sees
 from palaestra.models.local.checkpoint_format import read_network, write_network
 from palaestra.models.local.model_types import MODEL_TYPES, read_config
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.quantisation import Quantisation
 
 Backend = Literal["auto", "resident", "transformers"]
 """Whose code runs a model; `auto`: the resident network's, where it knows the type."""
@@ -46,14 +48,20 @@ def check_network(folder: Path, backend: Backend = "auto") -> None:
         image_reader(folder)
 
 
-def load_network(folder: Path, dtype: torch.dtype, backend: Backend = "auto") -> DecoderNetwork:
-    """Load the network of a checkpoint, in `dtype`.
+def load_network(
+    folder: Path,
+    dtype: torch.dtype,
+    backend: Backend = "auto",
+    quantisation: Quantisation | None = None,
+) -> DecoderNetwork:
+    """Load the network of a checkpoint, in `dtype`, with its linear layers quantised or not.
 
     Raises:
         InputError: it cannot run here, or files are missing or damaged.
     """
+    check_quantisation(folder, quantisation, backend)
     if runs_resident(folder, backend):
-        return read_network(folder, dtype)
+        return read_network(folder, dtype, quantisation)
     if sees(folder):
         from palaestra.models.local import seeing_network
 
@@ -61,6 +69,18 @@ def load_network(folder: Path, dtype: torch.dtype, backend: Backend = "auto") ->
     from palaestra.models.local.transformers_network import load
 
     return load(folder, dtype)
+
+
+def check_quantisation(
+    folder: Path, quantisation: Quantisation | None, backend: Backend = "auto"
+) -> None:
+    """Raise InputError if a checkpoint is to be quantised, and transformers' code would run it."""
+    if quantisation is not None and not runs_resident(folder, backend):
+        raise InputError(
+            f"The model in '{folder}' runs by transformers' own code, whose weights cannot be "
+            f"quantised to {quantisation} here; leave that out, or take a model of a type that "
+            "palaestra knows (docs/model_families.md)."
+        )
 
 
 def blank_network(folder: Path, dtype: torch.dtype, backend: Backend = "auto") -> DecoderNetwork:

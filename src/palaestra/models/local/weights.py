@@ -21,6 +21,7 @@ from palaestra.models.local.model_cache import Progress
 from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.named_models import MODELS
 from palaestra.models.local.own_template import with_template
+from palaestra.models.local.quantisation import Quantisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Checkpoint:
     """The commit on the hub, or the SHA-256 of the file; a folder has none. With an adapter, that
     and a hash of the adapter, joined by a plus sign."""
     adapter: Path | None = None  # a folder with a LoRA adapter, see `adapter_config`
+    quantise: Quantisation | None = None  # see `quantised`
 
 
 def prepare(name: str, progress: Progress) -> Path:
@@ -68,6 +70,8 @@ def obtain(name: str, progress: Progress, revision: str | None = None) -> Checkp
             f"The model '{base}' is no longer the one that the run began with (revision "
             f"{revision[:12]}); bring that back, or start a new run."
         )
+    if asked.quantise is not None:
+        found = replace(found, quantise=asked.quantise)
     if asked.template is not None:
         found = replace(found, folder=with_template(found.folder, asked.template))
     if base not in MODELS:

@@ -15,8 +15,9 @@ from palaestra.models.local import engine_pass
 from palaestra.models.local.architecture import HeadNorm, LayerTraits, NetworkConfig, Rotary
 from palaestra.models.local.engine import Engine
 from palaestra.models.local.kernels.matmul import native_matmul
-from palaestra.models.local.lora import add_lora
+from palaestra.models.local.lora import add_lora, quantise
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.quantisation import FORMATS
 
 VOCABULARY = 200
 
@@ -52,6 +53,9 @@ TRAITS: dict[str, dict[str, Any]] = {
 }
 NETWORKS = {str(shape): network(*shape) for shape in ((4, 4), (8, 2), (16, 16))}
 NETWORKS |= {name: network(8, 2, **traits) for name, traits in TRAITS.items()}
+for format in FORMATS:
+    NETWORKS[format] = network(8, 2)
+    quantise(NETWORKS[format], format)
 
 
 def roll_out(engine: Engine, lengths: list[int], seed: int) -> list[object]:

@@ -23,8 +23,10 @@ from palaestra.models.local.kernels.c_build import compiled
 from palaestra.models.local.kernels.fused import load
 from palaestra.models.local.kernels.matmul import native_matmul
 from palaestra.models.local.kernels.paged_attention import NativeAttention
+from palaestra.models.local.kernels.quantised import Matrix, native_quantised
 from palaestra.models.local.network import Block, DecoderNetwork
 from palaestra.models.local.packed_weights import PackedLinear
+from palaestra.models.local.quantised import QuantisedLinear
 
 SOURCE = Path(__file__).with_name("layers.c")
 
@@ -74,17 +76,27 @@ class NativeLayers:
         """Use `native_layers`."""
         self._run, self._functions, self._sizes = run, functions, sizes
         self._network = network  # keeps the tensors alive whose addresses are below
+        self._matrices: list[Matrix] = []  # likewise
         blocks: Sequence[Any] = list(network.blocks)
         stores = zip(blocks, cache.keys, cache.values, strict=True)
         self._layers = (_Layer * len(blocks))(
             *(
                 _Layer(
-                    *(_address(getattr(block, name)) for name in _WEIGHTS),
+                    *(self._address(getattr(block, name)) for name in _WEIGHTS),
                     *(keys.data_ptr(), values.data_ptr()),
                 )
                 for block, keys, values in stores
             )
         )
+
+    def _address(self, part: Tensor | PackedLinear | QuantisedLinear | None) -> int | None:
+        """Return where a weight begins; None if the network has none."""
+        if isinstance(part, QuantisedLinear):
+            self._matrices.append(part.matrix)
+            return ctypes.addressof(self._matrices[-1])
+        if isinstance(part, PackedLinear):
+            return part.packed.data_ptr()
+        return None if part is None else part.data_ptr()
 
     def __call__(self, x: Tensor, past: InPlace) -> Tensor:
         """Run all blocks on the hidden states x [N, width], in place."""
@@ -132,11 +144,12 @@ def native_layers(
     kernels, run = load(torch.bfloat16), _library()
     if kernels is None or run is None or not _known(network):
         return None
-    if not all(map(_packed, network.blocks)):
+    multiply = _multiply(network)
+    if multiply is None:
         return None
     functions = _Functions(
         *(kernels.address(name) for name in ("rms_norm", "rotate", "gated")),
-        *(matmul.address, attention.address),
+        *(multiply, attention.address),
     )
     own = config.num_attention_heads * config.head_dim
     whole = config.head_norm is HeadNorm.WHOLE
@@ -170,15 +183,18 @@ def _known(network: DecoderNetwork) -> bool:
     return silu and not (experts or config.norm_offset) and config.plain_attention(network.context)
 
 
-def _address(part: Tensor | PackedLinear | None) -> int | None:
-    """Return where a weight begins; None if the network has none."""
-    if part is None:
+def _multiply(network: DecoderNetwork) -> int | None:
+    """Return the address of the product with the blocks' matrices; None if it is not compiled."""
+    matmul, quantised = native_matmul(), native_quantised()
+    if matmul is None or not all(map(_narrow, network.blocks)):
         return None
-    return part.packed.data_ptr() if isinstance(part, PackedLinear) else part.data_ptr()
+    layers = [getattr(block, name) for block in network.blocks for name in _MATRICES]
+    if all(type(layer) is PackedLinear for layer in layers):
+        return matmul.address
+    even = all(type(layer) is QuantisedLinear and layer.in_features % 2 == 0 for layer in layers)
+    return quantised.address if even and quantised is not None else None
 
 
-def _packed(block: object) -> bool:
-    """Return whether a block's matrices are packed for `matmul.c`, and all else is bf16."""
-    if type(block) is not Block or any(p.dtype is not torch.bfloat16 for p in block.parameters()):
-        return False
-    return all(type(getattr(block, name)) is PackedLinear for name in _MATRICES)
+def _narrow(block: object) -> bool:
+    """Return whether a block is a resident one, and all but its matrices is bf16."""
+    return type(block) is Block and all(p.dtype is torch.bfloat16 for p in block.parameters())
