@@ -36,6 +36,7 @@ ORDER = (
     "rollout_*",
     "backend",
     "adapters",
+    "quantised",
     "decode",
     "attention",
     "learner*",

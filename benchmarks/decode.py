@@ -31,13 +31,13 @@ SPARE = 96  # tokens of each reply beyond the timed ones: prompts are read over 
 GOAL = 0.60
 
 
-def decoded(engine: Engine, batch: int, seed: int) -> float:
-    """Tokens per second while every sequence of the batch decodes."""
+def decoded(engine: Engine, batch: int, seed: int, context: int = CONTEXT) -> float:
+    """Tokens per second while every sequence of the batch decodes, to about `context` tokens."""
     dice = random.Random(seed)
     engine.clear()
     requests = []
     for number in range(batch):
-        prompt = [dice.randrange(100, 49_000) for _ in range(CONTEXT - STEPS)]
+        prompt = [dice.randrange(100, 49_000) for _ in range(context - STEPS)]
         requests.append(engine.submit(prompt, Sampling(1.0, STEPS + SPARE), number))
     while any(not request.completion for request in requests):
         engine.step()

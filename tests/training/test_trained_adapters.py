@@ -27,11 +27,12 @@ def trained(
     *,
     agent: dict[str, Any] | None = None,
     rl: dict[str, Any] | None = None,
+    quantise: str | None = None,
     deterministic: bool = False,
     **training: Any,
 ) -> pa.Run:
     sections: dict[str, Any] = {
-        "model": {"name": model, "context": 512, "precision": "fp32"},
+        "model": {"name": model, "context": 512, "precision": "fp32", "quantise": quantise},
         "environment": {"workers": 0, "transfer": None},
         "imitation": {"demonstrations": 2, "epochs": 1, "batch": 2},
         "training": {"weights": "lora", "lora_rank": 4, "top_layers": None} | training,

@@ -52,9 +52,7 @@ def prepare_policy(recipe: Recipe, progress: Progress) -> dict[str, str | None]:
     part = recipe.model
     if part.name == "tiny":
         return {}
-    found = checked_checkpoint(
-        part.name, progress, backend=part.backend, quantise=part.quantise
-    )
+    found = checked_checkpoint(part.name, progress, backend=part.backend, quantise=part.quantise)
     check_context(part.name, found.folder, part.context, "model.context", part.backend)
     check_sight(recipe)
     return {part.name: found.revision}

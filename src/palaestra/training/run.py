@@ -75,9 +75,7 @@ def origin(recipe: Recipe, run: RunFolder, reporter: Reporter) -> Path:
         recorded = run.database.get(REVISIONS) or {}  # runs of older versions have none
         name = recipe.model.name
         quantise = recipe.model.quantise
-        return checked_checkpoint(
-            name, reporter.say, recorded.get(name), quantise=quantise
-        ).folder
+        return checked_checkpoint(name, reporter.say, recorded.get(name), quantise=quantise).folder
     folder = run.path / "vocabulary"
     if not (folder / "tokenizer_config.json").is_file():
         tokenizer = learn_vocabulary(vocabulary_texts(recipe))

@@ -207,7 +207,9 @@ def test_a_pass_keeps_no_dequantised_matrix_for_its_gradients(format: Quantisati
     add_lora(plain, 4, seed=1)
     ours, theirs = (needs_of(one, adapters(one).parameters) for one in (network, plain))
     assert ours.per_token <= theirs.per_token
-    largest = max(layer.base_layer.dense(torch.float32).nbytes for layer in linear_layers(network).values())
+    largest = max(
+        layer.base_layer.dense(torch.float32).nbytes for layer in linear_layers(network).values()
+    )
     assert ours.fixed == theirs.fixed + largest
 
 

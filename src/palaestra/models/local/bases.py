@@ -22,9 +22,9 @@ class LoadedBases:
     """The bases that are in use; each is held once, whatever adapters it has."""
 
     def __init__(self) -> None:
-        self._models: WeakValueDictionary[
-            tuple[Path, Quantisation | None, bool], ResidentModel
-        ] = WeakValueDictionary()
+        self._models: WeakValueDictionary[tuple[Path, Quantisation | None, bool], ResidentModel] = (
+            WeakValueDictionary()
+        )
 
     def load(
         self, name: str, found: Checkpoint, *, slots: int, context: int, keep_thoughts: bool
