@@ -16,14 +16,10 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-HIDDEN = {  # AVX-512, from torch's own kernels, oneDNN and MKL; ours are compiled for Haswell
-    "ATEN_CPU_CAPABILITY": "avx2",
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-}
 os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
 
 import torch
@@ -42,6 +38,11 @@ from palaestra.models.local.quantisation import FORMATS, Quantisation
 from palaestra.models.local.quantised import QuantisedLinear
 from palaestra.models.registry import renderer_of
 
+HIDDEN = {  # AVX-512, from torch's own kernels, oneDNN and MKL; ours are compiled for Haswell
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+}
 BATCHES, CONTEXT = (1, 16, 64), 64
 TEXT, TOKENS = ROOT / "docs" / "design.md", 512
 
@@ -78,38 +79,38 @@ def divergence(quantisation: Quantisation) -> float:
     return float((whole.exp() * (whole - found)).sum(dim=1).mean())
 
 
+def decoding(network: DecoderNetwork, batch: int) -> Callable[[], float]:
+    """Decode with a warmed-up engine; each call returns tokens per second."""
+    engine, seeds = Engine(network, frozenset(), slots=batch, context=256), itertools.count()
+    decoded(engine, batch, next(seeds), CONTEXT)
+    return lambda: decoded(engine, batch, next(seeds), CONTEXT)
+
+
 def rows(narrow: bool, rounds: int) -> list[Result]:
     """Each format against full precision, at each batch size."""
     dtype, name = (torch.bfloat16, "bf16") if narrow else (torch.float32, "fp32")
     where = "" if narrow else ", AVX2"
     whole = network(dtype)
     found = []
-    for format in FORMATS:
+    for format, batch in itertools.product(FORMATS, BATCHES):
         quantised = network(dtype, format)
-        for batch in BATCHES:
-            seeds = itertools.count()
-            sides = []
-            for one in (quantised, whole):
-                engine = Engine(one, frozenset(), slots=batch, context=256)
-                decoded(engine, batch, next(seeds), CONTEXT)  # warm up
-                sides.append(lambda e=engine: decoded(e, batch, next(seeds), CONTEXT))
-            measured = alternate(*sides, rounds)
-            found.append(
-                Result(
-                    name=f"decode in {format}{where}, batch {batch}, against {name}",
-                    ratio=measured.ratio,
-                    goal=None,
-                    low=measured.low,
-                    high=measured.high,
-                    figures={
-                        f"{format} tokens/s": measured.ours,
-                        f"{name} tokens/s": measured.theirs,
-                        f"{format} MB": megabytes(quantised),
-                        f"{name} MB": megabytes(whole),
-                        "KL nats": divergence(format),
-                    },
-                )
+        measured = alternate(decoding(quantised, batch), decoding(whole, batch), rounds)
+        found.append(
+            Result(
+                name=f"decode in {format}{where}, batch {batch}, against {name}",
+                ratio=measured.ratio,
+                goal=None,
+                low=measured.low,
+                high=measured.high,
+                figures={
+                    f"{format} tokens/s": measured.ours,
+                    f"{name} tokens/s": measured.theirs,
+                    f"{format} MB": megabytes(quantised),
+                    f"{name} MB": megabytes(whole),
+                    "KL nats": divergence(format),
+                },
             )
+        )
     return found
 
 

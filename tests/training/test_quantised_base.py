@@ -79,8 +79,8 @@ def test_the_adapter_acts_on_its_quantised_base_and_on_no_other(
     found = pa.evaluate(WORLD, model=name, run=tmp_path / "eval", **options)
     assert len(found.episodes) == 2
     for wrong in ("", "quantise=nf4&"):
+        other = f"{base}?{wrong}adapter={run.path}"
         with pytest.raises(InputError, match="add quantise=int8"):
-            other = f"{base}?{wrong}adapter={run.path}"
             pa.evaluate(WORLD, model=other, run=tmp_path / "refused", **options)
     assert not (tmp_path / "refused").exists()
 

@@ -167,9 +167,10 @@ def selection(model: ResidentModel, recipe: Recipe) -> Selection:
 def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
     """Write the policy as a Hugging Face checkpoint that transformers and palaestra can load.
 
-    The agent's adapter is merged there (with the dequantised base, if that is quantised), and written apart into the folder `adapter`, as peft loads
-    it; those of other roles are in `adapters`. Not written apart are those of experts, which peft
-    has no form for, and those whose base was made in this run.
+    The agent's adapter is merged there, with the dequantised weights of a quantised base, and
+    written apart into the folder `adapter`, as peft loads it; those of other roles are in
+    `adapters`. Not written apart are those of experts, which peft has no form for, and those whose
+    base was made in this run.
     """
     named, lora = recipe.model.name != "tiny", recipe.training.weights == "lora"
     if lora and named and exportable(model.network):

@@ -1,4 +1,4 @@
-"""Quantised weights: bounded errors, the same numbers in engine and learner, and exact gradients."""
+"""Quantised weights: bounded errors, the same numbers in engine and learner, exact gradients."""
 
 from __future__ import annotations
 

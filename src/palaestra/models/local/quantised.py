@@ -11,7 +11,7 @@ dequantised weight, in the number format of the network. The engine dequantises 
 (`quantised.c`), the learner one layer at a time, in the forward and again in the backward pass.
 Whatever is no linear layer of a block stays as it is: embedding, head, norms, routers.
 
-Sources: Dettmers et al. 2023, "QLoRA" (NF4, and adapters on a quantised base); Dettmers et al. 2022,
+Sources: Dettmers et al. 2023, "QLoRA" (NF4, adapters on a quantised base); Dettmers et al. 2022,
 "LLM.int8()" (a scale for each output; here without outliers apart).
 """
 
@@ -27,7 +27,6 @@ from palaestra.models.local.kernels.quantised import COLUMNS, Matrix, native_qua
 from palaestra.models.local.quantisation import FORMATS, Quantisation
 
 GROUP = 64  # inputs that share a scale in nf4
-FEW = 64  # tokens of a product in fp32 from which on it is faster to dequantise the matrix first
 NF4 = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
     *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
@@ -40,8 +39,8 @@ class QuantisedLinear(nn.Module):
     """A linear layer without bias whose weights are quantised and frozen.
 
     Outputs are stored in blocks of `COLUMNS`, filled up with zeros: codes [blocks, inputs, COLUMNS]
-    (nf4: half the inputs, two codes in a byte, the first in its lower half), scales [blocks, groups,
-    COLUMNS].
+    (nf4: half the inputs, two codes in a byte, the first in its lower half), scales
+    [blocks, groups, COLUMNS].
     """
 
     codes: Tensor
@@ -49,8 +48,7 @@ class QuantisedLinear(nn.Module):
     table: Tensor  # the numbers of nf4's codes; empty for int8
 
     def __init__(self, weight: Tensor, quantisation: Quantisation) -> None:
-        """Quantise a matrix [outputs, inputs]; the result does not depend on its number format
-        beyond the format's own rounding."""
+        """Quantise a matrix [outputs, inputs] of any number format."""
         super().__init__()
         self.quantisation = quantisation
         self.out_features, self.in_features = weight.shape
@@ -108,9 +106,7 @@ class QuantisedLinear(nn.Module):
 
     def _multiplies(self, x: Tensor) -> bool:
         native = native_quantised() if x.device.type == "cpu" else None
-        if native is None or not native.multiplies(x.dtype, self.in_features):
-            return False
-        return x.dtype is torch.bfloat16 or len(x) < FEW
+        return native is not None and native.multiplies(x.dtype, self.in_features)
 
 
 class _Product(torch.autograd.Function):
