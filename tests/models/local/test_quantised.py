@@ -33,7 +33,7 @@ from tests.learning.made import gradients, grouped, resident, same, sampled_rows
 from tests.models.local.checkpoints import small_network
 
 # outputs and inputs: whole blocks and groups, parts of them, and an odd number
-SHAPES = [(96, 128), (50, 72), (7, 33), (1, 1)]
+SHAPES = [(96, 128), (50, 72), (7, 33), (1, 1), (1600, 64)]
 EVERY = pytest.mark.parametrize("format", FORMATS)
 PROMPTS = [[5], [7, 8, 9], [1, *range(3, 20)], [1, *range(3, 20), 5, 6]]
 

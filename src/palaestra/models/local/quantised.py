@@ -27,6 +27,9 @@ from palaestra.models.local.kernels.quantised import COLUMNS, Matrix, native_qua
 from palaestra.models.local.quantisation import FORMATS, Quantisation
 
 GROUP = 64  # inputs that share a scale in nf4
+AT_ONCE = (
+    32  # blocks that are quantised at once: what is in use meanwhile is several times as large
+)
 NF4 = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
     *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
@@ -124,6 +127,13 @@ class _Product(torch.autograd.Function):
 
 def _quantised(weight: Tensor, quantisation: Quantisation, group: int) -> tuple[Tensor, Tensor]:
     """Return codes and scales of a matrix [outputs, inputs], in the layout of the layer."""
+    parts = [_blocks(rows, quantisation, group) for rows in weight.split(AT_ONCE * COLUMNS)]
+    codes, scales = (torch.cat(each) for each in zip(*parts, strict=True))
+    return codes, scales
+
+
+def _blocks(weight: Tensor, quantisation: Quantisation, group: int) -> tuple[Tensor, Tensor]:
+    """Return codes and scales of some outputs' weights."""
     outputs, inputs = weight.shape
     blocks, groups = -(-outputs // COLUMNS), -(-inputs // group)
     room = weight.new_zeros(blocks * COLUMNS, groups * group, dtype=torch.float32)
@@ -136,7 +146,8 @@ def _quantised(weight: Tensor, quantisation: Quantisation, group: int) -> tuple[
         codes = numbers.round_().clamp_(-most, most).to(torch.int8)
     else:
         table = torch.tensor(NF4, device=weight.device)
-        codes = torch.bucketize(numbers, (table[1:] + table[:-1]) / 2).to(torch.uint8)
+        middles = (table[1:] + table[:-1]) / 2
+        codes = torch.bucketize(numbers, middles, out_int32=True).to(torch.uint8)
     codes = codes.flatten(2).transpose(1, 2)  # [blocks, inputs, COLUMNS]
     if quantisation == "int8":
         codes = codes[:, :inputs].view(torch.uint8)
