@@ -8,7 +8,7 @@ Weights only; a weight is `code x scale`:
 
 Scales are bf16, so a weight takes 1 byte, or 0.53. Acting and learning use the same numbers: the
 dequantised weight, in the number format of the network. The engine dequantises as it multiplies
-(`quantised.c`), the learner one layer at a time, in the forward and again in the backward pass.
+(`quantised_matmul.c`), the learner one layer at a time, in the forward and again in the backward pass.
 Whatever is no linear layer of a block stays as it is: embedding, head, norms, routers.
 
 Sources: Dettmers et al. 2023, "QLoRA" (NF4, adapters on a quantised base); Dettmers et al. 2022,
@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from palaestra.models.local.kernels.quantised import COLUMNS, Matrix, native_quantised
+from palaestra.models.local.kernels.quantised_matmul import COLUMNS, Matrix, native_quantised
 from palaestra.models.local.quantisation import FORMATS, Quantisation
 
 GROUP = 64  # inputs that share a scale in nf4

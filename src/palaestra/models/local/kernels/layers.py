@@ -23,7 +23,7 @@ from palaestra.models.local.kernels.c_build import compiled
 from palaestra.models.local.kernels.fused import load
 from palaestra.models.local.kernels.matmul import native_matmul
 from palaestra.models.local.kernels.paged_attention import NativeAttention
-from palaestra.models.local.kernels.quantised import Matrix, native_quantised
+from palaestra.models.local.kernels.quantised_matmul import Matrix, native_quantised
 from palaestra.models.local.network import Block, DecoderNetwork
 from palaestra.models.local.packed_weights import PackedLinear
 from palaestra.models.local.quantised import QuantisedLinear

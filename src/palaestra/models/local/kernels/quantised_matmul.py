@@ -1,4 +1,4 @@
-"""Products with quantised weights on CPUs: the compiled functions of `quantised.c`, on tensors."""
+"""Products with quantised weights on CPUs: the compiled functions of `quantised_matmul.c`, on tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from palaestra.models.local.kernels.c_build import compiled
 from palaestra.models.local.kernels.matmul import native_matmul
 
-SOURCE = Path(__file__).with_name("quantised.c")
+SOURCE = Path(__file__).with_name("quantised_matmul.c")
 COLUMNS = 48  # outputs of a block, as in the C code
 
 _P, _L = ctypes.c_void_p, ctypes.c_long
@@ -28,7 +28,7 @@ class Matrix(ctypes.Structure):
 
 
 class NativeQuantised:
-    """The compiled functions of `quantised.c`."""
+    """The compiled functions of `quantised_matmul.c`."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._dense, self._wide = library.dense, library.multiply_fp32
