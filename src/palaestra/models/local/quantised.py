@@ -8,8 +8,9 @@ Weights only; a weight is `code x scale`:
 
 Scales are bf16, so a weight takes 1 byte, or 0.53. Acting and learning use the same numbers: the
 dequantised weight, in the number format of the network. The engine dequantises as it multiplies
-(`quantised_matmul.c`), the learner one layer at a time, in the forward and again in the backward pass.
-Whatever is no linear layer of a block stays as it is: embedding, head, norms, routers.
+(`quantised_matmul.c`), the learner one layer at a time, in the forward pass and again in the
+backward pass. Whatever is no linear layer of a block stays as it is: embedding, head, norms,
+routers.
 
 Sources: Dettmers et al. 2023, "QLoRA" (NF4, adapters on a quantised base); Dettmers et al. 2022,
 "LLM.int8()" (a scale for each output; here without outliers apart).

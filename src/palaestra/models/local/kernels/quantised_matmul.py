@@ -1,4 +1,4 @@
-"""Products with quantised weights on CPUs: the compiled functions of `quantised_matmul.c`, on tensors."""
+"""Products with quantised weights on CPUs: the functions of `quantised_matmul.c`, on tensors."""
 
 from __future__ import annotations
 
