@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
 
@@ -53,12 +54,11 @@ def network(dtype: torch.dtype, quantisation: Quantisation | None = None) -> Dec
 
 def megabytes(network: DecoderNetwork) -> float:
     """What the blocks' linear layers take."""
-    layers = linear_layers(network).values()
-    stored = (
-        layer.nbytes if isinstance(layer, QuantisedLinear) else layer.weight.nbytes
-        for layer in layers
-    )
-    return sum(stored) / 1e6
+    total = 0
+    for layer in linear_layers(network).values():
+        weight: Any = layer if isinstance(layer, QuantisedLinear) else layer.weight
+        total += weight.nbytes
+    return total / 1e6
 
 
 @torch.no_grad()
