@@ -159,6 +159,11 @@ def _check_quantised(recipe: Recipe) -> None:
             f"{asked} freezes the model's weights, and training.weights = "
             f"'{recipe.training.weights}' trains them; set training.weights=lora, or unset it."
         )
+    if part.tiny is not None and part.tiny.vision is not None:
+        raise RecipeError(
+            f"{asked} is impossible with model.tiny.vision: models that see run by transformers' "
+            "code, which keeps its own weights; unset one."
+        )
     if part.backend == "transformers":
         raise RecipeError(
             f"{asked} is impossible with model.backend = 'transformers', whose code keeps its own "
