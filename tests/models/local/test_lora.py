@@ -136,7 +136,7 @@ def of_roles():
         for name, parameter in network.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(std=0.1, generator=generator)
-    network.adapters.roles = frozenset({"planner"})
+    network.adapters.by_role = {"agent": "default", "planner": "planner"}
     return network
 
 
@@ -147,6 +147,11 @@ def alone(network, name):
     return single
 
 
+def of_all(network):
+    """Select all adapters of a network."""
+    return adapters(network, tuple(network.adapters.by_role.values()) or ("default",))
+
+
 @pytest.mark.parametrize("most", [1, 60, 10_000])
 def test_each_role_trains_its_adapter_as_if_it_were_the_only_one(most):
     rows = sampled_rows(6, seed=7)
@@ -155,7 +160,7 @@ def test_each_role_trains_its_adapter_as_if_it_were_the_only_one(most):
     network = of_roles()
 
     def found(network, rows):
-        learner = Learner(resident(network), adapters(network), Optimisation(1e-3, clip_norm=1e9))
+        learner = Learner(resident(network), of_all(network), Optimisation(1e-3, clip_norm=1e9))
         learner.budget.tokens = most
         return learner.logprobs(rows), gradients(learner, rows, pg)
 
@@ -176,5 +181,5 @@ def test_roles_with_different_adapters_cannot_share_a_conversation():
     row = replace(sampled_rows(1)[0], roles={"agent", "planner"})
     network = of_roles()
     learner = Learner(resident(network), adapters(network), Optimisation(1e-3))
-    with pytest.raises(InputError, match="agent, planner reply within one conversation"):
+    with pytest.raises(InputError, match="the roles agent, planner, whose adapters differ"):
         learner.update([row], pg)

@@ -20,7 +20,8 @@ two further layers are gradients in use. With activation recomputation in the ba
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def needs_of(
     copies = 1 if network.config.logit_softcap is None else 3
     logits = network.config.vocab_size * (CHUNK * narrow * copies + FP32_CHUNK * 3 * wide)
     layers = max(1, network.depth - frozen)
-    kept = _kept(network, frozen)
+    kept = _kept(network, frozen, adapter_in(parameters))
     inputs = layers * network.config.hidden_size * narrow
     plain = network.config.plain_attention(network.context)
     each = 3 * narrow if plain else GENERAL * wide
@@ -165,7 +166,12 @@ def out_of_memory(error: Exception) -> bool:
     return known or "allocate memory" in str(error)  # torch's message on processors
 
 
-def _kept(network: DecoderNetwork, frozen: int) -> int:
+def adapter_in(parameters: Collection[str]) -> str | None:
+    """Return the name of an adapter among trained weights; None if they are others."""
+    return next((name.rpartition(".")[2] for name in parameters if "lora_" in name), None)
+
+
+def _kept(network: DecoderNetwork, frozen: int, adapter: str | None) -> int:
     """Return the bytes that a backward pass needs of each token, measured on a short row."""
     own = {p.untyped_storage()._cdata for p in network.parameters()}
     held: dict[int, torch.UntypedStorage] = {}  # kept alive, so that no address repeats
@@ -180,9 +186,11 @@ def _kept(network: DecoderNetwork, frozen: int) -> int:
     tokens = torch.zeros(PROBE, dtype=torch.int64, device=device)
     positions = torch.arange(PROBE, device=device)
     attend = RowAttention([range(PROBE)], PROBE, device)
+    acting = network.adapters.used(adapter) if network.adapters and adapter else nullcontext()
     with torch.no_grad():
         x = network.run(network.embed(tokens), positions, attend, last=frozen)
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    holding = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+    with acting, torch.enable_grad(), holding:
         # as after a trained embedding; adapters alone keep a little less
         network.run(x.requires_grad_(), positions, attend, first=frozen)
     return max(1, -(-sum(storage.nbytes() for storage in held.values()) // PROBE))
