@@ -85,10 +85,11 @@ def check_role_adapters(recipe: Recipe, known: Sequence[str]) -> None:
             "All adapters of training.adapters are frozen, so nothing learns; let one of them "
             "learn, or use `palaestra eval` with --role."
         )
-    if AGENT not in learners and recipe.imitation.demonstrator == "recorded":
+    part = recipe.imitation
+    if AGENT not in learners and part.demonstrations and part.demonstrator != "policy":
         raise RecipeError(
-            "imitation.demonstrator = 'recorded' has replies of the agent only, whose adapter is "
-            "frozen; use another demonstrator."
+            f"imitation.demonstrator = '{part.demonstrator}' shows how to act, and the agent's "
+            "adapter is frozen; set imitation.demonstrations=0."
         )
     together = len(learners) > 1 and recipe.training.alternate is None
     if recipe.rl.steps and together and Method(chosen(recipe.rl)).unit is Unit.ROLLOUT:
