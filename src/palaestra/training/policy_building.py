@@ -30,12 +30,10 @@ from palaestra.models.renderers.chat_template import TemplateRenderer
 from palaestra.models.renderers.chatml import CHATML_TEMPLATE, END, ChatMLRenderer
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Tiny
-from palaestra.training.role_adapters import AGENT, add_adapters, learning, names
+from palaestra.training.role_adapters import AGENT, POLICY, add_adapters, learning, names
 
 Valued = tuple[DecoderNetwork, ValueHead]
 """A critic: a network, and the head that reads values from its last hidden states."""
-
-POLICY = "policy"  # the name under which the trained model's calls are recorded
 
 
 def prepare_policy(recipe: Recipe, progress: Progress) -> dict[str, str | None]:

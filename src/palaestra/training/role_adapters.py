@@ -24,6 +24,7 @@ from palaestra.training.method import chosen
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Adapter
 
+POLICY = "policy"  # the name under which the trained model's calls are recorded
 AGENT = "agent"
 SEEDS = 1_000_003  # between the seeds of new adapters
 
@@ -79,6 +80,11 @@ def check_role_adapters(recipe: Recipe, known: Sequence[str]) -> None:
         raise RecipeError(
             f"training.adapters needs the learner's process to act, not rl.actor = "
             f"'{recipe.rl.actor}'; unset one."
+        )
+    if any(part.frozen and _name(recipe, role) == POLICY for role, part in given.items()):
+        raise RecipeError(
+            f"model.name = '{POLICY}' is the name under which what learns is recorded, and a role "
+            f"acts with it frozen; write './{POLICY}'."
         )
     if not learners and (recipe.rl.steps or recipe.imitation.demonstrations):
         raise RecipeError(

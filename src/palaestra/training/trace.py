@@ -198,7 +198,7 @@ def _policy(recipe: Mapping[str, Any] | None, phase: str, episodes: Sequence[Epi
     if phase == "demonstrations":
         return ExpertModel.name
     if recipe and "rl" in recipe:
-        from palaestra.training.policy_building import POLICY
+        from palaestra.training.role_adapters import POLICY
 
         return POLICY
     tokens: Counter[str] = Counter()
