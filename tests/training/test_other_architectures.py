@@ -44,7 +44,7 @@ def metrics_of(run: pa.Run) -> list[dict[str, float]]:
         return [dict(values) for _, values in opened.database.metrics("rl")]
 
 
-@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("kind", ["gpt2", pytest.param("opt", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("critic", ["head", "separate"])
 def test_a_critic_learns_beside_them_and_is_read_back(
     kind: str, critic: str, tmp_path: Path
@@ -62,6 +62,7 @@ def test_a_critic_learns_beside_them_and_is_read_back(
     assert len(scores) == 2 and 0 not in scores  # a head begins at zero
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SIZES)
 def test_another_process_acts_with_their_weights(kind: str, tmp_path: Path) -> None:
     rl = {"actor": "process", "steps": 2, "algorithm": "grpo", "entropy": {"bonus": 0.01}}

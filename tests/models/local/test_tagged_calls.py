@@ -56,7 +56,7 @@ def accepted(name: str, tool: Tool, arguments: Mapping[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("name", TAGGED)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_a_call_is_allowed_if_it_fits_the_schema(name: str, data: st.DataObject) -> None:
     """Any subset of the arguments, in the schema's order; then with one more or less."""
