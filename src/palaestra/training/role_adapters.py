@@ -91,10 +91,10 @@ def check_role_adapters(recipe: Recipe, known: Sequence[str]) -> None:
             "All adapters of training.adapters are frozen, so nothing learns; let one of them "
             "learn, or use `palaestra eval` with --role."
         )
-    part = recipe.imitation
-    if AGENT not in learners and part.demonstrations and part.demonstrator != "policy":
+    shown = recipe.imitation
+    if AGENT not in learners and shown.demonstrations and shown.demonstrator != "policy":
         raise RecipeError(
-            f"imitation.demonstrator = '{part.demonstrator}' shows how to act, and the agent's "
+            f"imitation.demonstrator = '{shown.demonstrator}' shows how to act, and the agent's "
             "adapter is frozen; set imitation.demonstrations=0."
         )
     together = len(learners) > 1 and recipe.training.alternate is None

@@ -52,7 +52,7 @@ class CallGrammars:
                 f"tool_choice={choice!r} fits no tool of the prompt (tools: {known}); offer that "
                 "tool, or use tool_choice='auto'."
             )
-        rules = []
+        rules: list[str] = []
         for number, tool in enumerate(allowed):
             try:
                 rules += self._rules(f"call_{number}", tool, id)

@@ -244,7 +244,8 @@ def _fixed(schema: Mapping[str, Any]) -> list[Any] | None:
         return [schema["const"]]
     if "enum" in schema:
         return list(schema["enum"])
-    return {"boolean": [True, False], "null": [None]}.get(str(schema.get("type")))
+    few: dict[str, list[Any]] = {"boolean": [True, False], "null": [None]}
+    return few.get(str(schema.get("type")))
 
 
 def _is_text(schema: Mapping[str, Any]) -> bool:
