@@ -26,7 +26,7 @@ ALLOWED = {
         model_config model_max_length nb_objects nb_rooms no_wrap numUserAgents on_log on_step_end
         output_type overflow persistent_id persistent_load pre_tokenizer pytest_addoption
         pytest_collection_modifyitems quest_length reportinfo repr_failure resource_filename
-        runtest should_exit total_mass use_cache APPENDS_SYSTEM_PROMPT EXECUTES_CODE SUPPORTS_MCP
+        runtest should_exit total_mass APPENDS_SYSTEM_PROMPT EXECUTES_CODE SUPPORTS_MCP
         SUPPORTS_RESUME SUPPORTS_TOOL_INTERCEPTION QUERIES""",
     "read by Python and by notebooks": "__getattr__ __dir__ _repr_html_",
     "fields that are stored or shown all at once, and what requests may hold": """

@@ -218,7 +218,7 @@ def test_the_prompt_holds_the_steps_of_the_active_plan_alone() -> None:
 
 def test_planning_alone_takes_no_action_but_may_not_go_on_for_ever() -> None:
     model = ScriptedModel(lambda _: "Branch: think more")
-    episode = run_episode(OccamAgent(), model, budget=Budget(unparsed=2))
+    episode = run_episode(OccamAgent(), model, budget=Budget(invalid_actions=2))
     assert len(episode.calls) == 4 and len(episode.steps) == 2
     assert str(episode.outcome) == "error(unparsed, agent)"
 

@@ -98,14 +98,14 @@ def test_react_thinks_and_then_acts() -> None:
 
 def test_a_reply_without_an_action_is_an_outcome_and_no_crash() -> None:
     model = ScriptedModel(lambda messages: "Thought: I wonder what to do.")
-    episode = run_episode(ReActAgent(), model, budget=Budget(unparsed=3))
+    episode = run_episode(ReActAgent(), model, budget=Budget(invalid_actions=3))
     assert (episode.outcome.kind, episode.outcome.owner) == ("unparsed", Owner.AGENT)
     assert episode.invalid_turns == len(episode.steps) == 3
 
 
 def test_react_recovers_from_a_reply_without_an_action() -> None:
     script = ["Thought: hm", *[THOUGHT] * 3]
-    episode = run_episode(ReActAgent(), ScriptedModel(script), budget=Budget(unparsed=3))
+    episode = run_episode(ReActAgent(), ScriptedModel(script), budget=Budget(invalid_actions=3))
     assert episode.outcome == Outcome.success() and episode.invalid_turns == 1
 
 

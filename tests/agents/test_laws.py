@@ -42,7 +42,7 @@ WORDS_ONLY = {
     "mcts": "it searches among listed actions, which calls with arguments are not",
 }
 SILENT = {"mcts"}  # a search by playouts asks no model without other players
-BUDGET = Budget(turns=5, unparsed=3, seconds=30.0)
+BUDGET = Budget(turns=5, invalid_actions=3, seconds=30.0)
 PATIENCE = 600  # calls of a model: an agent that asks more often for five actions asks for ever
 TEXTS = ["probe/memory-4", "go left or right", "Action: one word\nReached: yes", "1. left"]
 RENDERER = ChatMLRenderer(learn_vocabulary(TEXTS * 3, 320), "tiny")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palaestra.agents.history import History
 from palaestra.agents.memory import diff_history, places, recall, skills, sliding, subtasks, summary
 from palaestra.agents.memory.retrieval import best, scores
 from palaestra.agents.registry import AGENTS, make_agent
@@ -334,3 +335,18 @@ def patched(before: str, prompt: str) -> str:
         else:
             taken += 1
     return diff_history.UNITS[unit].join(found + old[taken:])
+
+
+def test_a_history_repeats_the_messages_of_the_last_prompt_unless_their_text_changed() -> None:
+    history = History("rules", "a room")
+    before = history.messages
+    history.add("go", "a hall")
+    after = history.messages
+    assert [new is old for new, old in zip(after, before, strict=False)] == [True, True]
+    history.instructions = "more rules"
+    assert [message.text for message in history.messages] == [
+        "more rules",
+        "a room",
+        "go",
+        "a hall",
+    ]

@@ -27,7 +27,7 @@ title = "climb"
 start = "low"
 read = ['on step (?P<place>\d+) of (?P<height>\d+)']
 [states.low]
-told = "You stand on $place of $height."
+prompt = "You stand on $place of $height."
 actions = ["up"]
 next = [{ when = "step 1", to = "middle" }]
 [states.middle]
@@ -78,9 +78,9 @@ def test_what_a_state_does_not_allow_never_reaches_the_world(tmp_path: Path) -> 
         ('to = "middle"', 'to = "midle"', "the unknown state 'midle'; use one of: low, middle"),
         ('start = "low"', 'start = "high"', "start leads to the unknown state 'high'"),
         ('when = "step 1"', 'when = "step ("', "'states.low.next.0.when'"),
-        ("told =", "tolld =", "'states.low.tolld'"),
+        ("prompt =", "promt =", "'states.low.promt'"),
         ('{ when = "step 1", ', "{ ", "needs either 'when' or 'ask'"),
-        ('do = "fall"', 'do = "fall"\ntold = "x"', "without asking"),
+        ('do = "fall"', 'do = "fall"\nprompt = "x"', "without asking"),
         ("title =", "title", "cannot be read"),
     ],
 )

@@ -281,7 +281,10 @@ IMAGES = "babyai/GoToLocalS5N2?observation=image"
     [
         (["eval", "--model", "MODEL", "-n", "2"], "reads text only, and '.*' shows images"),
         (["eval", "--model", "expert", "--agent", "refine"], "does not pass them to its model"),
-        (["train", "quick"], "no model that learns here reads them"),
+        (
+            ["train", "quick"],
+            "'tiny' reads text only, and '.*' shows images; set model.tiny.vision",
+        ),
     ],
 )
 def test_images_for_a_model_that_reads_text_only_are_refused_before_anything_starts(

@@ -146,7 +146,7 @@ def test_a_timeout_of_the_agents_own_is_a_crash_of_the_agent() -> None:
 
 def test_actions_that_are_not_understood_in_a_row_are_the_agents_error() -> None:
     model = ScriptedModel(["huh", "up", "huh", "huh", "up"])
-    episode = run_episode(DirectAgent(), model, budget=Budget(unparsed=2))
+    episode = run_episode(DirectAgent(), model, budget=Budget(invalid_actions=2))
     assert episode.outcome.kind == "unparsed" and episode.outcome.owner is Owner.AGENT
     assert episode.outcome.scored and not episode.outcome.solved
     assert (len(episode.steps), episode.invalid_turns) == (4, 3)

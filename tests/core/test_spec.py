@@ -166,7 +166,7 @@ def test_listing_makes_nothing() -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["?actions=tool", "?turns=2", "?budget=3&actions=listed", "?observation=image", "?purse=9"],
+    ["?actions=tool", "?turns=2", "?budget=3&actions=listed", "?observation=image", "?coins=9"],
 )
 def test_knobs_change_the_spec_as_they_change_the_environment(query: str) -> None:
     id = f"babyai/GoToObjS4{query}"

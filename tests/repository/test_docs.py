@@ -59,6 +59,21 @@ def test_a_snippet_of_the_shell_names_commands_that_are_there(code: str) -> None
         assert name in COMMANDS, f"there is no `palaestra {name}`"
 
 
+def test_the_page_of_commands_has_every_command() -> None:
+    from palaestra.cli.main import COMMANDS
+
+    page = (ROOT / "docs/commands.md").read_text()
+    assert [name for name in COMMANDS if f"palaestra {name} " not in page] == []
+
+
+def test_the_page_of_runs_has_every_renamed_recipe_key() -> None:
+    from palaestra.training.renamed_keys import RENAMED
+
+    table = (ROOT / "docs/runs.md").read_text().partition("## Renamed recipe keys")[2]
+    named = re.findall(r"^\| `([^`]+)` \| `([^`]+)`", table, re.MULTILINE)
+    assert dict(named) == RENAMED
+
+
 def test_the_reference_has_every_name() -> None:
     named = re.findall(r"^::: palaestra\.(\w+)$", (ROOT / "docs/reference.md").read_text(), re.M)
     assert sorted(named) == sorted(pa.__all__)

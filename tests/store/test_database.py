@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import struct
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from palaestra.core.errors import (
 )
 from palaestra.core.message import ToolCall, assistant
 from palaestra.core.outcome import Outcome
-from palaestra.store.codec import pack_floats, pack_integers, unpack
+from palaestra.store.codec import encode_event, pack_floats, pack_integers, unpack
 from palaestra.store.database import Database
 from palaestra.store.header import events_in_order
 from tests.store import samples
@@ -282,3 +283,9 @@ def test_a_reader_sees_all_that_was_written_while_another_process_writes(tmp_pat
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         reader.put("recipe", {})
     reader.close()
+
+
+def test_tokens_are_stored_packed_and_not_in_the_json_as_well() -> None:
+    row = encode_event(samples.call(0))
+    assert {"prompt", "completion", "logprobs", "entropies"}.isdisjoint(json.loads(row.body))
+    assert unpack(row.prompt or b"") == samples.call(0).prompt

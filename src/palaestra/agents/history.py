@@ -30,7 +30,10 @@ class History(Memory):
         self._said: list[Message] = []  # the replies, with their reasoning if it was given
         self.seen = [first]  # one more than the replies
         self.images_at: dict[int, tuple[Image, ...]] = {}  # by index in `seen`
-        self._exchanges: list[Message] = []  # cached: comparing identical objects is cheap
+        # cached, because messages are compared with those of the last prompt by identity first:
+        self._exchanges: list[Message] = []
+        self._head: list[Message] = []
+        self._in_head: tuple[str, str, tuple[Image, ...]] | None = None
 
     def add(self, reply: str | Message, observation: str) -> None:
         """Append an exchange; a reply given as a message keeps its reasoning."""
@@ -63,5 +66,8 @@ class History(Memory):
         for index in range(len(self._exchanges) // 2, len(self.replies)):
             images = self.images_at.get(index + 1, ())
             self._exchanges += [self._said[index], user(self.seen[index + 1], *images)]
-        head = [system(self.instructions), user(self.opening, *shown)]
-        return head + self._exchanges[2 * cut :]
+        in_head = (self.instructions, self.opening, shown)
+        if in_head != self._in_head:
+            self._in_head = in_head
+            self._head = [system(self.instructions), user(in_head[1], *shown)]
+        return self._head + self._exchanges[2 * cut :]

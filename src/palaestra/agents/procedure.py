@@ -94,7 +94,7 @@ def _permits(state: State, action: str) -> bool:
 
 
 def _state_prompt(state: State, values: dict[str, str]) -> str:
-    lines = [filled(state.told, values)] if state.told else []
+    lines = [filled(state.prompt, values)] if state.prompt else []
     if state.actions:
         lines.append(f"Allowed here: {_listed(state)}.")
     return "\n".join(lines)

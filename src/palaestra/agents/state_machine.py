@@ -4,7 +4,7 @@ r"""A procedure: a finite state machine in a TOML file, which states the allowed
     start = "NAME"                   # of its first state
     read = ['to (?P<goal>\w+)']     # named groups in observations become values …
     [states.NAME]
-    told = "Go to $goal."            # … that are substituted in the prompt text
+    prompt = "Go to $goal."          # … that are substituted in the prompt text
     actions = ["north", "take .+"]   # regular expressions of allowed actions; none: any action
     do = "open door"                 # instead of both: an action taken without asking a model
     next = [{ when = "regular expression over the observation", to = "NAME" },
@@ -39,7 +39,7 @@ class State(BaseModel):
     """The prompt text of a state, and the actions that it takes or allows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    told: str = ""
+    prompt: str = ""
     actions: tuple[re.Pattern[str], ...] = ()
     do: str = ""
     next: tuple[Edge, ...] = ()
@@ -93,10 +93,10 @@ def load_procedure(path: Path) -> Procedure:
             raise InputError(
                 f"The procedure '{path}': an edge of '{name}' needs either 'when' or 'ask'."
             )
-        if state.do and (state.actions or state.told):
+        if state.do and (state.actions or state.prompt):
             raise InputError(
                 f"The procedure '{path}': '{name}' does '{state.do}' without asking a model, so "
-                "its 'told' and 'actions' have no effect; remove them."
+                "its 'prompt' and 'actions' have no effect; remove them."
             )
     for name, where in named.items():
         if name not in procedure.states:

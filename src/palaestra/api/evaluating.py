@@ -142,6 +142,7 @@ class Evaluation:
         path = Path(folder) if folder else new_folder(asked)
         given = policies or {}
         revisions = prepare_models(sorted(made.models - given.keys()), reporter.say)
+        made, notes = plan(asked)  # a model that was downloaded may turn out to read text only
         _check_local(asked, made.models, given, reporter, name)
         documents = {DOCUMENT: as_json(made), "machine": as_document(), REVISIONS: revisions}
         with RunFolder.create(

@@ -36,7 +36,8 @@ class Policy:
 
         Raises:
             ContextTooLong: the conversation leaves no room for a reply.
-            InputError: `prompt` holds something else than messages.
+            InputError: `prompt` holds something else than messages, images for a model that reads
+                text only, or an image that cannot be read.
         """
         return wait(
             lambda: self.areply(prompt, max_tokens=max_tokens, temperature=temperature, seed=seed)
@@ -58,9 +59,17 @@ class Policy:
                     f"A conversation holds messages, not {message!r:.60}; write "
                     "[palaestra.user('…')]."
                 )
-        tokens = tuple(self.model.renderer.start(messages))
+        renderer = self.model.renderer
+        if not renderer.sees and any(message.images for message in messages):
+            raise InputError(
+                f"The model '{self.name}' reads text only; leave the images out, or load a model "
+                "that sees."
+            )
+        tokens = tuple(renderer.start(messages))
         sampling = Sampling(temperature, max_tokens)
-        return (await self.model.generate(Prompt(messages, tokens, sampling, seed))).text
+        images = renderer.images(messages, tokens)
+        asked = Prompt(messages, tokens, sampling, seed, images=images)
+        return (await self.model.generate(asked)).text
 
     def __str__(self) -> str:
         return self.name

@@ -36,8 +36,8 @@ class Usage:
 class Budget:
     """Upper bounds of one episode; None means unlimited.
 
-    `unparsed` bounds how many invalid actions in a row the environment may receive before the
-    episode ends as the agent's own error. `total_tokens` bounds the tokens read and sampled
+    `invalid_actions` bounds how many invalid actions in a row the environment may receive before
+    the episode ends as the agent's own error. `total_tokens` bounds the tokens read and sampled
     together. A prompt that would leave no tokens for the reply is not sent to a model that exposes
     its tokens; for any other model, the excess is known only after the call.
     """
@@ -46,7 +46,7 @@ class Budget:
     tokens: int | None = None  # sampled
     total_tokens: int | None = None  # read and sampled
     seconds: float | None = None  # in which this process ran
-    unparsed: int | None = None
+    invalid_actions: int | None = None
     tried: int | None = None  # in trials; one action more ends the episode
 
     def exhausted(self, turns: int, sampled: int, seconds: float, read: int = 0) -> Limit | None:
@@ -123,7 +123,7 @@ class Spending:
     @property
     def too_many_invalid(self) -> int | None:
         """The number of invalid actions in a row once it reaches the budget's bound; else None."""
-        most = self._budget.unparsed
+        most = self._budget.invalid_actions
         return self._invalid if most is not None and self._invalid >= most else None
 
     def act(self, valid: bool) -> None:

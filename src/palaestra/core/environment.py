@@ -47,7 +47,7 @@ class Observation:
     """What an agent sees."""
 
     text: str
-    images: tuple[Image, ...] = ()  # one where the knob `observation=image` asks for it
+    images: tuple[Image, ...] = ()  # one where the knob `observation` asks for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +251,10 @@ class Pictured(Protocol):
         """Return what the agent sees now, as a PNG; equal states give equal images."""
         ...
 
+    def caption(self) -> str:
+        """Return what the first observation says that no picture shows, such as the goal."""
+        return ""
+
 
 @runtime_checkable
 class TurnTaking(Protocol):
@@ -284,6 +288,11 @@ def picture_of(environment: Environment) -> bytes:
     if isinstance(environment, Pictured) and Capability.PICTURE in environment.spec.capabilities:
         return environment.picture()
     environment._undeclared(Capability.PICTURE)
+
+
+def caption_of(environment: Environment) -> str:
+    """Return the text beside the first picture where pictures take the place of text."""
+    return environment.caption() if isinstance(environment, Pictured) else ""
 
 
 def turn_of(environment: Environment) -> str:

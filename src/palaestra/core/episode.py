@@ -120,7 +120,7 @@ class Journal(Protocol):
 
 def derive_seed(*parts: object) -> int:
     """Return a stable 63-bit seed from any printable parts."""
-    text = "\x1f".join(str(part) for part in parts)
+    text = "\x1f".join(map(str, parts))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, TypeVar, overload
 
-from palaestra.core.message import Message
+from palaestra.core.message import ImageSpan, Message
 from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
 
@@ -112,6 +112,7 @@ class Call:
     entropies: tuple[float, ...] = ()  # of each token's distribution, in nats; empty: unknown
     tools: tuple[Tool, ...] = ()  # the tools that the model may call; the same along a branch
     forced: tuple[int, ...] = ()  # positions in `completion` of tokens that were not sampled
+    images: tuple[ImageSpan, ...] = ()  # of a model that sees them: their places in `prompt`
 
     @property
     def sampled(self) -> int:
@@ -190,6 +191,15 @@ class MessageGraph:
     def tokens(self, index: int) -> list[int]:
         """Return all tokens up to and including the completion of call `index`."""
         return self._tokens[index][:]
+
+    def images(self, index: int) -> list[ImageSpan]:
+        """Return the places of images in `tokens`."""
+        found: list[ImageSpan] = []
+        at = 0
+        for call in self.path(index):
+            found += [span.moved(at) for span in call.images]
+            at += len(call.prompt) + len(call.completion)
+        return found
 
     def path(self, index: int) -> list[Call]:
         """Return the calls from the root to call `index`."""

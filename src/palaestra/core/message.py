@@ -64,6 +64,23 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageSpan:
+    """The place of an image among the tokens of a prompt.
+
+    Its first token stands for the image; so does each equal one before `stop`. The k-th of them
+    takes the k-th vector that the model's vision tower makes of the image.
+    """
+
+    image: Image
+    start: int  # of its first token that stands for it
+    stop: int  # after its last one
+
+    def moved(self, by: int) -> ImageSpan:
+        """Return the span `by` tokens further on."""
+        return ImageSpan(self.image, self.start + by, self.stop + by)
+
+
+@dataclass(frozen=True, slots=True)
 class Reasoning:
     """The reasoning of a model before its reply, separate from the reply."""
 

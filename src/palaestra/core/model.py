@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.errors import InputError
-from palaestra.core.message import Message, ToolCall, assistant
+from palaestra.core.message import ImageSpan, Message, ToolCall, assistant
 from palaestra.core.tool import Tool
 
 CHOOSING = "|choices"
@@ -114,6 +114,7 @@ class Prompt:
     program: str | None = None  # groups the prompts of one episode
     listen: Listener | None = None  # does not affect the reply
     tools: tuple[Tool, ...] = ()  # the tools that the reply may call
+    images: tuple[ImageSpan, ...] = ()  # among `tokens`, in order
 
 
 class Finish(StrEnum):
@@ -231,6 +232,9 @@ class Renderer(ABC):
     native_tools: bool = False
     """Whether the model's own chat template renders tools."""
 
+    sees: bool = False
+    """Whether it renders images, for a model that sees them."""
+
     drops_thoughts: bool = False
     """Whether its template drops the reasoning of earlier replies, and so begins new branches."""
 
@@ -272,6 +276,14 @@ class Renderer(ABC):
             InputError: as in `start`.
             TemplateBreaksPrefix: adding `new` would change the tokens of `history`.
         """
+
+    def images(self, messages: Sequence[Message], tokens: Sequence[int]) -> tuple[ImageSpan, ...]:
+        """Return the places of the messages' images among the tokens that they were rendered to.
+
+        Raises:
+            InputError: an image cannot be read.
+        """
+        return ()
 
     @abstractmethod
     def reply(self, reply: str | Message) -> list[int]:

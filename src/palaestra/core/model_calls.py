@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from palaestra.core.budget import Spending
@@ -24,7 +24,7 @@ from palaestra.core.errors import (
     TemplateBreaksPrefix,
 )
 from palaestra.core.graph import Call, Chain, MessageGraph, Place
-from palaestra.core.message import Message
+from palaestra.core.message import ImageSpan, Message
 from palaestra.core.model import Finish, Generation, Listener, Model, Prompt, Sampling
 from palaestra.core.tool import Tool
 
@@ -33,8 +33,7 @@ LONG = 20_000  # characters that take some hundredths of a second to tokenise
 Tokens = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A prompt to a model, with its position in the message graph; it may be sampled repeatedly."""
 
     model: Model
@@ -44,6 +43,8 @@ class Question:
     delta: Tokens  # the tokens of `new`; empty for a model without a renderer
     messages: Chain[Message]  # the whole prompt
     tokens: Tokens | None  # the tokens of `messages`; None for a model without a renderer
+    images: tuple[ImageSpan, ...]  # in `tokens`
+    new_images: tuple[ImageSpan, ...]  # in `delta`
     sampling: Sampling
     listen: Listener | None = None
     tools: tuple[Tool, ...] = ()
@@ -63,7 +64,16 @@ class Question:
         sampling = self.sampling
         if limit is not None and (sampling.max_tokens is None or limit < sampling.max_tokens):
             sampling = replace(sampling, max_tokens=limit)
-        return Prompt(self.messages, self.tokens, sampling, seed, program, self.listen, self.tools)
+        return Prompt(
+            self.messages,
+            self.tokens,
+            sampling,
+            seed,
+            program,
+            self.listen,
+            self.tools,
+            self.images,
+        )
 
 
 def check_held(model: Model, sampling: Sampling, tools: Sequence[Tool] = ()) -> None:
@@ -99,6 +109,8 @@ class Rendered(NamedTuple):
     delta: Tokens
     messages: Chain[Message]
     tokens: Tokens | None
+    images: tuple[ImageSpan, ...] = ()
+    new_images: tuple[ImageSpan, ...] = ()
 
 
 def rendered(
@@ -132,10 +144,11 @@ def rendered(
     renderer = model.renderer
     if renderer is None:
         return Rendered(parent, new, (), asked, None)
-    if any(message.images for message in new):
+    shown = any(message.images for message in new)
+    if shown and not renderer.sees:
         raise InputError(
             f"The model '{model.name}' reads text only, and '{environment}' shows images; "
-            "leave out observation=image, or use a remote model that reads images."
+            "leave out the knob observation, or use a model that reads images."
         )
     if parent is not None:
         call = graph.calls[parent]
@@ -145,9 +158,15 @@ def rendered(
         except TemplateBreaksPrefix:
             asked, new = Chain(messages), tuple(messages)
         else:
-            return Rendered(parent, new, delta, asked, (*graph.tokens(parent), *delta))
+            whole = (*graph.tokens(parent), *delta)
+            if not renderer.sees:
+                return Rendered(parent, new, delta, asked, whole)
+            own, before = renderer.images(new, delta), len(whole) - len(delta)
+            images = (*graph.images(parent), *(span.moved(before) for span in own))
+            return Rendered(parent, new, delta, asked, whole, images, own)
     delta = tuple(renderer.start(new, tools))
-    return Rendered(None, new, delta, asked, delta)
+    images = renderer.images(new, delta)
+    return Rendered(None, new, delta, asked, delta, images, images)
 
 
 async def ask(model: Model, prompt: Prompt) -> Generation:
@@ -198,6 +217,7 @@ def call_of(question: Question, generation: Generation, index: int) -> Call:
         entropies=generation.entropies,
         tools=question.tools,
         forced=generation.forced,
+        images=question.new_images,
     )
 
 
@@ -240,6 +260,7 @@ class ModelCalls:
         self._program, self._environment, self._seed = str(key), environment, seed
         self._recording, self._spending = recording, spending
         self._begun = 0  # calls begun, so that calls at the same time have seeds of their own
+        self._latest: Generation | None = None  # the reply that was recorded last
 
     def length(
         self, model: Model, role: str, messages: Sequence[Message], tools: tuple[Tool, ...]
@@ -328,6 +349,8 @@ class ModelCalls:
     def index_of(self, reply: Generation) -> int:
         """Return the index of the call that sampled a reply; raises AgentFault if none did."""
         calls, index = self.graph.calls, reply.call
+        if index is not None and reply is self._latest:  # nearly always; saves the comparison
+            return index
         if index is None or index >= len(calls) or calls[index].reply != reply.message:
             detail = "it acts by a reply that `generate` of this episode did not give"
             raise AgentFault("reply", detail)
@@ -342,8 +365,7 @@ class ModelCalls:
         self, model: Model, place: Place, messages: Sequence[Message], tools: tuple[Tool, ...]
     ) -> Rendered:
         """Return `_rendered`; a thread tokenises a long text, so that other sessions continue."""
-        tokenised = () if model.renderer is None else messages[place.known :]
-        if sum(len(message.text) for message in tokenised) < LONG:
+        if model.renderer is None or _characters(messages[place.known :]) < LONG:
             return self._rendered(model, place, messages, tools)
         return await asyncio.to_thread(self._rendered, model, place, messages, tools)
 
@@ -355,7 +377,8 @@ class ModelCalls:
         call = call_of(question, answer, len(self.graph.calls))
         saved = self._recording.write(call)
         self._add(call, question)
-        return answer.numbered(call.index), saved
+        self._latest = answer.numbered(call.index)
+        return self._latest, saved
 
     def _next_seed(self) -> int:
         """Return the seed of the next call of this episode."""
@@ -369,6 +392,8 @@ class ModelCalls:
 
 
 def _length(prompt: Rendered, messages: Sequence[Message]) -> int:
-    if prompt.tokens is None:
-        return sum(len(message.text) for message in messages) // 4
-    return len(prompt.tokens)
+    return _characters(messages) // 4 if prompt.tokens is None else len(prompt.tokens)
+
+
+def _characters(messages: Sequence[Message]) -> int:
+    return sum(len(message.text) for message in messages)

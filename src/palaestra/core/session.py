@@ -27,6 +27,8 @@ from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.core.trial import Trial
 
+SingleAction = str | Action | ToolCall
+
 
 class Session:
     """One running episode. Agents use `generate`, `act`, `observation`, `over`."""
@@ -198,9 +200,7 @@ class Session:
         return await self._calls.counted(self._model("agent"), "agent", messages, tuple(tools))
 
     @overload
-    async def act(
-        self, action: str | Action | ToolCall, *, by: Generation | None = None
-    ) -> Transition: ...
+    async def act(self, action: SingleAction, *, by: Generation | None = None) -> Transition: ...
 
     @overload
     async def act(
@@ -209,7 +209,7 @@ class Session:
 
     async def act(
         self,
-        action: str | Action | ToolCall | Sequence[ToolCall],
+        action: SingleAction | Sequence[ToolCall],
         *,
         by: Generation | None = None,
     ) -> Transition | list[Transition]:
@@ -222,7 +222,7 @@ class Session:
             SessionOver: the episode has already ended.
             AgentFault: a trial is open, `by` is not a reply of this episode, or there is no call.
         """
-        if isinstance(action, str | Action | ToolCall):
+        if isinstance(action, SingleAction):
             return await self._act(Action.of(action), by)
         if not action:
             raise AgentFault("action", "it acts by no call at all; pass at least one")

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -112,12 +111,7 @@ class Program:
         """Return the end of its output."""
         return self._output.decode("utf-8", "replace").strip()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         assert self._process is not None and self._reading is not None
         tree = list(self._process_tree())
         if self._process.returncode is None:

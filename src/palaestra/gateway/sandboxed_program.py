@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -101,12 +100,7 @@ class SandboxedProgram:
         """Return the end of its output, and why it was killed if it was."""
         return self._output.strip()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await asyncio.shield(asyncio.to_thread(self._close))
 
     # ── in threads ───────────────────────────────────────────────────────────

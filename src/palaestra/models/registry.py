@@ -17,6 +17,7 @@ from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.model import Model
 from palaestra.models.local import weights
 from palaestra.models.local.model_cache import Progress
+from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.named_models import MODELS
 
 if TYPE_CHECKING:
@@ -128,6 +129,17 @@ def is_local(name: str) -> bool:
     if is_remote(name) or name.partition("?")[0] in ("expert", "random", "null", "tiny"):
         return False
     return not _is_scorer(name)
+
+
+def sees(name: str) -> bool | None:
+    """Return whether a local model reads images; None: unknown before it is downloaded."""
+    from palaestra.models.local import checkpoint_files
+
+    found = _checkpoint(name)
+    if NamedCheckpoint.parse(found).base in MODELS:
+        return False
+    folder = weights.ready(found)
+    return None if folder is None else checkpoint_files.sees(folder)
 
 
 def prepare_models(names: Iterable[str], progress: Progress) -> dict[str, str | None]:
@@ -262,14 +274,21 @@ def check_context(
 def renderer_of(folder: Path, *, keep_thoughts: bool = False) -> ChatMLRenderer | TemplateRenderer:
     """Return a ChatML renderer if the tokenizer in `folder` has ChatML, else the chat template's.
 
+    A model that sees always has its template's.
+
     With `keep_thoughts`, a conversation goes on after its sampled tokens even where the template
     would drop earlier reasoning.
 
     Raises:
         InputError: there is no readable tokenizer, or no template that keeps earlier tokens.
     """
+    from palaestra.models.local import checkpoint_files
     from palaestra.models.renderers.chatml import START, ChatMLRenderer
 
+    if checkpoint_files.sees(folder):
+        from palaestra.models.renderers.chat_template import TemplateRenderer
+
+        return TemplateRenderer.seeing(folder, keep_thoughts=keep_thoughts)
     file = folder / "tokenizer.json"
     if file.is_file() and START not in file.read_text(encoding="utf-8", errors="replace"):
         from palaestra.models.renderers.chat_template import TemplateRenderer

@@ -56,13 +56,11 @@ def encode_event(event: Event, blobs: BlobStore | None = None) -> EventRow:
         AgentFault, EnvironmentFault, InfrastructureFault: the event holds something that
             is not JSON; the type says whether the agent, the environment or the model caused it.
     """
+    separate = blobs is not None
     try:
         tools = None if blobs is None else blobs.keep(event)
         if isinstance(event, Step):
-            return EventRow(
-                "step", to_json(event, external_images=blobs is not None), None, None, None
-            )
-        separate = blobs is not None
+            return EventRow("step", to_json(event, external_images=separate), None, None, None)
         return EventRow(
             kind="call",
             body=to_json(event, _SEPARATE if separate else _PACKED, external_images=separate),
@@ -111,29 +109,22 @@ def to_json(
         ValueError: it contains something that is not JSON.
     """
     kind: Any = type(value)
-    shape = _shape(kind, external_images)
-    return shape.write([value], _excluded(without))[1:-1].decode()
+    return _shape(kind, external_images, without).write([value])[1:-1].decode()
 
 
 def from_json(
     kind: Any, bodies: Sequence[str], find: Callable[[str], bytes] | None = None
 ) -> list[Any]:
     """Return the values of type `kind` that `to_json` wrote; `find` returns images' bytes."""
-    return _shape(kind, find is not None).read(f"[{','.join(bodies)}]", find)
+    return _shape(kind, find is not None, frozenset()).read(f"[{','.join(bodies)}]", find)
 
 
 @cache
-def _shape(kind: Any, external_images: bool) -> Shape:
+def _shape(kind: Any, external_images: bool, without: frozenset[str]) -> Shape:
     """Return the shape of lists of `kind`; building one takes a while."""
     from palaestra.store.shapes import Shape  # pydantic takes a while
 
-    return Shape(kind, external_images)
-
-
-@cache
-def _excluded(fields: frozenset[str]) -> dict[str, set[str]] | None:
-    """Return these fields of all items as pydantic excludes them."""
-    return {"__all__": set(fields)} if fields else None
+    return Shape(kind, external_images, without)
 
 
 def pack_integers(values: Sequence[int]) -> bytes:

@@ -11,10 +11,10 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from palaestra.core.errors import StorageFull
+from palaestra.core.errors import InputError, StorageFull
 
 FULL = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 
@@ -92,6 +92,29 @@ def replace_durably(file: Path, text: str) -> None:
         fresh.unlink(missing_ok=True)
         raise
     sync(file.parent)
+
+
+@contextmanager
+def replacing_file(file: Path) -> Iterator[Path]:
+    """Yield a path to write to; what is there at the end replaces `file` atomically.
+
+    Raises:
+        InputError: the folder is missing, or cannot be written to.
+        StorageFull: there is no space; an earlier file of that name is intact.
+    """
+    fresh = file.with_name(f".{file.name}-{os.getpid()}")
+    try:
+        yield fresh
+        sync(fresh)
+        fresh.replace(file)
+        sync(file.parent)
+    except OSError as error:
+        if is_full(error):
+            raise storage_full(file.name, file.parent, error) from error
+        raise InputError(f"{file} cannot be written: {error}. Give another path.") from error
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -147,10 +147,13 @@ class EventLog:
         Raises:
             ValueError: they are damaged; decoding them may raise other errors, too.
         """
+        counts = self._connection.execute(_COUNTS + where, values).fetchall()
+        if not counts:  # a new episode, as nearly always; saves the recursive query
+            return {}
         found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
         for row in self._connection.execute(_READ.format(where=where), values):
             found.setdefault(row[:3], []).append(row[3:])
-        for *key, count in self._connection.execute(_COUNTS + where, values):
+        for *key, count in counts:
             if len(found.get(tuple(key), ())) != count:
                 raise ValueError(f"not all {count} events of {Key(*key)} are there")
         for rows in found.values():

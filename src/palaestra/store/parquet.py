@@ -7,10 +7,8 @@ The run's documents and the format's version are in the schema's metadata.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,7 +18,7 @@ from palaestra import __version__
 from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import InputError, MissingPackage
 from palaestra.store.codec import JSON, EventRow, decode_events, encode_event
-from palaestra.store.disk import is_full, storage_full, sync
+from palaestra.store.disk import replacing_file
 from palaestra.store.header import events_in_order, header_row, rebuilt
 from palaestra.store.schema import FORMAT, check_format
 
@@ -116,27 +114,16 @@ def write_parquet(
     arrow, parquet = _arrow("pyarrow"), _arrow("pyarrow.parquet")
     about = {"format": str(FORMAT), "palaestra": __version__, "documents": dict(documents or {})}
     schema = _schema(arrow).with_metadata({METADATA: json.dumps(about).encode()})
-    partial = path.with_name(f".{path.name}-{os.getpid()}")
     count = 0
-    try:
-        with (
-            partial.open("wb") as stream,
-            parquet.ParquetWriter(stream, schema, compression="zstd") as writer,
-        ):
-            for batch in _batches(episodes, ROWS):
-                rows = [_row(episode) for episode in batch]
-                writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
-                count += len(batch)
-        sync(partial)
-        partial.replace(path)
-        sync(path.parent)
-    except OSError as error:
-        if is_full(error):
-            raise storage_full(path.name, path.parent, error) from error
-        raise InputError(f"{path} cannot be written: {error}. Give another path.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+    with (
+        replacing_file(path) as partial,
+        partial.open("wb") as stream,
+        parquet.ParquetWriter(stream, schema, compression="zstd") as writer,
+    ):
+        for batch in _batches(episodes, ROWS):
+            rows = [_row(episode) for episode in batch]
+            writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
+            count += len(batch)
     return count
 
 

@@ -9,6 +9,7 @@ import torch
 from tokenizers import Tokenizer
 
 from palaestra.core.errors import InputError
+from palaestra.core.model import Renderer
 from palaestra.learning.compute.weight_selection import Selection, adapters, everything, top_layers
 from palaestra.learning.critics.value_head import ValueHead
 from palaestra.models.local.adapter_files import exportable, write_adapter
@@ -31,6 +32,7 @@ from palaestra.models.renderers.chatml import CHATML_TEMPLATE, END, ChatMLRender
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Tiny
 from palaestra.training.role_adapters import AGENT, POLICY, add_adapters, learning, names
+from palaestra.training.sight import check_sight
 
 Valued = tuple[DecoderNetwork, ValueHead]
 """A critic: a network, and the head that reads values from its last hidden states."""
@@ -43,13 +45,15 @@ def prepare_policy(recipe: Recipe, progress: Progress) -> dict[str, str | None]:
         Their revisions by name (see `weights.Checkpoint`); empty for the tiny transformer.
 
     Raises:
-        InputError: one cannot be had or used, or the model's context is shorter than the recipe's.
+        InputError: one cannot be had or used, the model's context is shorter than the recipe's, or
+            the model reads text only and the environment shows images.
     """
     part = recipe.model
     if part.name == "tiny":
         return {}
     found = checked_checkpoint(part.name, progress, backend=part.backend)
     check_context(part.name, found.folder, part.context, "model.context", part.backend)
+    check_sight(recipe)
     revisions = {part.name: found.revision}
     for name in names(recipe).values():
         revisions[name] = checked_checkpoint(name, progress, backend=part.backend).revision
@@ -74,11 +78,7 @@ def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
             f"'{part.name}', whose chat template has no reasoning; unset it."
         )
     if part.name == "tiny":
-        assert isinstance(renderer, ChatMLRenderer)  # of the vocabulary learned here
-        sizes = (part.tiny or Tiny()).model_dump()
-        network = tiny_network(
-            renderer.tokenizer.get_vocab_size(), **sizes, context=part.context, seed=recipe.seed
-        )
+        network = _tiny(recipe, origin, renderer)
     else:
         check_context(part.name, origin, part.context, "model.context", part.backend)
         network = load_network(origin, precision(part.precision, target), part.backend)
@@ -94,6 +94,34 @@ def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
         schedule=recipe.model.schedule,
         on_update=OnUpdate(recipe.rl.on_update or "drain"),
         lockstep=recipe.deterministic,
+    )
+
+
+def write_vocabulary(recipe: Recipe, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write what the tiny transformer needs besides its weights: see `build_policy`."""
+    tiny = recipe.model.tiny or Tiny()
+    if tiny.vision is None:
+        save_tokenizer(tokenizer, folder)
+        return
+    from palaestra.models.local.tiny_seeing import Sight, Sizes, write_tiny_seeing
+
+    sizes = Sizes(tiny.layers, tiny.width, tiny.heads, recipe.model.context)
+    write_tiny_seeing(folder, tokenizer, sizes, Sight(**tiny.vision.model_dump()))
+
+
+def _tiny(recipe: Recipe, origin: Path, renderer: Renderer) -> DecoderNetwork:
+    """Return the tiny transformer with new weights; `origin` has what `write_vocabulary` wrote."""
+    tiny = recipe.model.tiny or Tiny()
+    if tiny.vision is not None:
+        from palaestra.models.local.tiny_seeing import tiny_seeing
+
+        return tiny_seeing(origin, recipe.seed)
+    assert isinstance(renderer, ChatMLRenderer)  # of the vocabulary learned here
+    return tiny_network(
+        renderer.tokenizer.get_vocab_size(),
+        **tiny.model_dump(exclude={"vision"}),
+        context=recipe.model.context,
+        seed=recipe.seed,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 from palaestra.agents.registry import make_agent
+from palaestra.core.agent import Agent
 from palaestra.core.environment import Capability
 from palaestra.core.errors import RecipeError
 from palaestra.environments.registry import spec, tasks
@@ -18,6 +19,7 @@ from palaestra.training.method import check_declared, check_method, chosen
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Curriculum
 from palaestra.training.role_adapters import check_role_adapters
+from palaestra.training.sight import check_sight
 from palaestra.training.trackers import check_tracker
 from palaestra.training.usable_parts import parts, refuse_unmet
 
@@ -45,10 +47,7 @@ def check_recipe(recipe: Recipe) -> None:
     capabilities = asked.capabilities
     check_role_adapters(recipe, (*asked.players, *agent.roles))
     if asked.images:
-        raise RecipeError(
-            f"'{recipe.environment.id}' shows images, and no model that learns here reads them; "
-            "leave out observation=image."
-        )
+        _check_images(recipe, agent)
     if recipe.environment.transfer is not None:
         tasks(recipe.environment.transfer)
     part = recipe.imitation
@@ -85,6 +84,22 @@ def check_recipe(recipe: Recipe) -> None:
             f"agent.max_tokens = {recipe.agent.max_tokens} leaves no room for a prompt in "
             f"model.context = {recipe.model.context}; lower one or raise the other."
         )
+
+
+def _check_images(recipe: Recipe, agent: Agent) -> None:
+    """Check that the agent passes images on, and that the model sees them."""
+    environment = recipe.environment.id
+    if not agent.sees:
+        raise RecipeError(
+            f"'{environment}' shows images, and the agent '{recipe.agent.chosen}' does not pass "
+            "them to its model; use the agent 'direct' or 'react'."
+        )
+    if recipe.rl.steps and recipe.rl.actor is not None:
+        raise RecipeError(
+            f"'{environment}' shows images, and rl.actor = '{recipe.rl.actor}' takes tokens only; "
+            "unset rl.actor."
+        )
+    check_sight(recipe)
 
 
 def _check_curriculum(part: Curriculum) -> None:

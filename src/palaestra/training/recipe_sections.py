@@ -86,12 +86,40 @@ class AgentPart(Section):
         return name_of(self.command, *sandbox, rewards=self.rewards)
 
 
+class TinyVision(Section):
+    """Sizes of the vision tower of a tiny model that sees."""
+
+    side: int = Field(112, ge=8, description="pixels of an image's longer side, after scaling")
+    patch: int = Field(16, ge=4, description="pixels of a patch's side")
+    merge: int = Field(1, ge=1, description="patches of a block's side that become one token")
+    layers: int = Field(2, ge=1)
+    width: int = Field(64, ge=16)
+    heads: int = Field(4, ge=1)
+
+    @model_validator(mode="after")
+    def _the_image_is_whole_blocks(self) -> TinyVision:
+        if self.side % (self.patch * self.merge):
+            raise ValueError(
+                f"model.tiny.vision.side = {self.side} is no multiple of patch * merge = "
+                f"{self.patch * self.merge}; change one of them"
+            )
+        if self.width % self.heads:
+            raise ValueError(
+                f"model.tiny.vision.width = {self.width} is no multiple of heads = {self.heads}; "
+                "change one of them"
+            )
+        return self
+
+
 class Tiny(Section):
     """Sizes of the tiny transformer, trained from scratch."""
 
     layers: int = Field(4, ge=1)
     width: int = Field(128, ge=32)
     heads: int = Field(4, ge=1)
+    vision: TinyVision | None = Field(
+        None, description="the vision tower of a model that sees; unset: it reads text only"
+    )
 
 
 class ModelPart(Section):

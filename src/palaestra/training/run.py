@@ -19,7 +19,7 @@ from palaestra.runtime.progress import Reporter
 from palaestra.store.disk import replacing
 from palaestra.store.run_folder import RunFolder
 from palaestra.training import stages
-from palaestra.training.policy_building import build_policy, export, export_critic, save_tokenizer
+from palaestra.training.policy_building import build_policy, export, export_critic, write_vocabulary
 from palaestra.training.recipe import Recipe
 from palaestra.training.role_adapters import names
 from palaestra.training.run_context import RunContext
@@ -82,7 +82,7 @@ def origin(recipe: Recipe, run: RunFolder, reporter: Reporter) -> Path:
     if not (folder / "tokenizer_config.json").is_file():
         tokenizer = learn_vocabulary(vocabulary_texts(recipe))
         with replacing(folder, "The vocabulary") as fresh:
-            save_tokenizer(tokenizer, fresh)
+            write_vocabulary(recipe, tokenizer, fresh)
     return folder
 
 

@@ -103,7 +103,7 @@ class RunContext:
             keep=self.environments.keep,
             models=models,
             budget=Budget(
-                turns=turns, unparsed=self.recipe.environment.max_invalid_actions or None
+                turns=turns, invalid_actions=self.recipe.environment.max_invalid_actions or None
             ),
             sampling=Sampling(
                 0.0 if greedy else part.temperature,

@@ -41,7 +41,6 @@ from palaestra.environments.families.mcp.description import (
     Made,
     Use,
     Wanted,
-    load,
 )
 from palaestra.environments.families.mcp.environment import McpEnvironment
 from palaestra.environments.families.mcp.link import MARK
@@ -551,7 +550,7 @@ def test_tasks_and_snapshots_of_others_are_refused(todo: McpEnvironment) -> None
             todo.reset(other)
     todo.reset(task())
     saved = todo.snapshot()
-    edition = load(Path(TODO)).edition.encode()
+    edition = Description.load(Path(TODO)).edition.encode()
     for changed in (saved.replace(b"mcp/", b"mcp/x", 1), saved.replace(edition, b"0", 1)):
         assert changed != saved
         with pytest.raises(InputError, match="cannot be restored"):

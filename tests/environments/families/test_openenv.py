@@ -35,13 +35,12 @@ from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.openenv import link
 from palaestra.environments.families.openenv.description import (
     ActionFormat,
-    Assignment,
     Description,
     Solved,
-    load,
 )
 from palaestra.environments.families.openenv.environment import OpenEnv
 from palaestra.environments.families.openenv.link import Link
+from palaestra.environments.shared.server_description import DescribedTask
 from tests.processes import children_with
 
 HERE = Path(__file__).parent
@@ -81,7 +80,7 @@ def world_of(described: Description) -> OpenEnv:
 
 def grid(root: str) -> Description:
     """The description of the file, of a server that runs already."""
-    return load(Path(GRID)).model_copy(update={"app": "", "url": f"{root}/grid"})
+    return Description.load(Path(GRID)).model_copy(update={"app": "", "url": f"{root}/grid"})
 
 
 def guessing(root: str, **changes: Any) -> Description:
@@ -396,7 +395,7 @@ def test_a_server_that_is_mute_is_a_hang(root: str) -> None:
 
 
 def test_a_server_that_fails_is_an_error_never_a_score(root: str) -> None:
-    world = world_of(odd(root, tasks=(Assignment(id="bad", parameters={"broken": True}),)))
+    world = world_of(odd(root, tasks=(DescribedTask(id="bad", parameters={"broken": True}),)))
     bad = Task("test/0", "openenv/mine", 2, Split.TEST, parameters={"task": "bad"})
     received = fault(lambda: world.reset(bad))
     assert (received.kind, "cannot begin" in received.detail) == ("reset", True)

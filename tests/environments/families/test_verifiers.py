@@ -436,7 +436,7 @@ def test_tasks_that_need_a_container_or_are_of_others_are_refused(
     with pytest.raises(InputError, match="needs the container image 'box'"):
         world.reset(row(3, Split.TRAIN))
     for other in (row(0, Split.TRAIN), row(99, Split.TRAIN), Task("test/0", "babyai/GoTo", 2)):
-        with pytest.raises(InputError, match="is not a task of verifiers/odd"):
+        with pytest.raises(InputError, match=f"is not a task of {world.spec.id};"):
             world.reset(other)
     with pytest.raises(InputError, match="call reset with a task first"):
         act(world, "Hi.")

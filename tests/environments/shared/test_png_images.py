@@ -43,6 +43,26 @@ def test_each_observation_comes_with_the_picture_of_its_state(
     assert Image.open(io.BytesIO(picture)).size == size
 
 
+@pytest.mark.parametrize("id", WORLDS)
+def test_pixels_take_the_place_of_text_and_blanks_that_of_pixels(id: str) -> None:
+    seen = []
+    for look in ("image", "pixels", "blank"):
+        world = registry.make(f"{id}?observation={look}")
+        first = world.reset(registry.tasks(id).task(Split.TRAIN, 0))
+        step = world.step(Action(world.admissible()[0]))
+        seen.append((first, step.observation))
+        world.close()
+    (whole, _), (first, second), (blank, other) = seen
+    assert first.text in whole.text
+    assert first.text.startswith("Mission: go to") == id.startswith("babyai")
+    assert second.text == ""
+    assert first.images == whole.images
+    assert blank.text == first.text
+    assert blank.images == other.images  # which show nothing
+    size = Image.open(io.BytesIO(first.images[0].data)).size
+    assert Image.open(io.BytesIO(blank.images[0].data)).size == size
+
+
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 def test_pictures_keep_the_contract(clause: Callable[[Subject], None]) -> None:
     knobs = "observation=image&errors=0.3&actions=listed&budget=9"
@@ -52,5 +72,6 @@ def test_pictures_keep_the_contract(clause: Callable[[Subject], None]) -> None:
 def test_what_has_no_picture_shows_none() -> None:
     with pytest.raises(InputError, match="needs 'picture', which 'memory-4' does not declare"):
         registry.make("probe/memory-4?observation=image")
-    with pytest.raises(InputError, match="what stale and partial hide"):
-        registry.make("babyai/GoToLocalS5N2?observation=image&stale=0.1")
+    for look in ("image", "pixels"):
+        with pytest.raises(InputError, match=f"observation={look} shows what stale and partial"):
+            registry.make(f"babyai/GoToLocalS5N2?observation={look}&stale=0.1")

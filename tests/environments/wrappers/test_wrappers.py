@@ -33,7 +33,7 @@ VALUES = {
     "budget": "9",
     "actions": "tool",
     "profile": "any",
-    "purse": "14",
+    "coins": "14",
 }
 
 
@@ -140,7 +140,7 @@ def test_a_budget_is_reported_and_its_end_is_a_failure() -> None:
 
 
 def test_a_spending_budget_is_reported_paid_from_and_its_end_is_a_failure() -> None:
-    made, first = world("minigrid/Empty-5x5?purse=5")
+    made, first = world("minigrid/Empty-5x5?coins=5")
     assert first.endswith("Coins left: 5")
     dear, cheap = (made.step(Action("left")) for _ in range(2))
     price = dear.info["paid"]
@@ -152,15 +152,15 @@ def test_a_spending_budget_is_reported_paid_from_and_its_end_is_a_failure() -> N
         paid.append(made.step(Action("left")))
     assert paid[-1].observation.text.endswith("Coins left: 0") and not paid[-1].success
     assert sum(end.info["paid"] for end in [dear, *paid]) >= 5
-    prices = {world("minigrid/Empty-5x5?purse=5", n)[0].step(Action("left")).info["paid"]
+    prices = {world("minigrid/Empty-5x5?coins=5", n)[0].step(Action("left")).info["paid"]
               for n in range(20)}  # fmt: skip
     assert prices == {1, 2, 3}  # and another one in another task
 
 
 def test_an_oracle_knows_what_its_way_will_cost() -> None:
     plain, _ = world("probe/sea-4")
-    rich, _ = world("probe/sea-4?purse=12")
-    poor, _ = world("probe/sea-4?purse=3")
+    rich, _ = world("probe/sea-4?coins=12")
+    poor, _ = world("probe/sea-4?coins=3")
     assert rich.oracle() == plain.oracle() and not poor.oracle()
 
 

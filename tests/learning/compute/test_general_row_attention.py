@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from palaestra.learning.compute.packing import Trained, merged
+from palaestra.learning.compute.packing import merged
 from palaestra.learning.compute.shared_prefix_attention import MOST_QUERIES, RowAttention
 from palaestra.models.local.attention import Scores
 
@@ -43,7 +43,7 @@ def alone(q: Tensor, k: Tensor, v: Tensor, paths: list[list[int]], scores: Score
 
 
 def check(rows: list[list[int]], window: int | None, cap: float | None, sinking: bool) -> None:
-    paths = merged([Trained(row, [False] * len(row)) for row in rows])[2]
+    paths = merged(rows)[2]
     count = 1 + max(entry for path in paths for entry in path)
     g = torch.Generator().manual_seed(1)
     given_back = torch.randn(count, HEADS, D, generator=g, dtype=torch.float64)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestra.learning.compute.packing import Trained, merged
+from palaestra.learning.compute.packing import merged
 from palaestra.learning.compute.shared_prefix_attention import (
     MOST_QUERIES,
     Branches,
@@ -43,7 +43,7 @@ def alone(q, k, v, paths):
 
 
 def paths_of(rows):
-    return merged([Trained(row, [False] * len(row)) for row in rows])[2]
+    return merged(rows)[2]
 
 
 rows = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=8)

@@ -1,13 +1,13 @@
 """Environments behind a server that a description names; independent of the protocol.
 
-A subclass defines how to read a description (`load`), how to reach its server (`link`), and what
-reset and step mean. If a server dies, the next reset starts another one.
+A subclass defines the form of its descriptions, how to reach its server (`link`), and what reset
+and step mean. If a server dies, the next reset starts another one.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -17,35 +17,14 @@ from palaestra.core.environment import Capability, Spec, declared
 from palaestra.core.errors import EnvironmentFault, InputError, UnknownName
 from palaestra.core.task import ListedTasks, Split, Task, TaskSet
 from palaestra.environments.base import Replayed
-
-
-class Listed(Protocol):
-    """A task in a description."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def split(self) -> Split: ...
-
-
-class Described(Protocol):
-    """The fields that every description has."""
-
-    @property
-    def tasks(self) -> Sequence[Listed]: ...
-    @property
-    def deterministic(self) -> bool: ...
-    @property
-    def turns(self) -> int: ...
-    @property
-    def edition(self) -> str: ...
+from palaestra.environments.shared.server_description import ServerDescription
 
 
 class Closing(Protocol):
     def close(self) -> None: ...
 
 
-D = TypeVar("D", bound=Described)
+D = TypeVar("D", bound=ServerDescription[Any])
 L = TypeVar("L", bound=Closing)
 T = TypeVar("T")
 
@@ -57,6 +36,7 @@ class DescribedEnvironment(Replayed, Generic[D, L]):
     """The prefix of its ids; installed descriptions are entry points of `palaestra.FAMILY`."""
 
     title: ClassVar[str]  # of the protocol, in errors
+    form: ClassVar[type[ServerDescription[Any]]]  # of its descriptions
     OVER = "The task is over."
 
     def __init__(self, name: str = "") -> None:
@@ -65,11 +45,6 @@ class DescribedEnvironment(Replayed, Generic[D, L]):
         self._description = self.describe(name)
         self.package = self._description.edition
         self._link: L | None = None
-
-    @classmethod
-    @abstractmethod
-    def load(cls, file: Path) -> D:
-        """Read a description from a file; raises InputError if the file is not a description."""
 
     @abstractmethod
     def link(self) -> L:
@@ -87,13 +62,15 @@ class DescribedEnvironment(Replayed, Generic[D, L]):
         Raises:
             InputError: there is no such description, or the file is not one.
         """
-        if name.endswith(".toml"):
-            return cls.load(Path(name))
-        known = cls.installed()
-        if name not in known:
-            raise UnknownName(f"installed description of an {cls.title} world", name, known)
-        found: Any = known[name].load()
-        described: D = cls.load(Path(found)) if isinstance(found, str | Path) else found
+        found: Any = name
+        if not name.endswith(".toml"):
+            known = cls.installed()
+            if name not in known:
+                raise UnknownName(f"installed description of an {cls.title} world", name, known)
+            found = known[name].load()
+        if isinstance(found, str | Path):
+            found = cls.form.load(Path(found))
+        described: D = found
         return described
 
     @classmethod

@@ -6,6 +6,8 @@
                         the first observation, or not shown (`gravity:5~15,hidden`)
 `observation=diff`      after the first, an observation lists what is new (+) and what is gone (-)
 `observation=image`     a picture beside the text, if the environment has one (for vision models)
+`observation=pixels`    a picture in place of the text; the first text says the goal
+`observation=blank`     the same with pictures of one grey: the control of `pixels`
 `reward=sparse`         1 at success and 0 elsewhere
 `reward=progress`       the progress that an action made
 `reward=intrinsic`      plus 1 / sqrt(visits of the state in the episode)
@@ -15,7 +17,7 @@
 `turns=N`               truncated after N actions
 `budget=N`              the agent sees what is left of N actions, and fails when none is left
 `calls=N`               the same with N tool calls, if the environment has tools
-`purse=N`               the same with N coins; an action costs 1 to 3, by its first word and task
+`coins=N`               the same with N coins; an action costs 1 to 3, by its first word and task
 `profile=brief`         a user who wants short replies, or `quick`, `steady` (see
                         `preference_wrappers.py`), or `any`: another user for each task,
                         whose preferences are not shown with `any,hidden`
@@ -46,7 +48,7 @@ from palaestra.environments.wrappers.observation_wrappers import (
     Reward,
     Turns,
 )
-from palaestra.environments.wrappers.preference_wrappers import Calls, Profile, Purse
+from palaestra.environments.wrappers.preference_wrappers import Calls, Profile, SpendingBudget
 from palaestra.environments.wrappers.wrapper import Wrapper
 
 KNOBS: dict[str, tuple[type[Wrapper], str]] = {
@@ -54,7 +56,7 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "errors": (Errors, "a share from 0 to 1"),
     "stale": (Stale, "a share from 0 to 1"),
     "partial": (Partial, "a share from 0 to 1"),
-    "observation": (Diff, "diff, image"),
+    "observation": (Diff, "diff, image, pixels, blank"),
     "actions": (Actions, "listed, numbered, tool"),
     "reward": (Reward, "sparse, progress, intrinsic"),
     "profile": (Profile, "brief, quick, steady, any, hidden"),
@@ -62,9 +64,11 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "turns": (Turns, "a number of actions"),
     "budget": (Budget, "a number of actions"),
     "calls": (Calls, "a number of calls"),
-    "purse": (Purse, "a number of coins"),
+    "coins": (SpendingBudget, "a number of coins"),
 }
-"""Knob -> (wrapper, allowed values); the first is the innermost. `Look` implements `image`."""
+"""Knob -> (wrapper, allowed values); the first is the innermost. `Look` implements `LOOKS`."""
+
+LOOKS = ("image", "pixels", "blank")
 
 
 def split(id: str) -> tuple[str, dict[str, str]]:
@@ -85,8 +89,9 @@ def split(id: str) -> tuple[str, dict[str, str]]:
         if not _fits(KNOBS[name][1], value):
             raise InputError(f"'{name}={value}' in '{id}' is not valid; give {KNOBS[name][1]}.")
         found[name] = value
-    if found.get("observation") == "image" and not found.keys().isdisjoint(("stale", "partial")):
-        raise InputError("observation=image shows what stale and partial hide; leave one.")
+    seen = found.get("observation")
+    if seen in LOOKS and not found.keys().isdisjoint(("stale", "partial")):
+        raise InputError(f"observation={seen} shows what stale and partial hide; leave one.")
     return plain, found
 
 
@@ -111,7 +116,7 @@ def adapt_spec(spec: Spec, knobs: Mapping[str, str]) -> Spec:
 def _chosen(knobs: Mapping[str, str]) -> list[tuple[type[Wrapper], str]]:
     """Return the wrappers, the innermost first, each with its value."""
     return [
-        (Look if knobs[name] == "image" else wrapper, knobs[name])
+        (Look if knobs[name] in LOOKS else wrapper, knobs[name])
         for name, (wrapper, _) in KNOBS.items()
         if name in knobs
     ]

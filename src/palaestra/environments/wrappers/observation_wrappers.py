@@ -14,36 +14,51 @@ from palaestra.core.environment import (
     Observation,
     Spec,
     Transition,
+    caption_of,
     picture_of,
     sample_action,
 )
 from palaestra.core.errors import InputError
 from palaestra.core.message import Image, ToolCall
 from palaestra.core.tool import ACT, NotACall, Tool, checked, parse_call
+from palaestra.environments.shared.png_images import grey
 from palaestra.environments.wrappers.wrapper import Limited, Wrapper
 
 
 class Look(Wrapper):
-    """A picture beside each observation's text."""
+    """A picture beside each observation's text, or in place of it.
+
+    In place of it (`pixels`), the first observation says what no picture shows, such as the goal,
+    and later ones say nothing; only an invalid action is answered in words. `blank` is the control
+    of `pixels`: pictures of the same size in one grey.
+    """
+
+    def __init__(self, inner: Environment, value: str = "image") -> None:
+        super().__init__(inner, value)
+        self._kind = value
 
     @classmethod
     def adapt_spec(cls, spec: Spec, value: str) -> Spec:
         if Capability.PICTURE not in spec.capabilities:
             raise InputError(
-                f"observation=image needs 'picture', which '{spec.name}' does not declare; "
+                f"observation={value} needs 'picture', which '{spec.name}' does not declare; "
                 "leave the knob out."
             )
         return replace(spec, images=True)
 
     def after_reset(self, observation: Observation) -> Observation:
-        return self._seen(observation)
+        return self._seen(observation, caption_of(self.inner))
 
     def after_step(self, transition: Transition) -> Transition:
         seen = self._seen(transition.observation)
         return replace(super().after_step(transition), observation=seen)
 
-    def _seen(self, observation: Observation) -> Observation:
-        return replace(observation, images=(Image.of(picture_of(self.inner)),))
+    def _seen(self, observation: Observation, caption: str = "") -> Observation:
+        text = observation.text if self._kind == "image" else caption
+        picture = picture_of(self.inner)
+        if self._kind == "blank":
+            picture = grey(picture)
+        return replace(observation, text=text, images=(Image.of(picture),))
 
 
 class Diff(Wrapper):

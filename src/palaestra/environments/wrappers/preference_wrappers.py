@@ -38,7 +38,7 @@ class Profile(Wrapper):
     """A user for each task, with preferences about how it is done."""
 
     keyed = True
-    WISHES: ClassVar[dict[str, str]] = {
+    PREFERENCES: ClassVar[dict[str, str]] = {
         "brief": f"at most {WORDS} words in a reply",
         "quick": "at most {hurry} actions in all",
         "steady": "never back to where you were before",
@@ -47,12 +47,12 @@ class Profile(Wrapper):
     def __init__(self, inner: Environment, value: str) -> None:
         """`value` names preferences, or `any` for a user per task; `hidden` does not show them."""
         super().__init__(inner, value)
-        self._names, self._hidden = _wishes(value)
-        self._possible = [*self.WISHES]
+        self._names, self._hidden = _preferences(value)
+        self._possible = [*self.PREFERENCES]
         if Capability.STATE_KEY not in inner.spec.capabilities:
             self._possible.remove("steady")
         self._hurry = max(1, inner.spec.typical_turns // 2)
-        self._wishes: tuple[str, ...] = ()
+        self._preferences: tuple[str, ...] = ()
         self._seen: list[str] = []  # state keys, the current one last
         self._world = inner
         while isinstance(self._world, Wrapper):
@@ -60,10 +60,10 @@ class Profile(Wrapper):
 
     @classmethod
     def adapt_spec(cls, spec: Spec, value: str) -> Spec:
-        names, _ = _wishes(value)
+        names, _ = _preferences(value)
         for name in names:
-            if name not in (*cls.WISHES, ANY):
-                raise UnknownName("wish of a user", name, (*cls.WISHES, ANY, HIDDEN))
+            if name not in (*cls.PREFERENCES, ANY):
+                raise UnknownName("preference of a user", name, (*cls.PREFERENCES, ANY, HIDDEN))
         if "steady" in names and Capability.STATE_KEY not in spec.capabilities:
             raise InputError(
                 f"profile=steady needs 'state_key', which '{spec.name}' does not declare; "
@@ -75,24 +75,24 @@ class Profile(Wrapper):
         rng = random.Random(f"user {task.seed}")
         sampled = rng.sample(self._possible, rng.randint(1, len(self._possible)))
         wanted = sampled if ANY in self._names else self._names
-        self._wishes = tuple(name for name in self.WISHES if name in wanted)
+        self._preferences = tuple(name for name in self.PREFERENCES if name in wanted)
         return super().reset(task)
 
     def after_reset(self, observation: Observation) -> Observation:
-        self._seen = [self._world.state_key()] if "steady" in self._wishes else []
+        self._seen = [self._world.state_key()] if "steady" in self._preferences else []
         if self._hidden:
             return observation
-        note = "; ".join(self._wish_text(name) for name in self._wishes)
+        note = "; ".join(self._text(name) for name in self._preferences)
         return replace(observation, text=f"{observation.text}\nThe user wants: {note}.")
 
     def step(self, action: Action) -> Transition:
         transition = super().step(action)
         if not transition.valid:
             return transition
-        broken = [name for name in self._wishes if self._breaks(name, action)]
+        broken = [name for name in self._preferences if self._breaks(name, action)]
         if not broken:
             return transition
-        why = "" if self._hidden else f": {'; '.join(self._wish_text(name) for name in broken)}"
+        why = "" if self._hidden else f": {'; '.join(self._text(name) for name in broken)}"
         text = f"{transition.observation.text}\nThe user is not pleased{why}."
         return replace(
             transition,
@@ -106,13 +106,13 @@ class Profile(Wrapper):
         return f"{super().state_key()}/{seen}"
 
     def memory(self) -> list[Any]:
-        return [self._wishes, self._seen]
+        return [self._preferences, self._seen]
 
     def remember(self, memory: list[Any]) -> None:
-        self._wishes, self._seen = tuple(memory[0]), memory[1]
+        self._preferences, self._seen = tuple(memory[0]), memory[1]
 
-    def _wish_text(self, name: str) -> str:
-        return self.WISHES[name].format(hurry=self._hurry)
+    def _text(self, name: str) -> str:
+        return self.PREFERENCES[name].format(hurry=self._hurry)
 
     def _breaks(self, name: str, action: Action) -> bool:
         """Return whether a valid action broke a preference."""
@@ -128,7 +128,7 @@ class Profile(Wrapper):
         return known
 
 
-class Purse(Ending):
+class SpendingBudget(Ending):
     """A spending budget in coins; the task fails when it is spent.
 
     The price of an action depends on its first word (for a call, the tool's name) and the task.
@@ -200,7 +200,7 @@ class Purse(Ending):
         return replace(observation, text=text)
 
 
-class Calls(Purse):
+class Calls(SpendingBudget):
     """A budget of tool calls; text without a call costs nothing."""
 
     what = "calls of tools"
@@ -221,7 +221,7 @@ class Calls(Purse):
             return 0
 
 
-def _wishes(value: str) -> tuple[tuple[str, ...], bool]:
+def _preferences(value: str) -> tuple[tuple[str, ...], bool]:
     """Return the named preferences, and whether they are hidden from the agent."""
     *names, last = value.split(",")
     hidden = last == HIDDEN

@@ -14,6 +14,7 @@ from palaestra.core.environment import (
     Observation,
     Spec,
     Transition,
+    caption_of,
     picture_of,
     sample_action,
     turn_of,
@@ -83,6 +84,9 @@ class Wrapper(Environment):
 
     def picture(self) -> bytes:
         return picture_of(self.inner)
+
+    def caption(self) -> str:
+        return caption_of(self.inner)
 
     def turn_of(self) -> str:
         return turn_of(self.inner)

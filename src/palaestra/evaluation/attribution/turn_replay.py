@@ -8,7 +8,6 @@ environment runs in this process, as in `palaestra play`, which a crash of it wo
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import TypeVar
 
 from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
@@ -100,12 +99,7 @@ class TurnReplay:
     def __enter__(self) -> TurnReplay:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _reset(self) -> None:

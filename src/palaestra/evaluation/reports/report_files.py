@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from palaestra.evaluation.reports import transcript
 from palaestra.evaluation.reports.learning_curves import learning_curve_png, learning_curve_text
 from palaestra.evaluation.reports.report import Report, Stage, as_json, finite
 from palaestra.evaluation.statistics.intervals import DIFFERENCES, POLICIES, Comparison, Interval
-from palaestra.store.disk import is_full, storage_full, sync
+from palaestra.store.disk import replacing_file
 
 SHOWN_TURNS = 10  # of each example episode; the store has all turns
 
@@ -48,7 +47,8 @@ def write(report: Report, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     names = _files(report)
     for name in names:
-        _replace(folder / name, writers[name])
+        with replacing_file(folder / name) as partial:
+            writers[name](partial)
     return [folder / name for name in names]
 
 
@@ -340,19 +340,3 @@ def _count(tokens: int) -> str:
     if tokens < 10_000:
         return f"{tokens:,}"
     return f"{tokens / 1e6:.2f} M" if tokens >= 1e6 else f"{tokens / 1e3:.0f} k"
-
-
-def _replace(path: Path, writer: Callable[[Path], object]) -> None:
-    """Let `writer` write a file beside `path`, and move it to `path` once it is complete."""
-    partial = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        writer(partial)
-        sync(partial)
-        partial.replace(path)
-        sync(path.parent)
-    except OSError as error:
-        if is_full(error):
-            raise storage_full(path.name, path.parent, error) from error
-        raise
-    finally:
-        partial.unlink(missing_ok=True)

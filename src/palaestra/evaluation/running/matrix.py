@@ -18,7 +18,7 @@ from palaestra.environments.registry import names_actions, spec, tasks
 from palaestra.evaluation.running.evaluation_plan import CONTEXT, Cell, Plan, Shard, phase_of
 from palaestra.evaluation.running.suite import Entry, Limits, Suite
 from palaestra.evaluation.statistics.costs import parse_prices
-from palaestra.models.registry import check_model, is_local, is_remote
+from palaestra.models.registry import check_model, is_local, is_remote, sees
 
 DIRECT_TOKENS, THINKING_TOKENS = 8, 128  # per reply of a model on this machine, by default
 
@@ -178,10 +178,10 @@ def _impossible(agent: str, model: str, environment: str, env_spec: Spec) -> str
             f"'{environment}' shows images, and the agent '{agent}' does not pass them to its "
             "model; use the agent 'direct' or 'react'."
         )
-    if env_spec.images and is_local(model):
+    if env_spec.images and is_local(model) and sees(model) is False:
         return (
-            f"The model '{model}' reads text only, and '{environment}' shows images; leave out "
-            "observation=image, or use a remote model that reads images."
+            f"The model '{model}' reads text only, and '{environment}' shows images; leave out the "
+            "knob observation, or use a model that reads images."
         )
     return None
 

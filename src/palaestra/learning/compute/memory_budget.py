@@ -14,13 +14,15 @@ each, W = max(b, 4), a vocabulary of V and a pass over N tokens:
 `kept` is what the backward pass needs of one token: a probe of a few tokens measures it on the
 network at hand, since it depends on the architecture, on adapters and on what is frozen. The
 two further layers are gradients in use. With activation recomputation in the backward pass
-(Chen et al. 2016), only the inputs of blocks are kept, and one block at a time is complete.
+(Chen et al. 2016), only the inputs of blocks are kept, and one block at a time is complete. Where
+a vision tower is trained, every token counts as one of an image: what the tower keeps for such a
+token is measured likewise.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +87,7 @@ def needs_of(
     plain = network.config.plain_attention(network.context)
     each = 3 * narrow if plain else GENERAL * wide
     asking = each * network.config.num_attention_heads * MOST_QUERIES
-    whole = kept + 2 * kept // layers + asking
+    whole = kept + 2 * kept // layers + asking + _kept_by_tower(network)
     return Needs(
         optimiser,
         fixed=2 * largest + logits,
@@ -173,6 +175,37 @@ def adapter_in(parameters: Collection[str]) -> str | None:
 
 def _kept(network: DecoderNetwork, frozen: int, adapter: str | None) -> int:
     """Return the bytes that a backward pass needs of each token, measured on a short row."""
+    device = network.device
+    tokens = torch.zeros(PROBE, dtype=torch.int64, device=device)
+    positions = torch.arange(PROBE, device=device)
+    attend = RowAttention([range(PROBE)], PROBE, device)
+    with torch.no_grad():
+        x = network.run(network.embed(tokens), positions, attend, last=frozen)
+    x.requires_grad_()  # as after a trained embedding; adapters alone keep a little less
+    with network.adapters.used(adapter) if network.adapters and adapter else nullcontext():
+        held = _held(network, lambda: network.run(x, positions, attend, first=frozen))
+    return max(1, -(-held // PROBE))
+
+
+def _kept_by_tower(network: DecoderNetwork) -> int:
+    """Return the bytes that a backward pass needs of each token of an image besides `_kept`.
+
+    Zero if the vision tower is not trained, and for networks without weights, where it cannot run.
+    """
+    if not network.sees or network.device.type == "meta":
+        return 0
+    from palaestra.models.local.seeing_network import SeeingNetwork, trial_image
+
+    assert isinstance(network, SeeingNetwork)
+    if not network.tower_trains:
+        return 0
+    image = trial_image()
+    held = _held(network, lambda: network.features([image])[0])
+    return -(-held // network.reader.prepare(image).tokens)
+
+
+def _held(network: DecoderNetwork, compute: Callable[[], Tensor]) -> int:
+    """Return the bytes that a backward pass through a computation needs, weights aside."""
     own = {p.untyped_storage()._cdata for p in network.parameters()}
     held: dict[int, torch.UntypedStorage] = {}  # kept alive, so that no address repeats
 
@@ -182,18 +215,10 @@ def _kept(network: DecoderNetwork, frozen: int, adapter: str | None) -> int:
             held[storage._cdata] = storage
         return tensor
 
-    device = network.device
-    tokens = torch.zeros(PROBE, dtype=torch.int64, device=device)
-    positions = torch.arange(PROBE, device=device)
-    attend = RowAttention([range(PROBE)], PROBE, device)
-    acting = network.adapters.used(adapter) if network.adapters and adapter else nullcontext()
-    with torch.no_grad():
-        x = network.run(network.embed(tokens), positions, attend, last=frozen)
-    holding = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
-    with acting, torch.enable_grad(), holding:
-        # as after a trained embedding; adapters alone keep a little less
-        network.run(x.requires_grad_(), positions, attend, first=frozen)
-    return max(1, -(-sum(storage.nbytes() for storage in held.values()) // PROBE))
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        found = compute()  # kept meanwhile: what it frees could be counted again
+    del found
+    return sum(storage.nbytes() for storage in held.values())
 
 
 def _size(count: int) -> str:

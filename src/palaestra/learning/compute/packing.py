@@ -20,8 +20,11 @@ from torch.utils.checkpoint import checkpoint
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
+from palaestra.core.message import Image, ImageSpan
 from palaestra.learning.compute.shared_prefix_attention import RowAttention
 from palaestra.learning.losses.trained_tokens import Tokens
+from palaestra.models.local.image_features import embedded, places_of
+from palaestra.models.local.image_tokens import ImageNumbers, with_images
 from palaestra.models.local.lora import OWN
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.prefix_tree import common_prefix
@@ -51,6 +54,7 @@ class Trained:
     value_target: list[float] | None = None  # the critic's, NaN where there is none
     value_old: list[float] | None = None  # the critic's values when the targets were made
     roles: Set[str] = frozenset()  # whose replies it trains; see `adapter_of`
+    images: tuple[ImageSpan, ...] = ()  # among its tokens, for a network that sees; never trained
 
     def __post_init__(self) -> None:
         length = len(self.tokens)
@@ -117,8 +121,11 @@ class Micro:
         self, rows: Sequence[Trained], network: DecoderNetwork, *, base: bool = False
     ) -> None:
         """Flatten rows of one adapter; with `base`, they run through the network without it."""
-        tokens, positions, paths = merged(rows)
+        numbers = ImageNumbers()
+        sequences = [keys(row, numbers) for row in rows]
+        tokens, positions, paths = merged(sequences)
         self.network, device = network, network.device
+        self._images = {numbers(span.image): span.image for row in rows for span in row.images}
         self.adapter = None if base else adapter_of(rows[0], network)
 
         def whole(numbers: Sequence[int]) -> Tensor:
@@ -129,6 +136,12 @@ class Micro:
             return torch.tensor(values, dtype=network.wide_dtype, device=device)
 
         self.tokens, self.positions = whole(tokens), whole(positions)
+        for sequence, path in zip(sequences, paths, strict=True):
+            places = places_of(network, sequence, self._images)
+            if places is not None:
+                if self.positions.dim() == 1:
+                    self.positions = self.positions.repeat(len(places), 1)
+                self.positions[:, path] = places
         self.attend = RowAttention(paths, len(tokens), device)
         self.ends = whole([path[-1] for path in paths])  # [rows]
         # the mask shifted by one: a token is predicted from the one before it in its row
@@ -175,7 +188,7 @@ class Micro:
                 backward pass; ignored by networks whose blocks only run together.
         """
         network = self.network
-        x = network.embed(self.tokens)
+        x = embedded(network, self.tokens, self._images)
         if frozen:
             with torch.no_grad():
                 x = self._run(x, 0, frozen)
@@ -212,8 +225,13 @@ class Micro:
         )
 
 
-def merged(rows: Sequence[Trained]) -> tuple[list[int], list[int], list[list[int]]]:
-    """Return the distinct tokens of all rows, their positions, and the entries of each row."""
+def keys(row: Trained, number: Callable[[Image], int]) -> list[int]:
+    """Return what the tokens of a row are known by where rows are compared; see `image_tokens`."""
+    return with_images(row.tokens, row.images, number) if row.images else row.tokens
+
+
+def merged(rows: Sequence[list[int]]) -> tuple[list[int], list[int], list[list[int]]]:
+    """Return the distinct tokens of sequences, their positions, and the entries of each one."""
     entries: dict[tuple[int, int], int] = {}  # (entry before, token) -> entry
     tokens: list[int] = []
     positions: list[int] = []
@@ -221,20 +239,20 @@ def merged(rows: Sequence[Trained]) -> tuple[list[int], list[int], list[list[int
     last: list[int] = []
     for row in rows:
         # rows that begin alike are mostly neighbours
-        path = paths[-1][: common_prefix(last, row.tokens)] if paths else []
-        for token in islice(row.tokens, len(path), None):
+        path = paths[-1][: common_prefix(last, row)] if paths else []
+        for token in islice(row, len(path), None):
             known = entries.get((path[-1] if path else -1, token))
             if known is None:
                 break
             path.append(known)
-        own = row.tokens[len(path) :]
+        own = row[len(path) :]
         numbers = range(len(tokens), len(tokens) + len(own))
         before = chain(path[-1:] or [-1], numbers)
         entries.update(zip(zip(before, own, strict=False), numbers, strict=True))
         tokens += own
-        positions += range(len(path), len(row.tokens))
+        positions += range(len(path), len(row))
         paths.append([*path, *numbers])
-        last = row.tokens
+        last = row
     return tokens, positions, paths
 
 
@@ -284,17 +302,22 @@ def micro_batches(
             for own in by_adapter.values()
             for group in micro_batches(own, most_tokens, whole_rollouts=whole_rollouts)
         ]
+    number = ImageNumbers()
+    known = {id(row): keys(row, number) for row in rows}
+
+    def shared_by(a: Trained, b: Trained) -> int:
+        return common_prefix(known[id(a)], known[id(b)])
+
     together: dict[Hashable, list[Trained]] = {}
-    for row in sorted(rows, key=lambda row: row.tokens):
+    for row in sorted(rows, key=lambda row: known[id(row)]):
         together.setdefault(row.rollout if whole_rollouts else id(row), []).append(row)
     units = list(together.values())
     # an upper bound where rollouts have several rows, exact where they have one
     sizes = [
-        len(unit[0].tokens)
-        + sum(len(b.tokens) - common_prefix(a.tokens, b.tokens) for a, b in pairwise(unit))
+        len(unit[0].tokens) + sum(len(b.tokens) - shared_by(a, b) for a, b in pairwise(unit))
         for unit in units
     ]
-    shared = [0, *(common_prefix(a[0].tokens, b[0].tokens) for a, b in pairwise(units))]
+    shared = [0, *(shared_by(a[0], b[0]) for a, b in pairwise(units))]
     # of the first n units: (tokens run, groups, where the last group begins)
     best: list[tuple[int, int, int]] = [(0, 0, 0)]
     for end in range(1, len(units) + 1):

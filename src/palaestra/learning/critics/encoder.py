@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
 from palaestra.learning.compute.shared_prefix_attention import RowAttention
-from palaestra.learning.data.rows import Row
+from palaestra.learning.data.rows import Row, refuse_images
 from palaestra.learning.data.trajectory import Trajectory
 from palaestra.models.local.network import DecoderNetwork
 
@@ -54,10 +54,11 @@ def replies(trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> list[lis
     """Return the turns of each trajectory in tokens, in the order of its turns.
 
     Raises:
-        InputError: the rows do not hold a turn, or hold another number of its tokens.
+        InputError: the rows do not hold a turn, hold another number of its tokens, or hold images.
     """
     known: dict[tuple[Key, int], Reply] = {}
     for row in rows:
+        refuse_images(row.images, "A separate critic")
         at = 0
         for call, span in itertools.groupby(row.calls):
             length = sum(1 for _ in span)

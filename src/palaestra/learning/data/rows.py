@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
+from palaestra.core.message import ImageSpan
 from palaestra.core.model import is_of
 
 
@@ -28,6 +29,7 @@ class Row:
     calls: list[int]  # index of the model call that sampled the token; -1 elsewhere
     versions: list[int] = field(default_factory=list)  # of the weights; 0 where mask is false
     roles: set[str] = field(default_factory=set)  # of the calls that it trains
+    images: list[ImageSpan] = field(default_factory=list)  # among its tokens, in order
 
     @property
     def trained(self) -> int:
@@ -43,8 +45,8 @@ def rows_of(episode: Episode, policy: str) -> list[Row]:
 
     Raises:
         InputError: a reply of the policy has no token ids (its model has no renderer), has
-            log-probabilities or versions for only some of its tokens, or has no prompt (nothing
-            predicts its first token).
+            log-probabilities or versions for only some of its tokens, has no prompt (nothing
+            predicts its first token), or does not say where its images are.
     """
     names = dict.fromkeys(call.policy for call in episode.calls if is_of(call.policy, policy))
     return [row for name in names for row in _rows_of(episode, name)]
@@ -61,6 +63,7 @@ def _rows_of(episode: Episode, policy: str) -> list[Row]:
                 _check(call, episode.key)
             trained = call.policy == policy and call.index not in done
             done.add(call.index)
+            add_images(row, call.images)
             append(row, call.prompt)
             append(row, call.completion, call if trained else None, call.index)
         if row.mask and row.mask[0]:
@@ -92,6 +95,20 @@ def append(row: Row, tokens: Sequence[int], call: Call | None = None, number: in
         row.versions[start + place] = 0
 
 
+def add_images(row: Row, images: Sequence[ImageSpan]) -> None:
+    """Record the places of images among the tokens that are appended next."""
+    row.images.extend(span.moved(len(row.tokens)) for span in images)
+
+
+def refuse_images(images: Sequence[ImageSpan], what: str) -> None:
+    """Raise InputError for images in what cannot learn from conversations with images."""
+    if images:
+        raise InputError(
+            f"{what} does not learn from conversations with images; leave out observation=image, "
+            "or learn by imitation of whole episodes and a policy loss."
+        )
+
+
 def _check(call: Call, key: Key) -> None:
     """Raise InputError unless the call can be learned from, token for token."""
     n = len(call.completion)
@@ -99,6 +116,13 @@ def _check(call: Call, key: Key) -> None:
         raise InputError(
             f"{key}: call {call.index} holds no token ids, so that '{call.policy}' cannot learn "
             "from it; record its tokens, or leave the episode out."
+        )
+    shown = [image for message in call.messages for image in message.images]
+    if n and shown != [span.image for span in call.images]:
+        raise InputError(
+            f"{key}: call {call.index} shows {len(shown)} images, and its record places "
+            f"{len(call.images)} of them among its tokens, so that '{call.policy}' cannot learn "
+            "from it; leave the episode out."
         )
     if any(not 0 <= place < n for place in call.forced):
         raise InputError(
@@ -123,4 +147,5 @@ def _trim(row: Row) -> Row:
         logprobs=row.logprobs[:end],
         calls=row.calls[:end],
         versions=row.versions[:end],
+        images=[span for span in row.images if span.start < end],
     )

@@ -143,6 +143,7 @@ def trained_rows(
             turn=row.calls,
             rollout=row.key,
             roles=row.roles,
+            images=tuple(row.images),
             value_target=None if targets is None else _by_call(row, targets, math.nan),
         )
         for row, weight in zip(rows, weights, strict=True)
@@ -164,6 +165,7 @@ def imitated_rows(rows: Sequence[Row], aggregation: Aggregation) -> list[Trained
             turn=row.calls,
             rollout=row.key,
             roles=row.roles,
+            images=tuple(row.images),
         )
         for row, weight in zip(rows, weights, strict=True)
     ]

@@ -3,7 +3,8 @@
 The memory is a budget: it is reserved once and never exceeded. Sequences share the blocks of common
 prefixes. A request holds the blocks of its own past, and held blocks are never evicted. Blocks that
 no request holds stay known (see `prefix_tree.py`) until they are needed. Sequences are found by
-their tokens alone; no session needs to be named.
+their tokens alone; no session needs to be named. Tokens of images have numbers of their own, see
+`image_tokens`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import InputError
+from palaestra.models.local.image_tokens import LOWEST
 from palaestra.models.local.lora import OWN
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.prefix_tree import Node, PrefixTree
@@ -74,7 +76,6 @@ class KeyValueCache:
         self._whole = whole
         self._tree = PrefixTree(block)
         self._free: list[int] = []
-        self._vocabulary = config.vocab_size
         self._adapters: dict[str | None, int] = {OWN: 0}
         self._untouched = 0  # blocks from here on were never used
 
@@ -158,7 +159,7 @@ class KeyValueCache:
         number = self._adapters.setdefault(adapter, len(self._adapters))
         if number == 0:
             return tokens
-        return [token + number * self._vocabulary for token in tokens]
+        return [token - number * LOWEST for token in tokens]
 
     def _take(self) -> int:
         """Take an available block; used ones come first, because they are resident."""

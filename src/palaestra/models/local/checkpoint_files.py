@@ -75,6 +75,15 @@ class StoredTensors(Mapping[str, "Tensor"]):
         return found
 
 
+def sees(folder: Path) -> bool:
+    """Return whether a checkpoint has a vision tower, by its `config.json`."""
+    try:
+        data = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False  # what reads it says what is wrong with it
+    return isinstance(data, dict) and isinstance(data.get("vision_config"), dict)
+
+
 def check_tokenizer(folder: Path, name: str) -> None:
     """Check that a checkpoint has a tokenizer and a chat template.
 

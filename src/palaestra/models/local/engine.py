@@ -24,12 +24,15 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import ContextTooLong, InputError
+from palaestra.core.message import ImageSpan
 from palaestra.core.model import Finish, Sampling
 from palaestra.models.local.cache import BLOCK, KeyValueCache
 from palaestra.models.local.choices import ChoiceTree, keep_only
 from palaestra.models.local.decoding import StopDetector
 from palaestra.models.local.engine_attention import rank
 from palaestra.models.local.engine_pass import Chunk, EnginePass
+from palaestra.models.local.image_features import places_of
+from palaestra.models.local.image_tokens import ImageNumbers, with_images
 from palaestra.models.local.lora import OWN
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.prefix_tree import common_prefix
@@ -99,6 +102,7 @@ class Engine:
         self.version = 0  # stamped on sampled tokens
         self.holding = False  # start no reply; only those in flight continue
         self._text = text
+        self._numbers = ImageNumbers()
         self.forward = EnginePass(network, self.cache, slots)
 
     def submit(
@@ -111,6 +115,7 @@ class Engine:
         grammar: GrammarMask | None = None,
         thought: ThoughtLimit | None = None,
         adapter: str | None = OWN,
+        images: Sequence[ImageSpan] = (),
     ) -> Request:
         """Queue one request.
 
@@ -124,6 +129,7 @@ class Engine:
             thought: ends its reasoning after some tokens; None: never.
             adapter: the one of the network's adapters that replies, if it has any; None: the base
                 without one.
+            images: among the tokens, for a network that sees.
 
         Raises:
             ContextTooLong: the prompt and one token, or the longest choice, do not fit the context.
@@ -145,8 +151,10 @@ class Engine:
                 "Stop strings need an engine that can decode; construct it with text=."
             )
         alone = object()
+        prompt = with_images(tokens, images, self._numbers)
+        shown = {self._numbers(span.image): span.image for span in images}
         request = Request(
-            list(tokens),
+            prompt,
             sampling,
             seed,
             alone if program is None else program,
@@ -154,6 +162,8 @@ class Engine:
             choices or grammar,
             thought=thought,
             adapter=adapter,
+            images=shown,
+            places=places_of(self.network, prompt, shown),
         )
         self.waiting.append(request)
         return request
@@ -193,6 +203,8 @@ class Engine:
                 self._interrupt(request)
         self.cache.clear()
         self.forward.clear()
+        if not self.pending:  # nothing holds numbers
+            self._numbers = ImageNumbers()
 
     @torch.inference_mode()
     def step(self) -> list[Request]:
@@ -308,6 +320,8 @@ class Engine:
                 request.held.length,
                 request.held.blocks,
                 request.adapter,
+                request.images,
+                request.placed(request.held.length, count),
             )
             for request, count in zip(batch, counts, strict=True)
         ]

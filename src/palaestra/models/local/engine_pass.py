@@ -6,15 +6,17 @@ with the adapter of each sequence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from palaestra.core.message import Image
 from palaestra.models.local.cache import KeyValueCache
 from palaestra.models.local.cuda_graph import CudaGraphStep, cuda_graph_step
 from palaestra.models.local.engine_attention import StepAttention
+from palaestra.models.local.image_features import ImageFeatures
 from palaestra.models.local.kernels.layers import NativeLayers, native_layers
 from palaestra.models.local.kernels.paged_attention import native_attention
 from palaestra.models.local.lora import OWN
@@ -30,6 +32,8 @@ class Chunk:
     start: int  # how many of its tokens are known
     blocks: Sequence[int]  # of the cache, enough for its new tokens
     adapter: str | None = OWN  # of the network; None: the base alone
+    images: Mapping[int, Image] = field(default_factory=dict)  # by numbers, see `image_tokens`
+    places: Tensor | None = None  # rotary positions, if not the indices, [3, N]
 
 
 class EnginePass:
@@ -47,6 +51,7 @@ class EnginePass:
         self.acting: DecoderNetwork | None = None  # the network with packed weights
         self.layers: NativeLayers | None = None  # its blocks in one call, if available
         self._cuda_graph: CudaGraphStep | None = None  # whole passes, on CUDA devices
+        self.features = ImageFeatures(network)
         config = network.config
         self.native = native_attention(
             *(config.head_dim, cache.share, cache.block, network.dtype, network.device),
@@ -55,6 +60,7 @@ class EnginePass:
 
     def clear(self) -> None:
         """Forget what was prepared: the weights have changed."""
+        self.features.clear()
         self.acting = self.layers = None  # keep no reference to the packed weights
         if self._cuda_graph is not None and not self._cuda_graph.current:
             self._cuda_graph = None
@@ -105,9 +111,23 @@ class EnginePass:
             self.native,
         )
         tokens = [token for chunk in chunks for token in chunk.tokens]
-        x = network.embed(torch.tensor(tokens, device=network.device))
+        x = self.features.embed(tokens, [chunk.images for chunk in chunks])
         if self.layers is not None and attend.in_place is not None:
             x = self.layers(x, attend.in_place)
         else:
-            x = network.run(x, attend.positions, attend)
+            x = network.run(x, _rotary(chunks, attend.positions), attend)
         return x[attend.last]
+
+
+def _rotary(chunks: Sequence[Chunk], indices: Tensor) -> Tensor:
+    """Return the positions that the chunks' tokens are turned by, [N], or [3, N] if some differ."""
+    if all(chunk.places is None for chunk in chunks):
+        return indices
+    parts = indices.split([len(chunk.tokens) for chunk in chunks])
+    return torch.cat(
+        [
+            own.expand(3, -1) if chunk.places is None else chunk.places
+            for chunk, own in zip(chunks, parts, strict=True)
+        ],
+        dim=1,
+    )

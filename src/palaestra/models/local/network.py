@@ -105,6 +105,9 @@ class DecoderNetwork(nn.Module):
     whole = False
     """Whether the blocks can only run together."""
 
+    sees = False
+    """Whether it reads images: see `SeeingNetwork`."""
+
     adapters: ActiveAdapters | None = None
     """Which of its adapters act; None: it has none."""
 

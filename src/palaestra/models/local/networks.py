@@ -14,6 +14,7 @@ from typing import Literal
 
 import torch
 
+from palaestra.models.local.checkpoint_files import sees
 from palaestra.models.local.checkpoint_format import read_network, write_network
 from palaestra.models.local.model_types import MODEL_TYPES, read_config
 from palaestra.models.local.network import DecoderNetwork
@@ -39,6 +40,10 @@ def check_network(folder: Path, backend: Backend = "auto") -> None:
     from palaestra.models.local.transformers_network import model_class
 
     model_class(folder)
+    if sees(folder):
+        from palaestra.models.local.image_reader import image_reader
+
+        image_reader(folder)
 
 
 def load_network(folder: Path, dtype: torch.dtype, backend: Backend = "auto") -> DecoderNetwork:
@@ -49,6 +54,10 @@ def load_network(folder: Path, dtype: torch.dtype, backend: Backend = "auto") ->
     """
     if runs_resident(folder, backend):
         return read_network(folder, dtype)
+    if sees(folder):
+        from palaestra.models.local import seeing_network
+
+        return seeing_network.load(folder, dtype)
     from palaestra.models.local.transformers_network import load
 
     return load(folder, dtype)
@@ -57,6 +66,10 @@ def load_network(folder: Path, dtype: torch.dtype, backend: Backend = "auto") ->
 def blank_network(folder: Path, dtype: torch.dtype, backend: Backend = "auto") -> DecoderNetwork:
     """Return the network of a checkpoint without weights, on the device "meta"."""
     if not runs_resident(folder, backend):
+        if sees(folder):
+            from palaestra.models.local import seeing_network
+
+            return seeing_network.blank(folder, dtype)
         from palaestra.models.local.transformers_network import blank
 
         return blank(folder, dtype)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
+from palaestra.core.message import Image
 from palaestra.core.model import Finish, Sampling
 from palaestra.models.local.cache import Past
 from palaestra.models.local.decoding import StopDetector
@@ -26,7 +28,7 @@ class Constraint(Protocol):
 class Request:
     """One reply's state: it waits while `past` is None, then runs until `finish` is set."""
 
-    tokens: list[int]  # the prompt
+    tokens: list[int]  # the prompt; those of images as in `image_tokens`
     sampling: Sampling
     seed: int
     program: Hashable  # requests of equal programs belong together
@@ -41,6 +43,8 @@ class Request:
     stop_detector: StopDetector | None = None  # if there are stop strings
     thought: ThoughtLimit | None = None  # if the reasoning is limited
     adapter: str | None = OWN  # of the network; None: the base alone
+    images: Mapping[int, Image] = field(default_factory=dict)  # in the prompt, by their numbers
+    places: Tensor | None = None  # rotary positions of the prompt, if not its indices, [3, N]
     forced: list[int] = field(default_factory=list)  # positions in the completion, not sampled
     urgent: bool = False  # has waited so long that it goes first
     finish: Finish | None = None
@@ -60,6 +64,18 @@ class Request:
     def left(self) -> int:
         """Number of tokens that are still to be run; 1 while it decodes."""
         return self.length - self.held.length
+
+    def placed(self, start: int, count: int) -> Tensor | None:
+        """Return the rotary positions [3, count] of tokens from `start` on; None: their indices."""
+        if self.places is None:
+            return None
+        n = self.places.shape[1]
+        own = self.places[:, start : start + count]
+        if own.shape[1] == count:
+            return own
+        first = int(self.places.max()) + 1 + max(0, start - n)
+        rest = torch.arange(first, first + count - own.shape[1], device=own.device)
+        return torch.cat([own, rest.expand(len(own), -1)], dim=1)
 
     def known(self, start: int = 0) -> list[int]:
         """Return the tokens of prompt and completion from `start` on."""

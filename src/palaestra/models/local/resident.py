@@ -210,7 +210,8 @@ class ResidentModel(Model):
         if asked.reasoning_tokens is not None and tree is None and mask is None:
             thought = ThoughtLimit(asked.reasoning_tokens, self.renderer, prompt.tokens, self.name)
         request = self.engine.submit(
-            prompt.tokens, asked, prompt.seed, prompt.program, tree, mask, thought, adapter
+            *(prompt.tokens, asked, prompt.seed, prompt.program, tree, mask, thought, adapter),
+            prompt.images,
         )
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[id(request)] = (request, done)

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from palaestra.core.errors import InputError
 from palaestra.models.local.architecture import LayerTraits, NetworkConfig
 from palaestra.models.local.attention import Attend, Scores
+from palaestra.models.local.checkpoint_files import sees
 from palaestra.models.local.config_keys import ELSEWHERE
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.transformers_attention import ATTENTION, Beside, attending
@@ -53,12 +54,12 @@ class TransformersNetwork(DecoderNetwork):
         self.model = model.eval()
         self.folder = folder
         body = model.get_decoder()
-        self._place_of_body = next(name for name, one in model.named_modules() if one is body)
-        self._place_of_blocks = _place_of_blocks(model, folder)
+        self._place_of_body = _place_of(body, model)
+        self._place_of_states = _place_of(self._states(), model)
+        self._place_of_blocks = _place_of_blocks(model, self._place_of_body, folder)
         try:
-            wanted = _own_logits(model) if model.device.type != "meta" else None
-            model.set_attn_implementation(ATTENTION)
-            model.config.use_cache = False
+            wanted = self._own_logits() if model.device.type != "meta" else None
+            self._take_attention()
             self.config = _config_of(model, self._seen(), folder)
             self.context = self.config.max_position_embeddings
             if wanted is not None:
@@ -95,7 +96,7 @@ class TransformersNetwork(DecoderNetwork):
             raise ValueError("the blocks of this network run together")
         with attending(attend):
             found = self.model.get_decoder()(
-                inputs_embeds=x[None], position_ids=positions[None], use_cache=False
+                inputs_embeds=x[None], position_ids=positions[..., None, :], use_cache=False
             )
         hidden: Tensor = found.last_hidden_state[0]
         return hidden
@@ -106,8 +107,8 @@ class TransformersNetwork(DecoderNetwork):
 
     def logits(self, x: Tensor) -> Tensor:
         """Turn hidden states [M, width] into logits [M, vocabulary], by the model's own code."""
-        body = self.model.get_decoder()
-        parent, _, name = self._place_of_body.rpartition(".")
+        body = self._states()
+        parent, _, name = self._place_of_states.rpartition(".")
         modules = self.model.get_submodule(parent)._modules
         modules[name] = _Given(x[None])
         try:
@@ -126,9 +127,16 @@ class TransformersNetwork(DecoderNetwork):
 
     def save(self, folder: Path) -> None:
         """Write `config.json` and the weights, as `from_pretrained` reads them."""
-        self.model.config.use_cache = True
         self.model.save_pretrained(folder)
-        self.model.config.use_cache = False
+
+    def _states(self) -> nn.Module:
+        """Return the module that gives the hidden states which the head reads."""
+        found: nn.Module = self.model.get_decoder()
+        return found
+
+    def _take_attention(self) -> None:
+        """Let our `Attend` answer the language model."""
+        self.model.set_attn_implementation(ATTENTION)
 
     @torch.no_grad()
     def _seen(self) -> list[Asked]:
@@ -149,14 +157,24 @@ class TransformersNetwork(DecoderNetwork):
     @torch.no_grad()
     def _check(self, wanted: Sequence[Tensor]) -> None:
         """Compare the logits of sequences side by side with the model's own."""
-        rows = _rows(self.model)
+        rows = self._rows()
         tokens = torch.cat(rows)
         positions = torch.cat([torch.arange(len(row), device=self.device) for row in rows])
         found = self.logits(self.run(self.embed(tokens), positions, Beside(LENGTHS)))
-        limit = CLOSE.get(self.dtype, 0.05)
         for ours, theirs in zip(found.split(LENGTHS), wanted, strict=True):
-            if not (ours - theirs).abs().max() <= limit * theirs.abs().max():
+            if not close(ours, theirs, self.dtype):
                 raise refusal(self.folder, "operations across tokens besides plain attention")
+
+    def _rows(self) -> list[Tensor]:
+        """Return the sequences that the model is tried on."""
+        generator = torch.Generator().manual_seed(0)
+        most = self.model.get_input_embeddings().weight.shape[0]
+        return [torch.randint(most, (n,), generator=generator).to(self.device) for n in LENGTHS]
+
+    @torch.no_grad()
+    def _own_logits(self) -> list[Tensor]:
+        """Return the logits of `_rows` by the model's own attention, one sequence at a time."""
+        return [self.model(input_ids=row[None], use_cache=False).logits[0] for row in self._rows()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,35 +193,39 @@ def load(folder: Path, dtype: torch.dtype) -> TransformersNetwork:
     Raises:
         InputError: transformers does not know it, cannot read it, or see `TransformersNetwork`.
     """
-    from transformers import AutoModelForCausalLM
+    return TransformersNetwork(read_model(folder, dtype), folder)
 
-    model_class(folder)
-    own: Any = AutoModelForCausalLM.from_pretrained  # its annotations do not fit its own use
+
+def read_model(folder: Path, dtype: torch.dtype) -> Any:
+    """Return transformers' model of a checkpoint; raise like `load`."""
+    own: Any = model_class(folder).from_pretrained  # its annotations do not fit its own use
     try:
-        model = own(folder, dtype=dtype, attn_implementation="eager")
+        return own(folder, dtype=dtype, attn_implementation="eager")
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         line = " ".join(str(error).split())[:200]
         raise InputError(
             f"transformers cannot load the model in '{folder}' ({line}); download it again, or "
             f"{ELSEWHERE}."
         ) from error
-    return TransformersNetwork(model, folder)
 
 
 def blank(folder: Path, dtype: torch.dtype) -> TransformersNetwork:
-    """Return the network of a checkpoint without weights, on the device "meta".
+    """Return the network of a checkpoint without weights, on the device "meta"."""
+    with torch.device("meta"):
+        return TransformersNetwork(blank_model(folder, dtype), folder)
+
+
+def blank_model(folder: Path, dtype: torch.dtype) -> Any:
+    """Return transformers' model of a checkpoint, with new weights on the present device.
 
     Mixtures of experts are in bf16, since torch cannot plan their products in other formats.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
-    model_class(folder)
-    own: Any = AutoModelForCausalLM.from_config
-    with torch.device("meta"):
-        config = AutoConfig.from_pretrained(folder)
-        if any(getattr(config, name, None) for name in EXPERTS):
-            dtype = torch.bfloat16
-        return TransformersNetwork(own(config, dtype=dtype, attn_implementation="eager"), folder)
+    config = AutoConfig.from_pretrained(folder)
+    if any(getattr(config, name, None) for name in EXPERTS):
+        dtype = torch.bfloat16
+    return model_class(folder)._from_config(config, dtype=dtype, attn_implementation="eager")
 
 
 def model_class(folder: Path) -> Any:
@@ -212,20 +234,27 @@ def model_class(folder: Path) -> Any:
     Raises:
         InputError: transformers has none, or its attention cannot be replaced.
     """
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
+    from transformers import (
+        MODEL_FOR_CAUSAL_LM_MAPPING,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+        AutoConfig,
+    )
 
+    mapping, kind = MODEL_FOR_CAUSAL_LM_MAPPING, "a causal language model"
+    if sees(folder):
+        mapping, kind = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING, "a model of images and text"
     source = (folder / "config.json").read_text(encoding="utf-8")
     try:
         name = json.loads(source).get("model_type")
         config = AutoConfig.from_pretrained(folder)
-        found = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+        found = mapping[type(config)]
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"The model in '{folder}' is of type '{name}', which this version of transformers does "
-            f"not know as a causal language model; update transformers, or {ELSEWHERE}."
+            f"not know as {kind}; update transformers, or {ELSEWHERE}."
         ) from error
     check_replaceable(found, folder)
-    others = set(getattr(config, "layer_types", None) or ()) - {FULL, SLIDING}
+    others = set(getattr(config.get_text_config(), "layer_types", None) or ()) - {FULL, SLIDING}
     for name in sorted(others):
         raise refusal(folder, f"layers of type '{name}'")
     return found
@@ -272,11 +301,17 @@ class _Output(dict[str, Tensor]):
         return self.get(name)
 
 
-def _place_of_blocks(model: Any, folder: Path | str) -> str:
-    """Return the name of the list of a model's layers."""
+def _place_of(wanted: nn.Module, model: nn.Module) -> str:
+    """Return the name of a module of a model."""
+    return next(name for name, one in model.named_modules() if one is wanted)
+
+
+def _place_of_blocks(model: Any, body: str, folder: Path | str) -> str:
+    """Return the name of the list of layers in a model's body."""
     count = model.config.get_text_config().num_hidden_layers
     for name, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and len(module) == count:
+        inside = name.startswith(f"{body}.") and isinstance(module, nn.ModuleList)
+        if inside and len(module) == count:
             return str(name)
     raise refusal(folder, "no list of layers")
 
@@ -324,14 +359,7 @@ def _longest(config: Any) -> int:
     return next((int(number) for number in found if number), 2048)
 
 
-def _rows(model: Any) -> list[Tensor]:
-    """Return the sequences that a model is tried on."""
-    generator = torch.Generator().manual_seed(0)
-    most = model.get_input_embeddings().weight.shape[0]
-    return [torch.randint(most, (n,), generator=generator).to(model.device) for n in LENGTHS]
-
-
-@torch.no_grad()
-def _own_logits(model: Any) -> list[Tensor]:
-    """Return the logits of `_rows` by the model's own attention, one sequence at a time."""
-    return [model(input_ids=row[None], use_cache=False).logits[0] for row in _rows(model)]
+def close(ours: Tensor, theirs: Tensor, dtype: torch.dtype) -> bool:
+    """Return whether the logits of a network in that number format are equal but for rounding."""
+    limit = CLOSE.get(dtype, 0.05)
+    return bool((ours - theirs).abs().max() <= limit * theirs.abs().max())

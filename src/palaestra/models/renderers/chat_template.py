@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from palaestra.core.errors import InputError, TemplateBreaksPrefix
-from palaestra.core.message import Message, Reasoning, ToolCall, assistant, user
+from palaestra.core.message import Image, ImageSpan, Message, Reasoning, ToolCall, assistant, user
 from palaestra.core.model import Renderer, ReplyParser
 from palaestra.core.tool import Tool
 from palaestra.models.renderers.harmony import CONTINUED
@@ -39,6 +39,8 @@ from palaestra.models.renderers.tool_text import as_words, schema
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from palaestra.models.local.image_reader import ImageReader
 
 LONGEST_TAG = 16  # tokens
 _REMEDY = "Use a template that leaves earlier messages unchanged, or start a new conversation."
@@ -59,11 +61,17 @@ class TemplateRenderer(Renderer):
     """A renderer that uses the tokenizer's own Jinja template.
 
     Control tokens spelt out in a message are broken up with a zero-width space, so that no text
-    can end a turn or imitate another role.
+    can end a turn or imitate another role. Where the template writes a placeholder for an image,
+    the tokens that the model's processor shows that image by take its place.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, name: str, *, keep_thoughts: bool = False
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        name: str,
+        *,
+        keep_thoughts: bool = False,
+        reader: ImageReader | None = None,
     ) -> None:
         """Render with `tokenizer`, after checking its template.
 
@@ -72,13 +80,15 @@ class TemplateRenderer(Renderer):
             name: for error messages.
             keep_thoughts: continue a conversation after its sampled tokens even where the template
                 would drop earlier reasoning.
+            reader: of the images, for a model that sees.
 
         Raises:
             TemplateBreaksPrefix: the template changes earlier tokens even in a plain conversation.
             InputError: the tokenizer has no template, or no control token ends its replies.
         """
         self.name, self.keep_thoughts = name, keep_thoughts
-        self._tokenizer = tokenizer
+        self._tokenizer, self._reader = tokenizer, reader
+        self.sees = reader is not None
         if not tokenizer.chat_template:
             raise InputError(
                 f"The tokenizer of '{name}' has no chat template; use an instruction-tuned model."
@@ -86,14 +96,18 @@ class TemplateRenderer(Renderer):
         control = set(tokenizer.all_special_ids) | {
             id for id, token in tokenizer.added_tokens_decoder.items() if token.special
         }
+        if reader is not None:
+            control.add(reader.token)
         self._texts = {id: str(tokenizer.convert_ids_to_tokens(id) or "") for id in control}
         self._control_texts = sorted(filter(None, self._texts.values()), key=len, reverse=True)
-        self._format = TemplateFormat(ReplyFormat())
+        self._format = TemplateFormat(ReplyFormat(), parts=self.sees)
         self._control_pattern = re.compile("|".join(map(re.escape, self._control_texts)) or r"(?!)")
         self._end = self._find_end()
         self._check_appends()
         added = {str(token) for token in tokenizer.added_tokens_decoder.values()}
-        self._format = detect_format(self.source, self._render([user("?")]), added, self._trial)
+        self._format = detect_format(
+            self.source, self._render([user("?")]), added, self._trial, parts=self.sees
+        )
         self.native_tools = self._format.native
         self._call_end = self._find_call_end() if self.native_tools else self._end
         self._sampled_end = self._format.reply.family.end or self._end
@@ -116,9 +130,27 @@ class TemplateRenderer(Renderer):
             ) from error
         return cls(tokenizer, folder.name, keep_thoughts=keep_thoughts)
 
+    @classmethod
+    def seeing(cls, folder: Path, *, keep_thoughts: bool = False) -> TemplateRenderer:
+        """Return the renderer of the checkpoint in `folder`, whose model sees.
+
+        Raises:
+            InputError: see the constructor and `image_reader`.
+        """
+        from palaestra.models.local.image_reader import image_reader
+
+        reader = image_reader(folder)
+        tokenizer = reader.processor.tokenizer
+        if reader.processor.chat_template:
+            tokenizer.chat_template = reader.processor.chat_template
+        return cls(tokenizer, folder.name, keep_thoughts=keep_thoughts, reader=reader)
+
     def save(self, folder: Path) -> None:
-        """Write the tokenizer and its template as transformers reads them."""
-        self._tokenizer.save_pretrained(folder)
+        """Write the tokenizer and its template as transformers reads them, and its processor."""
+        if self._reader is not None:
+            self._reader.save(folder)
+        else:
+            self._tokenizer.save_pretrained(folder)
 
     @property
     def source(self) -> str:
@@ -153,7 +185,7 @@ class TemplateRenderer(Renderer):
         return self._texts.get(token) == (self._call_end if results else self._end)
 
     def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
-        return self._encode(self._render(messages, tools))
+        return self._encode(self._with_images(self._render(messages, tools), messages))
 
     def extend(
         self,
@@ -170,10 +202,15 @@ class TemplateRenderer(Renderer):
         ends_otherwise = around.end == self._end != self._sampled_end
         if ends_otherwise and closed and not self.keep_thoughts:
             raise self._breaks(len(history))
-        tail = self._encode(around.end + around.after)
+        tail = self._encode(around.end + self._with_images(around.after, new))
         if self._texts.get(tail[0]) != around.end:
             raise self._breaks(len(history))
         return tail[1:] if closed else tail
+
+    def images(self, messages: Sequence[Message], tokens: Sequence[int]) -> tuple[ImageSpan, ...]:
+        if self._reader is None:
+            return ()
+        return self._reader.spans(_images(messages), tokens)
 
     def reply(self, reply: str | Message) -> list[int]:
         message = assistant(reply) if isinstance(reply, str) else reply
@@ -325,6 +362,20 @@ class TemplateRenderer(Renderer):
             ) from error
         return str(text)
 
+    def _with_images(self, text: str, messages: Sequence[Message]) -> str:
+        """Return a rendered text with what each image is shown by in place of its placeholder."""
+        if self._reader is None:
+            return text
+        first, *others = text.split(self._reader.placeholder)
+        images = _images(messages)
+        if len(others) != len(images):
+            raise InputError(
+                f"The chat template '{self.name}' shows {len(others)} of the {len(images)} images "
+                "in messages of these roles; leave the images out, or use another template."
+            )
+        shown = (self._reader.prepare(image).text for image in images)
+        return first + "".join(f"{image}{rest}" for image, rest in zip(shown, others, strict=True))
+
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
@@ -362,6 +413,11 @@ def template_of(folder: Path, *, keep_thoughts: bool = False) -> TemplateRendere
         return TemplateRenderer.from_folder(folder, keep_thoughts=keep_thoughts)
     except InputError:  # it has no usable template: tools are rendered as text
         return None
+
+
+def _images(messages: Sequence[Message]) -> list[Image]:
+    """Return the images of messages, in order."""
+    return [image for message in messages for image in message.images]
 
 
 def _without_thoughts(message: Message) -> Message:

@@ -17,7 +17,7 @@ from itertools import product
 from typing import Any
 
 from palaestra.core.errors import InputError
-from palaestra.core.message import Message, ToolCall, assistant, tool_result, user
+from palaestra.core.message import Image, Message, Text, ToolCall, assistant, tool_result, user
 from palaestra.core.tool import Tool
 from palaestra.models.renderers.call_syntax import kimi_name
 from palaestra.models.renderers.model_families import WORDS, Ids, ReplyFormat, candidates
@@ -25,6 +25,7 @@ from palaestra.models.renderers.reply_parser import TAGS, Tags
 from palaestra.models.renderers.tool_text import with_calls
 
 KEYS = ("reasoning_content", "reasoning", "thinking")  # keys under which templates take reasoning
+IMAGE = {"type": "image"}  # as templates take an image: its placeholder is all that they write
 SHORT_ID = 9  # characters; some templates take ids of this length only
 
 Render = Callable[[Sequence[Message], Sequence[Tool], "TemplateFormat"], tuple[str, str, str]]
@@ -48,6 +49,7 @@ class TemplateFormat:
     ids: Ids = "any"
     calls_in_text: bool = False  # calls are part of a reply's text
     reasoning_key: str = ""  # empty: reasoning is part of a reply's text, if present at all
+    parts: bool = False  # a content is a list of texts and images, for models that see
 
     def dicts(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """Return the messages as templates take them: one dictionary each, or one for each result.
@@ -65,7 +67,9 @@ class TemplateFormat:
                 for part in message.tool_results:
                     name = part.name or names.get(part.id, "")
                     id = numbered.get(part.id) or self._id(ToolCall(name, {}, part.id), 0)
-                    about = {"role": "tool", "content": part.text, "tool_call_id": id}
+                    last = part is message.tool_results[-1]
+                    content = self._content(part.text, message.images if last else ())
+                    about = {"role": "tool", "content": content, "tool_call_id": id}
                     found.append(about | ({"name": name} if name else {}))
             else:
                 found.append(self._dict(message, numbered))
@@ -82,7 +86,21 @@ class TemplateFormat:
             found[self.reasoning_key] = message.reasoning
         elif message.reasoning and self.reply.reasoning is not None:
             found["content"] = self.reply.reasoning.written(message.reasoning) + found["content"]
+        if message.images and self.parts:
+            found["content"] = [
+                IMAGE if isinstance(part, Image) else {"type": "text", "text": part.text}
+                for part in message.parts
+                if isinstance(part, Text | Image)
+            ]
+        else:
+            found["content"] = self._content(found["content"])
         return found
+
+    def _content(self, text: str, images: Sequence[Image] = ()) -> Any:
+        """Return a content as the template takes it: its text, or a list of parts."""
+        if not self.parts:
+            return text
+        return [{"type": "text", "text": text}, *(IMAGE for _ in images)]
 
     def _call(self, call: ToolCall, id: str) -> Mapping[str, Any]:
         arguments: Any = dict(call.arguments)
@@ -107,7 +125,12 @@ def short_id(id: str) -> str:
 
 
 def detect_format(
-    source: str, header: str, vocabulary: Collection[str], render: Render
+    source: str,
+    header: str,
+    vocabulary: Collection[str],
+    render: Render,
+    *,
+    parts: bool = False,
 ) -> TemplateFormat:
     """Return the format of a chat template.
 
@@ -116,11 +139,13 @@ def detect_format(
         header: a prompt without tools; it ends in the text before a reply.
         vocabulary: the tokens of the model that are no ordinary text.
         render: renders with the template; raises InputError for what it does not accept.
+        parts: see `TemplateFormat`.
     """
     tags = next((tags for tags in TAGS if tags.close in source), None)
     opened = opens(tags, header)
     key = next((key for key in KEYS if _takes(source, key)), "")
-    plain = TemplateFormat(ReplyFormat(reasoning=tags, opened=opened), reasoning_key=key)
+    replies = ReplyFormat(reasoning=tags, opened=opened)
+    plain = TemplateFormat(replies, reasoning_key=key, parts=parts)
     if "tools" not in source:
         return plain
     in_text = "<tool_call>" in source and "tool_calls" not in source

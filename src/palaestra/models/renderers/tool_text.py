@@ -39,7 +39,8 @@ def as_words(messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[Me
         return found
     about = described(tools)
     if found and found[0].role == "system":
-        return [text_message("system", f"{found[0].text}\n\n{about}"), *found[1:]]
+        first = text_message("system", f"{found[0].text}\n\n{about}", *found[0].images)
+        return [first, *found[1:]]
     return [text_message("system", about), *found]
 
 

@@ -10,7 +10,6 @@ import json
 import struct
 import zlib
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -69,12 +68,7 @@ class Archive:
     def __enter__(self) -> Archive:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _unpacked(self, info: ZipInfo) -> bytes:

@@ -19,8 +19,9 @@ from palaestra.core.episode import Episode, Step
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.store.codec import JSON
+from palaestra.store.disk import replacing_file
 from palaestra.store.exchange.messages import beside, images, shows
-from palaestra.store.exchange.plain_json import REST, head, plain, replacing, write_lines
+from palaestra.store.exchange.plain_json import REST, head, plain, write_lines
 from palaestra.store.header import events_in_order
 
 VERSION = "ATIF-v1.7"
@@ -49,8 +50,8 @@ def write_atif(path: Path, episodes: Iterable[Episode]) -> int:
     count = 0
     for count, document in enumerate(documents, 1):
         name = re.sub(r"[^\w.-]+", "_", document["trajectory_id"]) or "episode"
-        with replacing(path / f"{count:05d}-{name[:80]}.json") as stream:
-            stream.write(json.dumps(document, indent=1).encode() + b"\n")
+        with replacing_file(path / f"{count:05d}-{name[:80]}.json") as partial:
+            partial.write_bytes(json.dumps(document, indent=1).encode() + b"\n")
     return count
 
 

@@ -26,8 +26,9 @@ from palaestra.core.message import Message
 from palaestra.core.model import Finish
 from palaestra.core.outcome import Limit, Status
 from palaestra.store.codec import JSON
+from palaestra.store.disk import replacing_file
 from palaestra.store.exchange.messages import beside, images
-from palaestra.store.exchange.plain_json import REST, head, moment, plain, replacing
+from palaestra.store.exchange.plain_json import REST, head, moment, plain
 from palaestra.store.header import events_in_order
 
 VERSION = 2  # of Inspect's log format
@@ -59,7 +60,7 @@ def write_inspect(path: Path, episodes: Iterable[Episode], start: datetime) -> i
     """
     path = Path(path)
     log = _Log(start)
-    with replacing(path) as stream:
+    with replacing_file(path) as partial, partial.open("wb") as stream:
         if path.suffix == ".json":
             samples = ",\n".join(json.dumps(sample) for sample in map(log.add, episodes))
             top = json.dumps(log.header(), indent=1)

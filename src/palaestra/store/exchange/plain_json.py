@@ -10,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from palaestra import __version__
 from palaestra.core.environment import Action, Observation, Signals, Transition
@@ -26,7 +25,7 @@ from palaestra.core.graph import Call
 from palaestra.core.message import Role
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.store.codec import JSON, from_json, to_json
-from palaestra.store.disk import is_full, storage_full, sync
+from palaestra.store.disk import replacing_file
 from palaestra.store.schema import FORMAT
 
 REST = "palaestra"
@@ -127,34 +126,10 @@ def moment(start: datetime, seconds: float) -> datetime:
 # ── files ────────────────────────────────────────────────────────────────────
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file to write, which replaces `path` once it is complete.
-
-    Raises:
-        InputError: the folder is missing, or cannot be written to.
-        StorageFull: there is no space; an earlier file of that name is intact.
-    """
-    partial = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        with partial.open("wb") as stream:
-            yield stream
-        sync(partial)
-        partial.replace(path)
-        sync(path.parent)
-    except OSError as error:
-        if is_full(error):
-            raise storage_full(path.name, path.parent, error) from error
-        raise InputError(f"{path} cannot be written: {error}. Give another path.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
 def write_lines(path: Path, documents: Iterable[JSON]) -> int:
-    """Write one JSON document per line; return their number. Raises like `replacing`."""
+    """Write one JSON document per line; return their number. Raises like `replacing_file`."""
     count = 0
-    with replacing(Path(path)) as stream:
+    with replacing_file(Path(path)) as partial, partial.open("wb") as stream:
         for document in documents:
             stream.write(json.dumps(document).encode() + b"\n")
             count += 1

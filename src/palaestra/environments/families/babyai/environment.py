@@ -78,6 +78,7 @@ class MiniGrid(
 
     @classmethod
     def names(cls) -> list[str]:
+        """Return the registered levels, also those that other imported packages have added."""
         return sorted(_registered(cls.prefix))
 
     @property
@@ -112,6 +113,10 @@ class MiniGrid(
     def picture(self) -> bytes:
         """Render the 7 x 7 cells that the agent sees, facing up: 112 x 112 pixels."""
         return png(self._env.get_pov_render(tile_size=16))
+
+    def caption(self) -> str:
+        """Return the mission, as the first observation says it."""
+        return f"Mission: {self._env.mission}"
 
     def state_key(self) -> str:
         """Hash the grid, the agent, what it carries and the mission; not the step count."""

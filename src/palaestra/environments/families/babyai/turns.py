@@ -7,7 +7,7 @@ takes two trips. Tests compare the numbers with the levels of the package.
 
 from __future__ import annotations
 
-UNKNOWN = 100  # for a level that another version of the package adds
+UNKNOWN = 100  # for a level that another version of the package, or another package, adds
 
 LEVELS: dict[str, dict[int, str]] = {
     "MiniGrid-": {

@@ -25,23 +25,24 @@ As a TOML file:
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import importlib.util
 import json
 import sys
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic import Field, ValidationInfo
 from pydantic import field_validator as on_field
 from pydantic import model_validator as on_model
 
-from palaestra.core.errors import InputError
-from palaestra.core.task import Split
+from palaestra.environments.shared.server_description import (
+    DescribedTask,
+    ServerDescription,
+    Strict,
+)
 
 PYTHON = "{python}"  # in `command`: the interpreter that runs this process
 
@@ -57,17 +58,11 @@ class Made:
     failed: bool = False  # the tool ran and reported an error
 
 
-class Strict(BaseModel):
-    """A frozen model that rejects unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class Use(Strict):
     """A tool call in a description."""
 
     tool: str
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 class Wanted(Use):
@@ -85,14 +80,11 @@ class Wanted(Use):
         return any(self.equals == value for value in found)
 
 
-class Assignment(Strict):
-    """A task in a description."""
+class Assignment(DescribedTask):
+    """A task, its check, and a solution."""
 
-    id: str
     instruction: str
     check: Wanted | Callable[[Assignment, Sequence[Made], str], bool | float]
-    split: Split = Split.TEST
-    parameters: dict[str, Any] = {}
     solution: tuple[Use | str, ...] = ()  # calls and a last reply that solve it from its start
 
     @on_field("check", mode="before")
@@ -102,30 +94,21 @@ class Assignment(Strict):
         return _function(check, folder) if isinstance(check, str) else check
 
 
-class Description(Strict):
-    """A server and its tasks."""
+class Description(ServerDescription[Assignment]):
+    """A server and its tasks; without `instructions`, those of the server are used."""
+
+    server = "an MCP server"
 
     tasks: tuple[Assignment, ...] = Field(min_length=1)
     command: str = ""
     arguments: tuple[str, ...] = ()
-    environment: dict[str, str] = {}  # variables added to those that the MCP client passes
-    folder: Path = Path()  # where the command runs
-    url: str = ""
-    instructions: str = ""  # empty: those of the server
     tools: tuple[str, ...] = ()  # the agent's tools; empty: all except `reset`
     reset: str = ""  # empty: the server is restarted for each task
-    deterministic: bool = False
-    timeout: float = Field(default=30.0, gt=0)  # seconds of one call
-    turns: int = Field(default=20, gt=0)  # `typical_turns`
-    edition: str = "0"  # snapshots of other editions are refused
 
     @on_model(mode="after")
     def _whole(self) -> Self:
         if bool(self.command) is bool(self.url):
             raise ValueError("give either `command` or `url`, not both or neither")
-        ids = [task.id for task in self.tasks]
-        if len(set(ids)) < len(ids):
-            raise ValueError(f"task ids repeat ({', '.join(sorted(ids))}); make each unique")
         if self.url and self.deterministic and not self.reset:
             raise ValueError("`deterministic` with a `url` needs `reset`, a tool that resets")
         return self
@@ -133,35 +116,6 @@ class Description(Strict):
     @property
     def program(self) -> str:
         return sys.executable if self.command == PYTHON else self.command
-
-    def find(self, id: object) -> Assignment | None:
-        return next((task for task in self.tasks if task.id == id), None)
-
-
-def load(path: Path) -> Description:
-    """Load the description in a TOML file.
-
-    Raises:
-        InputError: the file cannot be read, or is not a valid description.
-    """
-    try:
-        body = path.read_bytes()
-        fields = tomllib.loads(body.decode())
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"'{path}' cannot be read as a description ({error}); give a TOML file."
-        ) from error
-    folder = path.absolute().parent
-    fields["folder"] = folder / str(fields.get("folder", ""))
-    fields.setdefault("edition", hashlib.blake2b(body, digest_size=6).hexdigest())
-    try:
-        return Description.model_validate(fields, context={"folder": folder})
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"])) or "the file"
-        raise InputError(
-            f"'{path}' is not a valid description of an MCP server: {key}: {first['msg']}."
-        ) from None
 
 
 def _function(target: str, folder: Path | None) -> Callable[..., Any]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from palaestra.core.environment import (
@@ -40,7 +39,6 @@ from palaestra.environments.families.mcp.description import (
     Made,
     Use,
     Wanted,
-    load,
 )
 from palaestra.environments.families.mcp.link import Link, Reply
 from palaestra.environments.shared.described_server import DescribedEnvironment
@@ -60,6 +58,7 @@ class McpEnvironment(
 
     family = "mcp"
     title = "MCP"
+    form = Description
 
     def __init__(self, name: str = "") -> None:
         """Start or reach the server and read its tools.
@@ -86,10 +85,6 @@ class McpEnvironment(
         solved = any(task.solution for task in cls.describe(name).tasks)
         has = spec.capabilities | ({Capability.ORACLE} if solved else set())
         return replace(spec, capabilities=has)
-
-    @classmethod
-    def load(cls, file: Path) -> Description:
-        return load(file)
 
     def link(self) -> Link:
         return Link(self._description)

@@ -33,36 +33,30 @@ As a TOML file:
 
 from __future__ import annotations
 
-import hashlib
 import string
 import sys
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 from pydantic import field_validator as on_field
 from pydantic import model_validator as on_model
 
-from palaestra.core.errors import InputError
-from palaestra.core.task import Split
-
-
-class Strict(BaseModel):
-    """A frozen model that rejects unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from palaestra.environments.shared.server_description import (
+    DescribedTask,
+    ServerDescription,
+    Strict,
+)
 
 
 class ActionFormat(Strict):
     """How an agent's reply becomes the server's action model."""
 
     text: str = ""
-    words: dict[str, dict[str, Any]] = {}
+    words: dict[str, dict[str, Any]] = Field(default_factory=dict)
     tool: str = ""
     mcp: bool = False
-    fixed: dict[str, Any] = {}
+    fixed: dict[str, Any] = Field(default_factory=dict)
     samples: tuple[str, ...] = ()
 
     @on_model(mode="after")
@@ -102,32 +96,16 @@ class Solved(Strict):
         return total >= self.total
 
 
-class Assignment(Strict):
-    """A task in a description."""
-
-    id: str
-    split: Split = Split.TEST
-    instruction: str = ""
-    parameters: dict[str, Any] = {}
-
-
-class Description(Strict):
+class Description(ServerDescription[DescribedTask]):
     """A server, its action format, and its tasks."""
+
+    server = "an OpenEnv server"
 
     action: ActionFormat
     solved: Solved
     app: str = ""
     python: str = ""  # empty: this interpreter
-    folder: Path = Path()  # where the app runs
-    environment: dict[str, str] = {}  # variables added to those of this process
-    url: str = ""
-    instructions: str = ""
     observation: str = ""
-    tasks: tuple[Assignment, ...] = ()
-    deterministic: bool = False
-    timeout: float = Field(default=30.0, gt=0)  # seconds for one answer
-    turns: int = Field(default=20, gt=0)  # `typical_turns`
-    edition: str = "0"  # snapshots of other editions are refused
 
     @on_field("observation")
     @classmethod
@@ -143,9 +121,6 @@ class Description(Strict):
             raise ValueError("give either `app` or `url`, not both or neither")
         if self.url and not self.url.startswith(("http://", "https://")):
             raise ValueError("`url` must begin with http:// or https://")
-        ids = [task.id for task in self.tasks]
-        if len(set(ids)) < len(ids):
-            raise ValueError(f"task ids repeat ({', '.join(sorted(ids))}); make each unique")
         return self
 
     @property
@@ -154,31 +129,3 @@ class Description(Strict):
         if not self.python:
             return sys.executable
         return str(self.folder / self.python) if "/" in self.python else self.python
-
-    def find(self, id: object) -> Assignment | None:
-        return next((task for task in self.tasks if task.id == id), None)
-
-
-def load(path: Path) -> Description:
-    """Load the description in a TOML file.
-
-    Raises:
-        InputError: the file cannot be read, or is not a valid description.
-    """
-    try:
-        body = path.read_bytes()
-        fields = tomllib.loads(body.decode())
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"'{path}' cannot be read as a description ({error}); give a TOML file."
-        ) from error
-    fields["folder"] = path.absolute().parent / str(fields.get("folder", ""))
-    fields.setdefault("edition", hashlib.blake2b(body, digest_size=6).hexdigest())
-    try:
-        return Description.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"])) or "the file"
-        raise InputError(
-            f"'{path}' is not a valid description of an OpenEnv server: {key}: {first['msg']}."
-        ) from None

@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 from palaestra.core.environment import Action, Observation, Sampling, Spec, Transition
 from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.core.task import Task
 from palaestra.core.tool import NotACall
 from palaestra.environments.base import refused
-from palaestra.environments.families.openenv.description import Description, load
+from palaestra.environments.families.openenv.description import Description
 from palaestra.environments.families.openenv.link import Link, Refused, Seen
 from palaestra.environments.families.openenv.words import (
     action_parser,
@@ -42,6 +41,7 @@ class OpenEnv(DescribedEnvironment[Description, Link], Sampling, id="openenv"):
 
     family = "openenv"
     title = "OpenEnv"
+    form = Description
 
     def __init__(self, name: str = "") -> None:
         """Start or reach the server and read its action model.
@@ -77,10 +77,6 @@ class OpenEnv(DescribedEnvironment[Description, Link], Sampling, id="openenv"):
         action = cls.describe(name).action
         tools = action.mcp or bool(action.tool)
         return replace(super().spec_of(name), free_text=bool(action.text), tools=tools)
-
-    @classmethod
-    def load(cls, file: Path) -> Description:
-        return load(file)
 
     def link(self) -> Link:
         return Link(self._description)

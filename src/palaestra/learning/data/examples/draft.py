@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 
 from palaestra.core.episode import Key
 from palaestra.core.graph import Call
-from palaestra.learning.data.rows import Row, append
+from palaestra.core.message import ImageSpan
+from palaestra.learning.data.rows import Row, add_images, append
 
 
 class Draft:
@@ -16,8 +17,9 @@ class Draft:
     def __init__(self, key: Key) -> None:
         self._row = Row(key, [], [], [], [])
 
-    def add_context(self, tokens: Sequence[int]) -> None:
-        """Add tokens that are context only."""
+    def add_context(self, tokens: Sequence[int], images: Sequence[ImageSpan] = ()) -> None:
+        """Add tokens that are context only, with the images among them."""
+        add_images(self._row, images)
         append(self._row, tokens)
 
     def add_reply(self, call: Call, *, number: int | None = None, trained: bool = True) -> None:
@@ -54,6 +56,7 @@ def only(row: Row, calls: Collection[int]) -> Row | None:
         kept,
         [version if on else 0 for version, on in zip(row.versions[:end], mask, strict=True)],
         row.roles,
+        [span for span in row.images if span.start < end],
     )
 
 

@@ -89,7 +89,7 @@ def linearised(
         for index in range(entry, stop):
             call = part[index].call
             if position == 0 or index > entry:  # else the attempt before has shown this state
-                draft.add_context(call.prompt)
+                draft.add_context(call.prompt, call.images)
                 rendered += call.messages
             trained = _is_studied(studied, last, call.index in wrong)
             draft.add_reply(call, number=number, trained=trained)
@@ -101,7 +101,7 @@ def linearised(
         visits = _visits(parts[position + 1], shown.state)
         if not visits:
             return None
-        draft.add_context(shown.call.prompt)
+        draft.add_context(shown.call.prompt, shown.call.images)
         draft.add_new_reply(renderer.reply(reflection), number)
         rendered += [*shown.call.messages, assistant(reflection)]
         draft.add_context(renderer.extend(rendered, [user(answer)], closed=True))
@@ -204,7 +204,7 @@ def _shortcut(episode: Episode, policy: str) -> Row | None:
     draft = Draft(episode.key)
     index = 0
     while index < len(part):
-        draft.add_context(part[index].call.prompt)
+        draft.add_context(part[index].call.prompt, part[index].call.images)
         if part[index].opens and part[index].state is not None:
             index = _visits(part, part[index].state)[-1]
         call = part[index].call

@@ -14,7 +14,7 @@ from palaestra.core.errors import InputError
 from palaestra.learning.data.examples.example import Score, scoring, usable
 from palaestra.learning.data.examples.preferred import Label, Response
 from palaestra.learning.data.examples.replies import Reply, history, replies, reply_row
-from palaestra.learning.data.rows import Row, rows_of
+from palaestra.learning.data.rows import Row, refuse_images, rows_of
 from palaestra.learning.methods.component import Kind, Need, Status, component
 
 Judge = Callable[[Episode, Reply], bool | None]
@@ -135,6 +135,7 @@ def balance(desirable: int, undesirable: int) -> tuple[float, float]:
 
 
 def _question(row: Row) -> list[int]:
+    refuse_images(row.images, "KTO")
     return row.tokens[: row.mask.index(True)]
 
 

@@ -10,7 +10,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.model import is_of
 from palaestra.learning.data.examples.draft import Draft
-from palaestra.learning.data.rows import Row
+from palaestra.learning.data.rows import Row, refuse_images
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,12 @@ def conversation(episode: Episode, policy: str) -> list[Reply]:
 
 
 def history(graph: MessageGraph, call: Call) -> list[int]:
-    """Return all tokens before the completion of `call`."""
+    """Return all tokens before the completion of `call`.
+
+    Raises:
+        InputError: there are images among them.
+    """
+    refuse_images(graph.images(call.index), "Learning from single replies")
     tokens = graph.tokens(call.index)
     return tokens[: len(tokens) - len(call.completion)]
 

@@ -44,9 +44,10 @@ def rerendered(episode: Episode, policy: str, renderer: Renderer, edit: Edit) ->
                 )
             if rendered:
                 closed = last is not None and renderer.closes(last, new)
-                draft.add_context(renderer.extend(rendered, new, closed, call.tools))
+                tokens = renderer.extend(rendered, new, closed, call.tools)
             else:
-                draft.add_context(renderer.start(new, call.tools))
+                tokens = renderer.start(new, call.tools)
+            draft.add_context(tokens, renderer.images(new, tokens))
             trained = is_of(call.policy, policy) and call.index not in done
             done.add(call.index)
             draft.add_reply(call, trained=trained)

@@ -39,6 +39,7 @@ def retokenized(episode: Episode, policy: str, renderer: Renderer, role: str = "
         place = graph.place(messages, policy, role, call.tools)
         new = tuple(messages[place.known :])
         completion = tuple(renderer.reply(call.reply))
+        prompt = tuple(_prompt(graph, place.parent, new, call.tools, renderer))
         if call.finish is Finish.LENGTH:
             while completion and completion[-1] in renderer.end_tokens:
                 completion = completion[:-1]
@@ -48,7 +49,7 @@ def retokenized(episode: Episode, policy: str, renderer: Renderer, role: str = "
                 parent=place.parent,
                 role=role,
                 messages=new,
-                prompt=tuple(_prompt(graph, place.parent, new, call.tools, renderer)),
+                prompt=prompt,
                 reply=call.reply,
                 completion=completion,
                 logprobs=(0.0,) * len(completion),
@@ -57,6 +58,7 @@ def retokenized(episode: Episode, policy: str, renderer: Renderer, role: str = "
                 version=0,
                 seconds=call.seconds,
                 tools=call.tools,
+                images=renderer.images(new, prompt),
             ),
             place.prompt,
         )
