@@ -15,7 +15,9 @@ import torch
 import palaestra as pa
 from palaestra.cli.main import main
 from palaestra.core.errors import InputError
-from palaestra.models.local.checkpoint_format import read_network
+from palaestra.models.local.adapter_files import write_adapter
+from palaestra.models.local.checkpoint_format import read_network, write_network
+from palaestra.models.local.lora import OWN, add_lora
 from palaestra.models.local.tiny import learn_vocabulary
 from palaestra.models.registry import REVISIONS
 from palaestra.store.run_folder import RunFolder
@@ -146,6 +148,44 @@ def test_what_cannot_be_used_ends_with_one_sentence_and_code_2_and_starts_nothin
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("palaestra: ")]
     assert code == 2
     assert len(said) == 1 and words in said[0]
+    assert not list(runs.glob("*"))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["model.name={name}"],
+        ["model.name={base}", "training.adapters.planner.folder={adapter}", "agent.name=plan"],
+        [
+            "model.name={base}", "agent.name=plan", "training.adapters.planner.frozen=true",
+            "training.adapters.planner.folder={adapter}",
+        ],
+        None,
+    ],
+    ids=["model", "role", "frozen role", "eval"],
+)  # fmt: skip
+def test_an_adapter_of_another_base_is_one_sentence_and_starts_nothing(
+    keys: list[str] | None, tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network, base, adapter = write_checkpoint(tmp_path / "o"), tmp_path / "n", tmp_path / "adapter"
+    add_lora(network, 4, seed=1)
+    write_adapter(network, OWN, adapter, "o")
+    with torch.no_grad():
+        other = write_checkpoint(base, 1)
+        other.norm.mul_(1.5)
+    write_network(other, base)
+    name = f"{base}?adapter={adapter}"
+    if keys is None:
+        code = evaluate(name)
+    else:
+        lora = ["training.weights=lora", "training.lora_rank=4", "training.top_layers="]
+        every = [*lora, "model.context=512", *keys]
+        sets = [key.format(name=name, base=base, adapter=adapter) for key in every]
+        options = [part for key in sets for part in ("--set", key)]
+        code = main(["train", "default", "--env", WORLD, "--no-imitation", *options])
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("palaestra: ")]
+    assert code == 2
+    assert len(said) == 1 and "was trained on another base" in said[0]
     assert not list(runs.glob("*"))
 
 

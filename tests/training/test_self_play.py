@@ -20,9 +20,9 @@ from palaestra.learning.methods.algorithms import Method, algorithm
 from palaestra.runtime.progress import Reporter
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.loop_plan import shaping
-from palaestra.training.policy_building import POLICY
 from palaestra.training.recipe import Recipe, load
 from palaestra.training.recipe_check import check_recipe
+from palaestra.training.role_adapters import POLICY
 from palaestra.training.run import execute
 
 RECIPE = """

@@ -11,9 +11,11 @@ from safetensors.torch import load_file
 
 import palaestra as pa
 from palaestra.core.errors import InputError
+from palaestra.core.model import adapted
 from palaestra.models.local.adapter_config import WEIGHTS
 from palaestra.models.local.checkpoint_format import write_network
 from palaestra.models.local.networks import load_network
+from palaestra.store.run_folder import RunFolder
 from tests.models.local.checkpoints import write_checkpoint
 from tests.models.local.test_architectures import logits_of
 
@@ -27,6 +29,7 @@ def trained(
     *,
     agent: dict[str, Any] | None = None,
     rl: dict[str, Any] | None = None,
+    imitation: dict[str, Any] | None = None,
     quantise: str | None = None,
     deterministic: bool = False,
     **training: Any,
@@ -34,13 +37,14 @@ def trained(
     sections: dict[str, Any] = {
         "model": {"name": model, "context": 512, "precision": "fp32", "quantise": quantise},
         "environment": {"workers": 0, "transfer": None},
-        "imitation": {"demonstrations": 2, "epochs": 1, "batch": 2},
+        "imitation": {"demonstrations": 2, "epochs": 1, "batch": 2} | (imitation or {}),
         "training": {"weights": "lora", "lora_rank": 4, "top_layers": None} | training,
         "agent": agent or {},
         "rl": {"steps": 1, "tasks": 2, "group": 2} | (rl or {}),
         "evaluation": {"tasks": 1},
         "minutes": None,
         "deterministic": deterministic,
+        "checkpoint_every": 1,
     }
     return pa.train("default", env=WORLD, run=run, progress=False, **sections)
 
@@ -129,6 +133,12 @@ def test_roles_learn_adapters_of_their_own_which_act_apart(base: Path) -> None:
         n=2, workers=0, progress=False, run=base.parent / "both",
     )  # fmt: skip
     assert len({call.policy for one in found.episodes for call in one.calls}) == 2
+    with RunFolder.read(run.path) as opened:
+        calls = [call for one in opened.database.episodes("test/rl") for call in one.calls]
+    assert {(call.role, call.policy) for call in calls} == {
+        ("agent", "policy"),
+        ("planner", adapted("policy", "planner")),
+    }
 
 
 def test_roles_with_adapters_learn_the_same_in_equal_deterministic_runs(base: Path) -> None:

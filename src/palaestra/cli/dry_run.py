@@ -131,6 +131,7 @@ def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
     """
     from palaestra.runtime.concurrency import note
     from palaestra.training.recipe_check import check_recipe
+    from palaestra.training.role_adapters import described, learning
 
     check_recipe(recipe)
     found = estimate(recipe)
@@ -142,6 +143,7 @@ def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
             "memory_bytes": _with_total(asdict(found.memory)),
             "seconds": _with_total(found.seconds),
             "disk_bytes": _with_total(found.disk),
+            "learns": list(learning(recipe)),
             "note": found.size.note,
         }
         print(json.dumps(document))
@@ -158,7 +160,7 @@ def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
     concurrency_note = note(
         recipe.environment.id, recipe.concurrency, "--set concurrency=", recipe.agent.chosen
     )
-    for line in (size.note, concurrency_note):
+    for line in (*described(recipe), size.note, concurrency_note):
         if line:
             print(f"# {line}")
     print()
@@ -192,11 +194,14 @@ def measure(recipe: Recipe) -> Size:
     with torch.device("meta"):
         if part.weights == "lora":
             from palaestra.models.local.lora import add_lora, quantise
+            from palaestra.training.role_adapters import learning
 
             if recipe.model.quantise is not None:
                 quantise(network, recipe.model.quantise)
-            add_lora(network, part.lora_rank or 1, seed=0)
-            chosen = adapters(network)
+            names = tuple(learning(recipe).values())
+            for name in names:
+                add_lora(network, part.lora_rank or 1, seed=0, name=name)
+            chosen = adapters(network, names)
         elif part.weights == "top":
             chosen = top_layers(network, part.top_layers or 1)
         else:

@@ -26,6 +26,9 @@ CHOOSING = "|choices"
 CONSTRAINED = "|grammar"
 """The suffix of the policy name in calls whose reply was held to a grammar."""
 
+ADAPTER = "|adapter="
+"""Begins the suffix of the policy name in calls of a role whose own adapter is in training."""
+
 Listener = Callable[[Sequence[int], Sequence[float]], None]
 """Receives the tokens of a reply and their log-probabilities during sampling: each once, in order.
 They are those of the final `Generation`; a model may skip these calls."""
@@ -85,6 +88,19 @@ class Sampling:
 def free(policy: str) -> str:
     """Return the name of the policy without the suffix for choices or a grammar."""
     return policy.removesuffix(CHOOSING).removesuffix(CONSTRAINED)
+
+
+def adapted(policy: str, role: str) -> str:
+    """Return the name of the policy with the adapter of a role, which is trained beside its own."""
+    return f"{policy}{ADAPTER}{role}"
+
+
+def is_of(recorded: str, policy: str) -> bool:
+    """Return whether a recorded name is that of `policy`, with whichever of its adapters."""
+    if recorded == policy:
+        return True
+    own, found, role = recorded.partition(ADAPTER)
+    return bool(found) and own == policy and "|" not in role
 
 
 @dataclass(frozen=True, slots=True)

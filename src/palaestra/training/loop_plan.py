@@ -10,11 +10,13 @@ from palaestra.learning.data.rewards import Overlong, Shaping
 from palaestra.learning.loop.consolidation import ConsolidationPlan
 from palaestra.learning.loop.phases import entropulse
 from palaestra.learning.loop.reinforce import ReinforcementPlan
-from palaestra.learning.loop.trainer_step import TrainerStepPlan
+from palaestra.learning.loop.trainer_step import InTurns, TrainerStepPlan
 from palaestra.learning.losses.entropy import Smoother
 from palaestra.learning.losses.entropy_control import EntropyPlan
 from palaestra.learning.methods.component import Kind, find
+from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Entropy, Horizon, Reinforcement
+from palaestra.training.role_adapters import learning
 from palaestra.training.run_context import RunContext, typical_turns
 
 
@@ -32,6 +34,7 @@ def plan_of(context: RunContext) -> ReinforcementPlan:
         entropy=_entropy(part.entropy, part.steps),
         recompute=part.staleness > 0 and part.recompute,
         critic_warmup=part.critic.warmup if part.critic else 0,
+        in_turns=_in_turns(context.recipe),
     )
     return ReinforcementPlan(
         steps=part.steps,
@@ -46,6 +49,11 @@ def plan_of(context: RunContext) -> ReinforcementPlan:
         consolidation=_consolidation(part),
         turns=lambda step: _most_turns(part.horizon, step) or turns,
     )
+
+
+def _in_turns(recipe: Recipe) -> InTurns | None:
+    every = recipe.training.alternate
+    return None if every is None else InTurns(tuple(learning(recipe).values()), every)
 
 
 def shaping(part: Reinforcement, turns: int, seed: int) -> Shaping:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import torch
 from tokenizers import Tokenizer
 
 from palaestra.core.errors import InputError
 from palaestra.core.model import Renderer
 from palaestra.learning.compute.weight_selection import Selection, adapters, everything, top_layers
 from palaestra.learning.critics.value_head import ValueHead
-from palaestra.models.local.adapter_files import exportable, read_adapter, write_adapter
+from palaestra.models.local.adapter_files import exportable, write_adapter
 from palaestra.models.local.engine import OnUpdate
-from palaestra.models.local.lora import OWN, add_adapter, add_lora, merged, quantise
+from palaestra.models.local.lora import merged, quantise
 from palaestra.models.local.model_cache import Progress
-from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.network import DecoderNetwork
-from palaestra.models.local.networks import load_network, save_network
+from palaestra.models.local.networks import blank_network, load_network, save_network
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.tiny import tiny_network
 from palaestra.models.registry import (
@@ -31,23 +31,22 @@ from palaestra.models.renderers.chat_template import TemplateRenderer
 from palaestra.models.renderers.chatml import CHATML_TEMPLATE, END, ChatMLRenderer
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Tiny
+from palaestra.training.role_adapters import AGENT, POLICY, add_adapters, learning, names
 from palaestra.training.sight import check_sight
 
 Valued = tuple[DecoderNetwork, ValueHead]
 """A critic: a network, and the head that reads values from its last hidden states."""
 
-POLICY = "policy"  # the name under which the trained model's calls are recorded
-
 
 def prepare_policy(recipe: Recipe, progress: Progress) -> dict[str, str | None]:
-    """Download, convert and check the model of a recipe; load nothing.
+    """Download, convert and check the model of a recipe, and its roles' adapters; load nothing.
 
     Returns:
-        Its revision by its name (see `weights.Checkpoint`); empty for the tiny transformer.
+        Their revisions by name (see `weights.Checkpoint`); empty for the tiny transformer.
 
     Raises:
-        InputError: it cannot be had or used, its context is shorter than the recipe's, or it reads
-            text only and the environment shows images.
+        InputError: one cannot be had or used, the model's context is shorter than the recipe's, or
+            the model reads text only and the environment shows images.
     """
     part = recipe.model
     if part.name == "tiny":
@@ -55,7 +54,16 @@ def prepare_policy(recipe: Recipe, progress: Progress) -> dict[str, str | None]:
     found = checked_checkpoint(part.name, progress, backend=part.backend, quantise=part.quantise)
     check_context(part.name, found.folder, part.context, "model.context", part.backend)
     check_sight(recipe)
-    return {part.name: found.revision}
+    revisions = {part.name: found.revision}
+    for name in names(recipe).values():
+        revisions[name] = checked_checkpoint(name, progress, backend=part.backend).revision
+    if recipe.training.lora_rank is not None:
+        with torch.device("meta"):
+            network = blank_network(found.folder, torch.float32, part.backend)
+            if part.quantise is not None:
+                quantise(network, part.quantise)
+            add_adapters(network, recipe)
+    return revisions
 
 
 def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
@@ -82,11 +90,7 @@ def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:
         network = load_network(origin, dtype, part.backend, part.quantise)
     network = network.to(target)
     if recipe.training.lora_rank is not None:
-        _add_adapter(network, part.name, recipe.training.lora_rank, recipe.seed)
-        for number, role in enumerate(recipe.training.adapters, 1):
-            add_lora(network, recipe.training.lora_rank, recipe.seed + 1_000_003 * number, role)
-        assert network.adapters is not None
-        network.adapters.roles = frozenset(recipe.training.adapters)
+        add_adapters(network, recipe)
     return ResidentModel(
         POLICY,
         network,
@@ -127,26 +131,6 @@ def _tiny(recipe: Recipe, origin: Path, renderer: Renderer) -> DecoderNetwork:
     )
 
 
-def _add_adapter(network: DecoderNetwork, model: str, rank: int, seed: int) -> None:
-    """Add the adapter to be trained: the one that the model's name has, or a fresh one.
-
-    Raises:
-        InputError: the named adapter is of another base, or of a form that cannot go on.
-    """
-    folder = NamedCheckpoint.parse(model).adapter
-    if folder is None:
-        add_lora(network, rank, seed)
-        return
-    factors = read_adapter(folder, network)
-    ranks = sorted({len(one.down) for one in factors.values()})
-    if ranks != [rank]:
-        raise InputError(
-            f"The adapter '{folder}' has matrices of its own for layers that are joined here, and "
-            "cannot be trained further; merge it into its base with peft and start from the result."
-        )
-    add_adapter(network, OWN, factors)
-
-
 def slots_of(recipe: Recipe) -> int:
     """Return the number of replies that the policy generates concurrently."""
     return recipe.model.slots or recipe.concurrency + 2
@@ -161,23 +145,22 @@ def selection(model: ResidentModel, recipe: Recipe) -> Selection:
             assert recipe.training.top_layers is not None
             return top_layers(model.network, recipe.training.top_layers)
         case "lora":
-            return adapters(model.network)
+            return adapters(model.network, tuple(learning(recipe).values()))
 
 
 def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
     """Write the policy as a Hugging Face checkpoint that transformers and palaestra can load.
 
-    The agent's adapter is merged there, with the dequantised weights of a quantised base, and
-    written apart into the folder `adapter`, as peft loads it; those of other roles are in
-    `adapters`. Not written apart are those of experts, which peft has no form for, and those whose
-    base was made in this run.
+    The agent's adapter is merged there, with the dequantised weights of a quantised base. Adapters
+    that learned are also written apart, as peft loads them: the agent's into the folder `adapter`,
+    those of other roles into `adapters`. Not written apart are those of experts, which peft has no
+    form for, and those whose base was made in this run.
     """
-    named, lora = recipe.model.name != "tiny", recipe.training.weights == "lora"
-    if lora and named and exportable(model.network):
+    if recipe.model.name != "tiny" and exportable(model.network):
         base, _, _ = recipe.model.name.partition("?")
-        write_adapter(model.network, OWN, folder / "adapter", base)
-        for role in recipe.training.adapters:
-            write_adapter(model.network, role, folder / "adapters" / role, base)
+        for role, adapter in learning(recipe).items():
+            own = folder / "adapter" if role == AGENT else folder / "adapters" / role
+            write_adapter(model.network, adapter, own, base)
     save_network(_whole(model.network, recipe), folder)
     if isinstance(model.renderer, ChatMLRenderer):
         save_tokenizer(model.renderer.tokenizer, folder, model.renderer.chat_template)

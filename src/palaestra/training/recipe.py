@@ -205,6 +205,8 @@ def _merge(data: dict[str, Any], sections: Mapping[str, Any]) -> None:
 
 
 def _section_of(annotation: Any) -> type[BaseModel] | None:
+    if getattr(annotation, "__origin__", None) is dict:
+        return None  # its keys are the user's own
     for candidate in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(candidate, type) and issubclass(candidate, Section):
             return candidate

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 
 from palaestra.agents.registry import make_agent
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Capability
-from palaestra.core.errors import RecipeError, UnknownName
+from palaestra.core.errors import RecipeError
 from palaestra.environments.registry import spec, tasks
 from palaestra.gateway.program_agents import GatewayAgent
-from palaestra.learning.losses.trained_tokens import Unit
 from palaestra.learning.methods.algorithms import Method
-from palaestra.learning.methods.component import Component, Kind, find
-from palaestra.models.local.adapter_config import AdapterConfig
+from palaestra.learning.methods.component import Component, Kind, Need, find
 from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.registry import check_checkpoint, device
 from palaestra.training.actor import check_actor
@@ -22,6 +19,7 @@ from palaestra.training.demonstrations import RECORDED, check_recorded
 from palaestra.training.method import check_declared, check_method, chosen
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Curriculum
+from palaestra.training.role_adapters import check_role_adapters
 from palaestra.training.sight import check_sight
 from palaestra.training.trackers import check_tracker
 from palaestra.training.usable_parts import parts, refuse_unmet
@@ -44,13 +42,12 @@ def check_recipe(recipe: Recipe) -> None:
     Method(chosen(recipe.rl))
     if recipe.model.name != "tiny":
         check_checkpoint(recipe.model.name)
-        _check_adapter(recipe)
     _check_quantised(recipe)
     if recipe.model.device == "cuda":
         device("cuda")
     asked = spec(recipe.environment.id)
     capabilities = asked.capabilities
-    _check_roles(recipe, (*asked.players, *agent.roles))
+    check_role_adapters(recipe, (*asked.players, *agent.roles))
     if asked.images:
         _check_images(recipe, agent)
     if recipe.environment.transfer is not None:
@@ -75,6 +72,7 @@ def check_recipe(recipe: Recipe) -> None:
         check_declared(examples.needs_with(part.examples_options), recipe.environment.id, who)
     if recipe.rl.steps:
         check_method(recipe)
+        _check_reference(recipe)
         check_actor(recipe.rl.actor)
         if recipe.rl.actor is not None and recipe.agent.reasoning_tokens is not None:
             raise RecipeError(
@@ -125,21 +123,18 @@ def _chooses_tasks(rule: Component) -> bool:
     return next(iter(inspect.signature(rule.function).parameters), "") == "histories"
 
 
-def _check_adapter(recipe: Recipe) -> None:
-    """Check that the recipe can go on training the adapter that its model's name has."""
-    adapter = NamedCheckpoint.parse(recipe.model.name).adapter
-    if adapter is None:
-        return
-    if recipe.training.weights != "lora":
+def _check_reference(recipe: Recipe) -> None:
+    """Raise RecipeError if the reference policy that the recipe names is not read, or is none."""
+    asked = recipe.rl.reference
+    if asked is not None and Need.REFERENCE not in Method(chosen(recipe.rl)).needs:
         raise RecipeError(
-            f"model.name = '{recipe.model.name}' names an adapter, which is trained further "
-            "with training.weights=lora only; set that, or merge the adapter with peft first."
+            f"rl.reference = '{asked}' has no effect: the loss has no reference policy; set "
+            "rl.loss_options.beta, or unset it."
         )
-    rank = AdapterConfig.read(adapter).rank
-    if rank != recipe.training.lora_rank:
+    if asked == "base" and recipe.training.weights != "lora":
         raise RecipeError(
-            f"The adapter '{adapter}' is of rank {rank}, and the recipe has training.lora_rank = "
-            f"{recipe.training.lora_rank}; set training.lora_rank={rank}."
+            "rl.reference = 'base' needs training.weights = 'lora', whose base does not change; "
+            "use 'start'."
         )
 
 
@@ -178,28 +173,4 @@ def _check_quantised(recipe: Recipe) -> None:
         raise RecipeError(
             f"{asked} is impossible with rl.critic.kind = 'separate', which trains all weights of "
             "a copy; unset one."
-        )
-
-
-def _check_roles(recipe: Recipe, known: Sequence[str]) -> None:
-    """Check that the roles with adapters of their own exist, and can learn with the recipe."""
-    roles = recipe.training.adapters
-    for role in roles:
-        if role == "agent" or roles.count(role) > 1:
-            raise RecipeError(
-                f"training.adapters: '{role}' has an adapter already; name other roles, each once."
-            )
-        if role not in known:
-            raise UnknownName("role or player", role, known)
-    if not roles:
-        return
-    if recipe.rl.actor is not None:
-        raise RecipeError(
-            f"training.adapters needs the learner's process to act, not rl.actor = "
-            f"'{recipe.rl.actor}'; unset one."
-        )
-    if recipe.rl.steps and Method(chosen(recipe.rl)).unit is Unit.ROLLOUT:
-        raise RecipeError(
-            "training.adapters is impossible with a loss over whole rollouts, whose turns are of "
-            "several adapters; unset it, or choose another loss."
         )

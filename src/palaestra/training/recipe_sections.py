@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from palaestra.gateway.program_agents import name_of
 from palaestra.learning.data.control_reward import Arm
@@ -170,21 +170,55 @@ class ModelPart(Section):
         return self
 
 
+class Adapter(Section):
+    """The LoRA adapter of a role or player."""
+
+    folder: str | None = Field(
+        None,
+        description="the adapter that it begins with: a folder of peft's, or a run; unset: a new "
+        "one, or the base alone if it is frozen",
+    )
+    frozen: bool = Field(False, description="act with it as it is, and learn nothing")
+
+
 class Training(Section):
     """The trained weights of the model."""
 
     weights: Literal["full", "top", "lora"] = Field("full")
     top_layers: int | None = Field(None, ge=1, description="layers trained with weights = top")
     lora_rank: int | None = Field(None, ge=1, description="rank with weights = lora")
-    adapters: list[str] = Field(
-        default_factory=list,
-        description="roles or players that have an adapter of their own with weights = lora, "
-        "beside the agent's; all learn in each step",
+    adapters: dict[str, Adapter] = Field(
+        default_factory=dict,
+        description="roles or players with an adapter of their own, beside the agent's, with "
+        'weights = lora; a list of them, or e.g. {planner = {folder = "runs/a", frozen = true}}',
+    )
+    alternate: int | None = Field(
+        None,
+        ge=1,
+        description="RL steps in which one adapter learns, before it is the next one's turn; "
+        "unset: all learn in each step",
     )
     memory: float | None = Field(
         None, gt=0, description="GB for learning besides the weights; unset: half of the total"
     )
     clip_norm: float = Field(1.0, gt=0, description="bound on the gradient's norm")
+
+    @field_validator("adapters", mode="before")
+    @classmethod
+    def _a_list_names_roles(cls, value: object) -> object:
+        if not isinstance(value, list):
+            return value
+        if len(set(map(str, value))) < len(value):
+            raise ValueError("a role is named twice; name each once")
+        return {role: {} for role in value}
+
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """The roles whose adapters learn, in the order of their turns; without LoRA none."""
+        if self.weights != "lora":
+            return ()
+        every = {"agent": Adapter()} | self.adapters
+        return tuple(role for role, adapter in every.items() if not adapter.frozen)
 
     @property
     def memory_bytes(self) -> int | None:
@@ -202,6 +236,11 @@ class Training(Section):
                 raise ValueError(f"training.weights = '{owner}' {needs} training.{key}")
         if self.adapters and self.weights != "lora":
             raise ValueError("training.adapters needs training.weights = 'lora'")
+        if self.alternate is not None and len(self.learners) < 2:
+            raise ValueError(
+                "training.alternate has no effect unless two adapters learn; add one to "
+                "training.adapters, or unset it"
+            )
         return self
 
 
@@ -352,6 +391,11 @@ class Reinforcement(Section):
     )
     credit_options: dict[str, Any] = Field({}, description="options of the credit rule")
     loss_options: dict[str, Any] = Field({}, description="options of the loss, e.g. {beta = 0.01}")
+    reference: Literal["start", "base"] | None = Field(
+        None,
+        description="reference policy of losses that have one: the policy as RL begins (start; "
+        "unset), or, with training.weights = lora, the base without adapters, at no memory",
+    )
     filter_options: dict[str, Any] = Field({})
     correction_options: dict[str, Any] = Field({})
     critic: Critic | None = Field(

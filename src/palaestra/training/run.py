@@ -21,6 +21,7 @@ from palaestra.store.run_folder import RunFolder
 from palaestra.training import stages
 from palaestra.training.policy_building import build_policy, export, export_critic, write_vocabulary
 from palaestra.training.recipe import Recipe
+from palaestra.training.role_adapters import names
 from palaestra.training.run_context import RunContext
 
 VOCABULARY_TASKS = 64  # training tasks whose texts the tiny transformer's vocabulary covers
@@ -73,6 +74,8 @@ def origin(recipe: Recipe, run: RunFolder, reporter: Reporter) -> Path:
     """Return the checkpoint folder from which the policy starts."""
     if recipe.model.name != "tiny":
         recorded = run.database.get(REVISIONS) or {}  # runs of older versions have none
+        for own in names(recipe).values():
+            checked_checkpoint(own, reporter.say, recorded.get(own))
         name = recipe.model.name
         quantise = recipe.model.quantise
         return checked_checkpoint(name, reporter.say, recorded.get(name), quantise=quantise).folder

@@ -23,7 +23,7 @@ from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.memory_budget import MemoryBudget
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.critics.value_head import Critic
-from palaestra.learning.loop.learner import Learner
+from palaestra.learning.loop.learner import Learner, Reference
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Need
 from palaestra.models.local.resident import ResidentModel
@@ -38,6 +38,7 @@ from palaestra.store.run_folder import RunFolder
 from palaestra.training.method import chosen, critic_of
 from palaestra.training.policy_building import selection
 from palaestra.training.recipe import Recipe
+from palaestra.training.role_adapters import models_of_roles
 from palaestra.training.tracking import Tracking
 
 CRITIC = "critic_"  # prefix of a separate critic's tensors in checkpoints
@@ -83,14 +84,8 @@ class RunContext:
         return await self.pool.make(environment)
 
     def roles(self, model: Model) -> dict[str, Model]:
-        """Return the model of each role, where `model` acts as the agent; others fall back to it.
-
-        The policy's roles that have adapters of their own are sampled with these.
-        """
-        if model is not self.policy:
-            return {"agent": model}
-        own = self.recipe.training.adapters
-        return {"agent": model} | {role: self.policy.beside(model.name, role) for role in own}
+        """Return the model of each role, where `model` acts for the policy; see `role_adapters`."""
+        return models_of_roles(self.recipe, self.policy, model)
 
     def rollout(
         self,
@@ -185,7 +180,7 @@ class RunContext:
             Optimisation(learning_rate, part.memory_bytes, part.clip_norm),
             temperature=self.recipe.agent.temperature,
             critic=critic,
-            keep_reference=for_rl and self._keeps_reference(),
+            reference=self._reference() if for_rl else None,
         )
 
     def check_memory(self) -> None:
@@ -196,11 +191,13 @@ class RunContext:
             chosen.parameters,
             chosen.frozen_layers,
             self.recipe.training.memory_bytes,
-            reference=self._keeps_reference(),
+            reference=self._reference() == "start",
         )
 
-    def _keeps_reference(self) -> bool:
-        return bool(self.recipe.rl.steps) and Need.REFERENCE in self.method.needs
+    def _reference(self) -> Reference | None:
+        if not self.recipe.rl.steps or Need.REFERENCE not in self.method.needs:
+            return None
+        return self.recipe.rl.reference or "start"
 
     def critic(self) -> SeparateCritic | None:
         """Create the separate critic if the recipe asks for one, else return None."""

@@ -106,7 +106,7 @@ async def imitation(context: RunContext) -> None:
     with context.reporter.stage("imitation", expected, "updates") as shown:
         for step, steps, update in updates:
             trained += update.processed
-            context.add_metrics("imitation", step, asdict(update))
+            context.add_metrics("imitation", step, update.figures())
             rate = trained / (time.monotonic() - started)
             figures = {"loss": f"{update.loss:.2f}", "entropy": f"{update.entropy:.2f}"}
             shown.show(step, {**figures, "tokens/s": f"{rate:.0f}"}, total=steps)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.model import is_of
 from palaestra.evaluation.reports.transcript import plain
 from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.data.trajectory import Trajectory
@@ -197,7 +198,7 @@ def _policy(recipe: Mapping[str, Any] | None, phase: str, episodes: Sequence[Epi
     if phase == "demonstrations":
         return ExpertModel.name
     if recipe and "rl" in recipe:
-        from palaestra.training.policy_building import POLICY
+        from palaestra.training.role_adapters import POLICY
 
         return POLICY
     tokens: Counter[str] = Counter()
@@ -208,7 +209,7 @@ def _policy(recipe: Mapping[str, Any] | None, phase: str, episodes: Sequence[Epi
 
 
 def _replied(episode: Episode, policy: str) -> bool:
-    return any(call.policy == policy and call.completion for call in episode.calls)
+    return any(is_of(call.policy, policy) and call.completion for call in episode.calls)
 
 
 def _shaping(recorded: Recorded, episodes: Sequence[Episode]) -> Shaping:

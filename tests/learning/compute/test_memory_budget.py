@@ -181,7 +181,7 @@ def test_a_reference_policy_takes_the_bytes_of_a_copy_of_the_trained_weights():
     Learner(resident(network), everything(network), Optimisation(1e-3, memory)).close()
     with pytest.raises(InputError, match=r"training\.memory"):
         Learner(
-            resident(network), everything(network), Optimisation(1e-3, memory), keep_reference=True
+            resident(network), everything(network), Optimisation(1e-3, memory), reference="start"
         )
 
 

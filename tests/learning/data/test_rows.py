@@ -10,20 +10,26 @@ from hypothesis import strategies as st
 
 from palaestra.core.errors import InputError
 from palaestra.core.message import assistant
+from palaestra.core.model import adapted
 from palaestra.learning.data.rows import rows_of
 from tests.learning.made import call, episode
+
+PLANNER = adapted("policy", "planner")
 
 
 @st.composite
 def branching(draw):
-    """Calls of two policies that continue, fork and restart at random; no token occurs twice."""
+    """Calls that continue, fork and restart at random; no token occurs twice.
+
+    They are of two policies, one of them with two adapters.
+    """
     fresh = itertools.count()
     calls = []
     for index in range(draw(st.integers(1, 10))):
         parent = draw(st.one_of(st.none(), st.sampled_from(range(index)))) if index else None
         prompt = [next(fresh) for _ in range(draw(st.integers(1, 4)))]
         completion = [next(fresh) for _ in range(draw(st.integers(1, 4)))]
-        policy = draw(st.sampled_from(["policy", "other"]))
+        policy = draw(st.sampled_from(["policy", PLANNER, "other"]))
         logprobs = [-float(token) for token in completion]
         calls.append(call(index, parent, prompt, completion, policy=policy, logprobs=logprobs))
     return episode(calls)
@@ -33,8 +39,15 @@ def branching(draw):
 def test_every_sampled_token_is_trained_once_and_nothing_else_is(made):
     rows = rows_of(made, "policy")
     trained = [t for r in rows for t, on in zip(r.tokens, r.mask, strict=True) if on]
-    sampled = [t for c in made.calls if c.policy == "policy" for t in c.completion]
+    sampled = [t for c in made.calls if c.policy != "other" for t in c.completion]
     assert sorted(trained) == sorted(sampled)
+
+
+@given(branching())
+def test_a_row_trains_one_adapter(made):
+    """Also where several replied within one conversation: the others' replies are context."""
+    for row in rows_of(made, "policy"):
+        assert len({made.calls[n].policy for n in row.calls if n >= 0}) == 1
 
 
 @given(branching())

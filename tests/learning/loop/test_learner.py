@@ -351,7 +351,7 @@ def test_an_entropy_bonus_raises_the_entropy():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_reference_stays_what_the_policy_was(dtype):
     network, rows = tiny().to(dtype), sampled_rows(4)
-    learner = learner_of(network, rate=1e-2, keep_reference=True)
+    learner = learner_of(network, rate=1e-2, reference="start")
     first = learner.logprobs(rows)
     assert learner.reference(rows) == first
     learner.update(rows, pg)
@@ -365,7 +365,7 @@ def test_the_reference_stays_what_the_policy_was(dtype):
 
 
 def test_training_goes_on_bit_for_bit_after_the_reference_was_asked():
-    asked, silent = (learner_of(tiny(), keep_reference=keep) for keep in (True, False))
+    asked, silent = (learner_of(tiny(), reference=one) for one in ("start", None))
     for seed in range(3):
         rows = sampled_rows(3, seed=seed)
         asked.reference(rows)
@@ -375,7 +375,7 @@ def test_training_goes_on_bit_for_bit_after_the_reference_was_asked():
 
 def test_the_present_policy_is_back_after_a_failed_look_at_the_reference():
     network = tiny()
-    learner = learner_of(network, rate=1e-2, keep_reference=True)
+    learner = learner_of(network, rate=1e-2, reference="start")
     learner.update(sampled_rows(3), pg)
     weights = copy.deepcopy(network.state_dict())
     with pytest.raises(IndexError):
@@ -386,17 +386,17 @@ def test_the_present_policy_is_back_after_a_failed_look_at_the_reference():
 def test_a_reference_copies_only_what_is_trained():
     network = tiny(layers=3)
     chosen = top_layers(network, 1)
-    learner = Learner(resident(network), chosen, Optimisation(1e-2), keep_reference=True)
+    learner = Learner(resident(network), chosen, Optimisation(1e-2), reference="start")
     assert learner.state()["reference"].keys() == chosen.parameters.keys()
 
 
 def test_a_restored_learner_has_the_reference_of_the_one_that_stopped():
     rows = sampled_rows(3)
-    learner = learner_of(tiny(), rate=1e-2, keep_reference=True)
+    learner = learner_of(tiny(), rate=1e-2, reference="start")
     learner.update(rows, pg)
     learner.set_reference()
     learner.update(rows, pg)
-    resumed = learner_of(tiny(seed=9), keep_reference=True)
+    resumed = learner_of(tiny(seed=9), reference="start")
     resumed.restore(copy.deepcopy(learner.state()))
     assert resumed.reference(rows) == learner.reference(rows)
     assert resumed.logprobs(rows) == learner.logprobs(rows)
@@ -404,7 +404,7 @@ def test_a_restored_learner_has_the_reference_of_the_one_that_stopped():
 
 def test_a_kl_term_draws_the_policy_back_to_its_reference():
     rows = sampled_rows(4)
-    learner = learner_of(tiny(), rate=3e-3, keep_reference=True)
+    learner = learner_of(tiny(), rate=3e-3, reference="start")
     still = [replace(row, advantage=[0.0] * len(row.tokens)) for row in rows]
     for _ in range(10):
         learner.update(rows, pg)
@@ -427,7 +427,7 @@ def test_a_kl_term_draws_the_policy_back_to_its_reference():
 
 
 def test_without_a_reference_it_cannot_be_asked():
-    with pytest.raises(InputError, match="keep_reference"):
+    with pytest.raises(InputError, match="reference='start'"):
         learner_of(tiny()).reference(sampled_rows(1))
 
 

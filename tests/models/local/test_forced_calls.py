@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 
 pytest.importorskip("llguidance", reason="pip install 'palaestra[serving]'")
 
-from palaestra.core.errors import InputError
+from palaestra.core.errors import InputError, TemplateBreaksPrefix
 from palaestra.core.message import assistant, system, tool_result, user
 from palaestra.core.model import CONSTRAINED, Finish, Generation, Prompt, Renderer, Sampling
 from palaestra.core.tool import Tool
@@ -26,7 +27,10 @@ from tests.models.plain import distributions
 from tests.models.renderers.templating import renderer
 from tests.models.test_local_tools import plain
 
-NOTATIONS = ("qwen2_5", "qwen3", "smollm3", "llama3", "mistral", "deepseek", "chatml")
+NOTATIONS = (
+    *("qwen2_5", "qwen3", "smollm3", "llama3", "mistral", "deepseek", "gpt_oss", "chatml"),
+    *("qwen_xml", "glm", "minimax"),  # with tags
+)
 MOVE = Tool(
     "move",
     "Move.",
@@ -97,7 +101,10 @@ def test_the_model_reads_its_call_back_as_its_template_writes_it(name: str) -> N
     rendered = model.renderer.reply(assistant("", tool_calls=[call]))
     assert model.renderer.text(reply.tokens) == model.renderer.text(rendered)
     answered = [reply.message, tool_result("Done.", id=call.id, name=call.name)]
-    model.renderer.extend([*TALK, answered[0]], answered[1:], True, TOOLS)
+    # MiniMax's leaves out a thought that is empty, which begins a new branch
+    new = pytest.raises(TemplateBreaksPrefix) if name == "minimax" else nullcontext()
+    with new:
+        model.renderer.extend([*TALK, answered[0]], answered[1:], True, TOOLS)
 
 
 def test_a_named_tool_is_the_one_that_is_called() -> None:
@@ -140,7 +147,9 @@ def test_one_call_is_required_without_parallel_calls_as_well() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
-        ("qwen_xml", {}, "its arguments are no JSON"),
+        ("gemma4", {}, "its arguments are"),
+        ("gemma3", {}, "its arguments are"),
+        ("llama_python", {}, "its arguments are"),
         ("qwen2_5", {"tool_choice": "fly"}, r"fits no tool of the prompt \(tools: move, wait\)"),
         ("qwen2_5", {"tools": ()}, r"fits no tool of the prompt \(tools: none\)"),
         ("qwen2_5", {"grammar": 'start: "a"'}, "excludes `choices` and `grammar`"),

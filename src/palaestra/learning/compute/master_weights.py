@@ -86,6 +86,15 @@ class MasterOptimiser:
         self._publish()
         return norm
 
+    def norm(self, ending: str) -> float:
+        """Return the gradient's norm over the weights whose names end so, before clipping."""
+        named = self.master_weights.items()
+        return float(
+            nn.utils.get_total_norm(
+                [m.grad for name, m in named if name.endswith(ending) and m.grad is not None]
+            )
+        )
+
     def drop_gradients(self) -> None:
         """Drop the accumulated gradients."""
         self._adam.zero_grad(set_to_none=True)

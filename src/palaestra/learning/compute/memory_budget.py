@@ -23,7 +23,8 @@ token is measured likewise.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def needs_of(
     dense = max((narrow * m.out_features * m.in_features for m in quantised), default=0)
     logits = network.config.vocab_size * (CHUNK * narrow * copies + FP32_CHUNK * 3 * wide)
     layers = max(1, network.depth - frozen)
-    kept = _kept(network, frozen)
+    kept = _kept(network, frozen, adapter_in(parameters))
     inputs = layers * network.config.hidden_size * narrow
     plain = network.config.plain_attention(network.context)
     each = 3 * narrow if plain else GENERAL * wide
@@ -171,7 +172,12 @@ def out_of_memory(error: Exception) -> bool:
     return known or "allocate memory" in str(error)  # torch's message on processors
 
 
-def _kept(network: DecoderNetwork, frozen: int) -> int:
+def adapter_in(parameters: Collection[str]) -> str | None:
+    """Return the name of an adapter among trained weights; None if they are others."""
+    return next((name.rpartition(".")[2] for name in parameters if "lora_" in name), None)
+
+
+def _kept(network: DecoderNetwork, frozen: int, adapter: str | None) -> int:
     """Return the bytes that a backward pass needs of each token, measured on a short row."""
     device = network.device
     tokens = torch.zeros(PROBE, dtype=torch.int64, device=device)
@@ -180,7 +186,8 @@ def _kept(network: DecoderNetwork, frozen: int) -> int:
     with torch.no_grad():
         x = network.run(network.embed(tokens), positions, attend, last=frozen)
     x.requires_grad_()  # as after a trained embedding; adapters alone keep a little less
-    held = _held(network, lambda: network.run(x, positions, attend, first=frozen))
+    with network.adapters.used(adapter) if network.adapters and adapter else nullcontext():
+        held = _held(network, lambda: network.run(x, positions, attend, first=frozen))
     return max(1, -(-held // PROBE))
 
 

@@ -117,13 +117,16 @@ class Micro:
     Per-token figures are flat tensors [M], row after row, in at least fp32.
     """
 
-    def __init__(self, rows: Sequence[Trained], network: DecoderNetwork) -> None:
+    def __init__(
+        self, rows: Sequence[Trained], network: DecoderNetwork, *, base: bool = False
+    ) -> None:
+        """Flatten rows of one adapter; with `base`, they run through the network without it."""
         numbers = ImageNumbers()
         sequences = [keys(row, numbers) for row in rows]
         tokens, positions, paths = merged(sequences)
         self.network, device = network, network.device
         self._images = {numbers(span.image): span.image for row in rows for span in row.images}
-        self._adapter = adapter_of(rows[0], network)
+        self.adapter = None if base else adapter_of(rows[0], network)
 
         def whole(numbers: Sequence[int]) -> Tensor:
             return torch.tensor(numbers, dtype=torch.int64, device=device)
@@ -200,8 +203,9 @@ class Micro:
     def _run(self, x: Tensor, first: int, last: int | None = None) -> Tensor:
         """Run blocks of the network with the adapter of these rows, if it has any."""
         adapters = self.network.adapters
-        chosen = adapters.used(self._adapter) if adapters and adapters.roles else nullcontext()
-        with chosen:
+        # where no roles have adapters of their own, the one that acts on the network learns
+        own = adapters is not None and (adapters.by_role or self.adapter is None)
+        with adapters.used(self.adapter) if adapters and own else nullcontext():
             return self.network.run(x, self.positions, self.attend, first=first, last=last)
 
     def seen(self, lp: Tensor, *, current: int, proximal: int) -> Tokens:
@@ -258,13 +262,13 @@ def adapter_of(row: Trained, network: DecoderNetwork) -> str:
     Raises:
         InputError: roles with different adapters replied in it.
     """
-    if network.adapters is None or not network.adapters.roles:
+    if network.adapters is None:
         return OWN
-    found = {role if role in network.adapters.roles else OWN for role in row.roles}
+    found = {network.adapters.by_role.get(role, OWN) for role in row.roles}
     if len(found) > 1:
         raise InputError(
-            f"The roles {', '.join(sorted(row.roles))} reply within one conversation, so that they "
-            "cannot have adapters of their own; leave them out of training.adapters."
+            f"A row trains replies of the roles {', '.join(sorted(row.roles))}, whose adapters "
+            "differ; record each under a name of its own, or leave them out of training.adapters."
         )
     return found.pop() if found else OWN
 
@@ -289,7 +293,7 @@ def micro_batches(
         whole_rollouts: keep all rows of a rollout in one group, as a loss over whole rollouts
             needs; a longer rollout is a group of its own.
     """
-    if network is not None and network.adapters is not None and network.adapters.roles:
+    if network is not None and network.adapters is not None and network.adapters.by_role:
         by_adapter: dict[str, list[Trained]] = {}
         for row in rows:
             by_adapter.setdefault(adapter_of(row, network), []).append(row)

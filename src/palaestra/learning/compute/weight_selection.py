@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from torch import nn
 
 from palaestra.core.errors import RecipeError
+from palaestra.models.local.lora import OWN
 from palaestra.models.local.network import DecoderNetwork
 
 
@@ -45,9 +46,9 @@ def top_layers(network: DecoderNetwork, count: int) -> Selection:
     return _select(network, upper, 0 if network.whole else frozen)
 
 
-def adapters(network: DecoderNetwork) -> Selection:
-    """Select the LoRA adapters that `models.local.lora.add_lora` added."""
-    return _select(network, lambda name: "lora_" in name, 0)
+def adapters(network: DecoderNetwork, names: Collection[str] = (OWN,)) -> Selection:
+    """Select LoRA adapters by their names in the network; its others stay as they are."""
+    return _select(network, lambda name: "lora_" in name and name.rpartition(".")[2] in names, 0)
 
 
 def _select(network: DecoderNetwork, on: Callable[[str], bool], frozen: int) -> Selection:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from palaestra.core.episode import Episode, Key, derive_seed
+from palaestra.core.model import is_of
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.learning.curricula.task_sampling import TaskHistory, sample_tasks
 from palaestra.learning.data.rewards import Shaping
@@ -105,7 +106,7 @@ def replayed(
     found = list(episodes)
     indices: dict[int, list[int]] = {}
     for index, episode in enumerate(episodes):
-        if episode.outcome.scored and any(call.policy == policy for call in episode.calls):
+        if episode.outcome.scored and any(is_of(call.policy, policy) for call in episode.calls):
             indices.setdefault(episode.key.group, []).append(index)
     for group, members in indices.items():
         trajectories = [shaping.trajectory(episodes[i], policy) for i in members]

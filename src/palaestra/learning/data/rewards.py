@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call
+from palaestra.core.model import is_of
 from palaestra.core.outcome import Status
 from palaestra.learning.data.control_reward import ControlReward
 from palaestra.learning.data.filters import overlong
@@ -84,7 +85,7 @@ class Shaping:
         Raises:
             ValueError: the policy has no reply in it.
         """
-        calls = [call for call in episode.calls if call.policy == policy and call.completion]
+        calls = [call for call in episode.calls if is_of(call.policy, policy) and call.completion]
         if not calls:
             raise ValueError(f"{episode.key}: '{policy}' has no reply")
         owned: dict[int, list[Step]] = {call.index: [] for call in calls}

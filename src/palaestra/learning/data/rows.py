@@ -15,6 +15,7 @@ from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
 from palaestra.core.message import ImageSpan
+from palaestra.core.model import is_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,20 @@ class Row:
 def rows_of(episode: Episode, policy: str) -> list[Row]:
     """Return the training rows of the replies of `policy` in one episode.
 
+    Replies of its different adapters are in different rows, in which those of the others are
+    context.
+
     Raises:
         InputError: a reply of the policy has no token ids (its model has no renderer), has
             log-probabilities or versions for only some of its tokens, has no prompt (nothing
             predicts its first token), or does not say where its images are.
     """
+    names = dict.fromkeys(call.policy for call in episode.calls if is_of(call.policy, policy))
+    return [row for name in names for row in _rows_of(episode, name)]
+
+
+def _rows_of(episode: Episode, policy: str) -> list[Row]:
+    """Return the rows of calls that are recorded under exactly that name."""
     rows: list[Row] = []
     done: set[int] = set()
     for branch in episode.graph.branches():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
-from palaestra.core.model import free
+from palaestra.core.model import free, is_of
 from palaestra.learning.compute.packing import Trained, spread
 from palaestra.learning.credit.rule import Credit, groups
 from palaestra.learning.data.rewards import Shaping
@@ -46,10 +46,12 @@ def trajectories(episodes: Sequence[Episode], shaping: Shaping, policy: str) -> 
     found = [
         shaping.trajectory(episode, policy)
         for episode in episodes
-        if episode.outcome.scored and any(call.policy == policy for call in episode.calls)
+        if episode.outcome.scored and any(is_of(call.policy, policy) for call in episode.calls)
     ]
     held = any(
-        call.policy != policy and free(call.policy) == policy for e in episodes for call in e.calls
+        not is_of(call.policy, policy) and is_of(free(call.policy), policy)
+        for episode in episodes
+        for call in episode.calls
     )
     if held and not found:
         raise InputError(

@@ -2,14 +2,15 @@
 
 It trains the very tensors that the engine samples from, and reads log-probabilities at
 the temperature of the sampler. It stays within a memory budget (see `memory_budget`), and tries
-its longest row before the first step. On demand it trains a critic on the policy's trunk and
-keeps a frozen copy of the trained weights as reference policy.
+its longest row before the first step. On demand it trains a critic on the policy's trunk, and
+has a reference policy: a frozen copy of the trained weights, or the base without its adapters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -30,13 +31,16 @@ from palaestra.learning.critics.value_head import (
     end_values,
     row_values,
 )
-from palaestra.learning.loop.update_metrics import Sums, Update
+from palaestra.learning.loop.update_metrics import StepSums, Update
 from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens
 from palaestra.learning.methods.checks import check_gradient, check_tokens
 from palaestra.learning.methods.component import Kind, name_of
 from palaestra.models.local.resident import ResidentModel
 
-__all__ = ["EntropyTerm", "Learner", "Update"]
+__all__ = ["EntropyTerm", "Learner", "Reference", "Update"]
+
+Reference = Literal["start", "base"]
+"""A reference policy: the policy when its learner began, or the network without adapters."""
 
 EntropyTerm = Callable[[Tensor, Tokens, Tensor], Tensor]
 """(entropy [M] in nats, with gradient; the tokens; their weights [M]) -> scalar of the loss."""
@@ -53,7 +57,7 @@ class Learner:
         *,
         temperature: float = 1.0,
         critic: Critic | None = None,
-        keep_reference: bool = False,
+        reference: Reference | None = None,
     ) -> None:
         """Train the selected weights of `model`.
 
@@ -63,10 +67,12 @@ class Learner:
             optimisation: settings of the optimiser.
             temperature: at which the sampler samples; log-probabilities are taken there too.
             critic: adds a value head to the policy; None trains no values.
-            keep_reference: copy the trained weights as they are now, for `reference`.
+            reference: of `reference`: "start" copies the trained weights as they are now, "base"
+                takes no memory and needs adapters; None: there is none.
 
         Raises:
-            InputError: not even the optimiser fits into the memory that learning may take.
+            InputError: not even the optimiser fits into the memory that learning may take, or there
+                are no adapters to leave out for the reference.
         """
         self.model, self.optimisation, self.temperature = model, optimisation, temperature
         self.parameters, self.frozen = selection.parameters, selection.frozen_layers
@@ -75,7 +81,7 @@ class Learner:
             self.parameters,
             self.frozen,
             optimisation.memory,
-            reference=keep_reference,
+            reference=reference == "start",
         )
         if model.network.device.type == "cpu":
             keep_freed_memory()
@@ -85,7 +91,13 @@ class Learner:
         self._tried = False
         self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None
         self._reference: dict[str, Tensor] = {}
-        if keep_reference:
+        self._base_is_reference = reference == "base"
+        if self._base_is_reference and model.network.adapters is None:
+            raise InputError(
+                "reference='base' needs a network with adapters, whose base does not change; use "
+                "reference='start'."
+            )
+        if reference == "start":
             self.set_reference()
 
     def close(self) -> None:
@@ -128,7 +140,7 @@ class Learner:
         groups = micro_batches(rows, most, network, whole_rollouts=whole_rollouts)
         micros = [Micro(group, network) for group in groups]
         self._fits(rows, micros)
-        sums, version = Sums(), self.model.version
+        sums, version = StepSums(self._adapters_of_roles()), self.model.version
         regression = self._critic.regression(rows) if self._critic else None
         for micro in micros:
             hidden = self._hidden(micro)
@@ -146,25 +158,32 @@ class Learner:
                 total = total + coefficient * regression.add(values, micro)
             check_gradient(name, total)
             total.backward()
-            sums.add(policy, tokens, nats.detach(), len(micro.tokens))
+            sums.add(policy, tokens, nats.detach(), len(micro.tokens), micro.adapter)
             yield
-        sums.check(name)
+        sums.whole.check(name)
         with self.model.held():
             while self.model.draining:
                 yield
+            norms = {own: self._optimiser.norm(f".{own}") for own in sums.adapters}
             norm = self._optimiser.step(learning_rate)
             if self._critic is not None:
                 self._critic.optimiser.step()
             self.model.updated()
-        return sums.update(norm, regression)
+        return sums.update(norm, norms, regression)
 
     update = run_to_end(updating)
 
     def logprobs(self, rows: Sequence[Trained]) -> list[list[float]]:
         """Return log-probabilities of the trained tokens of each row under the present weights."""
+        return self._without_gradient(rows)
+
+    def _without_gradient(
+        self, rows: Sequence[Trained], *, base: bool = False
+    ) -> list[list[float]]:
+        """Return log-probabilities under the present weights; with `base`, without adapters."""
 
         def compute(group: list[Trained]) -> Tensor:
-            micro = Micro(group, self.model.network)
+            micro = Micro(group, self.model.network, base=base)
             lp, _ = self._logprobs(self._hidden(micro), micro.targets, with_gradient=False)
             return lp
 
@@ -181,11 +200,13 @@ class Learner:
         """Return `logprobs` under the reference policy; the present weights stay as they are.
 
         Raises:
-            InputError: none is kept.
+            InputError: there is none.
         """
+        if self._base_is_reference:
+            return self._without_gradient(rows, base=True)
         if not self._reference:
             raise InputError(
-                "The learner keeps no reference policy; construct it with keep_reference=True."
+                "The learner has no reference policy; construct it with reference='start'."
             )
         with self._as_reference():
             return self.logprobs(rows)
@@ -271,6 +292,13 @@ class Learner:
         self._optimiser.drop_gradients()
         if self._critic is not None:
             self._critic.optimiser.drop_gradients()
+
+    def _adapters_of_roles(self) -> dict[str, str]:
+        """Return the role of each adapter, if several learn."""
+        adapters = self.model.network.adapters
+        if adapters is None or len(adapters.by_role) < 2:
+            return {}
+        return {adapter: role for role, adapter in adapters.by_role.items()}
 
     # ── passes through the network ───────────────────────────────────────────
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Protocol
 
 from palaestra.core.episode import Episode, Key, derive_seed
+from palaestra.core.model import is_of
 from palaestra.learning.compute.cooperative import interleave, run_in_thread
 from palaestra.learning.curricula.practice import Past, Practice, attempts, replayed
 from palaestra.learning.data.rewards import Shaping
@@ -165,7 +166,7 @@ async def reinforce(
 
 def _stalest(episodes: Sequence[Episode], policy: str, version: int) -> float:
     """Return the updates of the weights since the policy's oldest token was sampled."""
-    calls = [call for e in episodes for call in e.calls if call.policy == policy]
+    calls = [call for e in episodes for call in e.calls if is_of(call.policy, policy)]
     return version - min((v for call in calls for v in call.token_versions), default=version)
 
 
@@ -214,13 +215,18 @@ def figures(episodes: list[Episode], updates: list[Update], shaping: Shaping) ->
 
 def of_updates(updates: Sequence[Update]) -> dict[str, float]:
     """Return means over the updates of a step; sums of tokens."""
-    if not updates:
-        return {}
-    values = {
-        name: fmean(getattr(update, name) for update in updates) for name in asdict(updates[0])
-    }
-    for name in ("tokens", "processed"):
-        values[name] *= len(updates)
-    # the first update starts at the sampler's own weights: what remains is arithmetic
-    values["gap"], values["gap_max"] = updates[0].gap, updates[0].gap_max
-    return values
+    found: dict[str, list[float]] = {}
+    for update in updates:
+        for name, value in update.figures().items():
+            found.setdefault(name, []).append(value)
+    return {name: _of_step(name.partition("/")[0], numbers) for name, numbers in found.items()}
+
+
+def _of_step(name: str, numbers: Sequence[float]) -> float:
+    """Return a step's metric from those of its updates."""
+    if name in ("tokens", "processed"):
+        return float(sum(numbers))
+    if name in ("gap", "gap_max"):
+        # the first update starts at the sampler's own weights: what remains is arithmetic
+        return numbers[0]
+    return fmean(numbers)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from palaestra.core.episode import Episode, Key
-from palaestra.learning.compute.packing import Trained, check_sampled
+from palaestra.learning.compute.packing import Trained, adapter_of, check_sampled
 from palaestra.learning.credit.rule import Credit, groups
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.critics.value_head import ValueUpdate
@@ -31,6 +31,22 @@ Learned = tuple[list[Update], Mapping[str, float], dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
+class InTurns:
+    """Adapters that learn in turns: in each step one of them, while the others act as they are.
+
+    Credit and weights of tokens are those of a step in which all learn; what is left out is only
+    the learning of the others.
+    """
+
+    adapters: tuple[str, ...]  # names in the network, in the order of their turns
+    steps: int  # of a turn
+
+    def at(self, step: int) -> str:
+        """Return the adapter that learns in a step (1-based)."""
+        return self.adapters[(step - 1) // self.steps % len(self.adapters)]
+
+
+@dataclass(frozen=True, slots=True)
 class TrainerStepPlan:
     """Settings of one trainer step."""
 
@@ -47,6 +63,8 @@ class TrainerStepPlan:
     """Number of first steps in which only the critic learns: the value pretraining of VC-PPO (Yuan
     et al. 2025) and VAPO. With their credit, its targets are the real returns of the policy, still
     frozen; `explained_variance` shows when it has converged."""
+
+    in_turns: InTurns | None = None  # None: all adapters learn in each step
 
 
 class TrainerStep:
@@ -102,7 +120,10 @@ class TrainerStep:
             batch = self._valued(batch, [row for t in batch for row in rows[t.key]])
         own = {name: v for name, v in memory.items() if not name.startswith(ENTROPY)}
         credit = self.method.credit(batch, own)
-        parts = self._prepared(self._minibatches(step, batch, rows, credit))
+        parts = self._minibatches(step, batch, rows, credit)
+        if step > self.plan.critic_warmup:
+            parts = self._in_turn(step, parts)
+        parts = self._prepared(parts)
         if step <= self.plan.critic_warmup:
             fits = [(self.critic or self.learner).update_values(part) for part in parts]
             return [], credit.state, more | _of_fits(fits)
@@ -147,6 +168,14 @@ class TrainerStep:
             # those left out count in the weights' denominators, but need no pass
             parts.append([row for row in trained if row.rollout in taught])
         return [part for part in parts if part]
+
+    def _in_turn(self, step: int, parts: list[list[Trained]]) -> list[list[Trained]]:
+        """Return the rows of the adapter whose turn it is; all rows if there are no turns."""
+        if self.plan.in_turns is None:
+            return parts
+        network, own = self.learner.model.network, self.plan.in_turns.at(step)
+        kept = [[row for row in part if adapter_of(row, network) == own] for part in parts]
+        return [part for part in kept if part]
 
     def _prepared(self, parts: list[list[Trained]]) -> list[list[Trained]]:
         """Return minibatches with what is measured once, at the weights before the first update."""

@@ -1,9 +1,10 @@
-"""Metrics of one optimiser step, summed over its micro-batches."""
+"""Metrics of one optimiser step, summed over its micro-batches: of all tokens, and by role."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -34,6 +35,28 @@ class Update:
     explained_variance: float  # share of the targets' variance; 0 without a critic
     tokens: int  # trained tokens
     processed: int  # all tokens run through the network
+    by_role: Mapping[str, RoleUpdate] = field(default_factory=dict)
+    """Where several adapters learn: of each, by the role that it belongs to."""
+
+    def figures(self) -> dict[str, float]:
+        """Return all metrics by name; those of a role are named METRIC/ROLE."""
+        found = asdict(self)
+        for role, figures in found.pop("by_role").items():
+            found |= {f"{name}/{role}": value for name, value in figures.items()}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class RoleUpdate:
+    """The metrics of one adapter in an optimiser step; see `Update`."""
+
+    loss: float
+    gradient_norm: float
+    entropy: float
+    kl: float
+    gap: float
+    clipped: float
+    tokens: int
 
 
 class Sums:
@@ -104,3 +127,46 @@ class Sums:
             tokens=self.tokens,
             processed=self.processed,
         )
+
+    def role_update(self, norm: float) -> RoleUpdate:
+        """Return the metrics of one adapter; `norm` is its gradient's."""
+        n = max(self.tokens, 1)
+        return RoleUpdate(
+            loss=self.loss,
+            gradient_norm=norm,
+            entropy=self.entropy / n,
+            kl=self.kl / n,
+            gap=self.gap / n,
+            clipped=(self.low + self.high) / n,
+            tokens=self.tokens,
+        )
+
+
+class StepSums:
+    """Running sums of one step: over all micro-batches, and over those of each adapter."""
+
+    def __init__(self, roles: Mapping[str, str] | None = None) -> None:
+        """Keep the sums of some adapters apart too; `roles` are those that they belong to."""
+        self.whole, self._roles = Sums(), roles or {}
+        self._own: dict[str, Sums] = {}
+
+    @property
+    def adapters(self) -> list[str]:
+        """The adapters that had tokens in the step, and whose sums are kept apart."""
+        return list(self._own)
+
+    def add(
+        self, loss: Tensor, tokens: Tokens, entropy: Tensor, processed: int, adapter: str | None
+    ) -> None:
+        """Add one micro-batch, see `Sums.add`, which ran with that adapter."""
+        self.whole.add(loss, tokens, entropy, processed)
+        if adapter is not None and adapter in self._roles:
+            own = self._own.setdefault(adapter, Sums())
+            own.add(loss, tokens, entropy, processed)
+
+    def update(
+        self, norm: float, norms: Mapping[str, float], regression: Regression | None
+    ) -> Update:
+        """Return the metrics; `norms` are those of the gradients of `adapters`."""
+        by_role = {self._roles[a]: own.role_update(norms[a]) for a, own in self._own.items()}
+        return replace(self.whole.update(norm, regression), by_role=by_role)

@@ -1,27 +1,28 @@
 """Forced tool calls: grammars of one call of an allowed tool, in the model's own notation.
 
 The notation is read off the renderer, which writes a call of each tool: the JSON of its arguments
-gives way to the tool's schema, everything else stays as it is written. Tokens that the vocabulary
-adds to ordinary text, such as `<tool_call>`, stay these tokens.
+gives way to the tool's schema, everything else stays as it is written. Where arguments are between
+tags instead, see `tagged_calls`. Tokens that the vocabulary adds to ordinary text, such as
+`<tool_call>`, stay these tokens.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 from palaestra.core.errors import InputError
-from palaestra.core.message import ToolCall, assistant
+from palaestra.core.message import ToolCall
 from palaestra.core.model import Renderer
 from palaestra.core.tool import Tool
-
-EXAMPLE = {"argument": "a value"}  # written by the renderer, then replaced
-AS_TEMPLATES_WRITE = {
-    "whitespace_flexible": False,
-    "item_separator": ", ",
-    "key_separator": ": ",
-}
+from palaestra.models.local.tagged_calls import (
+    EXAMPLE,
+    TaggedCall,
+    Unwritable,
+    items_of,
+    json_rule,
+    written,
+)
 
 
 class CallGrammars:
@@ -41,7 +42,8 @@ class CallGrammars:
             id: of the call, for notations that contain one.
 
         Raises:
-            InputError: there is no such tool, or the notation has no JSON of the arguments.
+            InputError: there is no such tool, or the notation has neither JSON nor tags, or
+                a tool's schema is not supported in tags.
         """
         allowed = [tool for tool in tools if choice in ("required", tool.name)]
         if not allowed:
@@ -50,42 +52,35 @@ class CallGrammars:
                 f"tool_choice={choice!r} fits no tool of the prompt (tools: {known}); offer that "
                 "tool, or use tool_choice='auto'."
             )
-        rules = []
+        rules: list[str] = []
         for number, tool in enumerate(allowed):
-            before, after = self._around_arguments(tool, id)
-            rules.append(f"call_{number}: {before} arguments_{number} {after}")
-            rules.append(f"arguments_{number}: %json {json.dumps(_schema(tool))}")
+            try:
+                rules += self._rules(f"call_{number}", tool, id)
+            except Unwritable as why:
+                raise InputError(
+                    f"The model's notation '{self._renderer.name}' cannot be held to a call of "
+                    f"'{tool.name}', because {why}; use tool_choice='auto'."
+                ) from why
         start = " | ".join(f"call_{number}" for number in range(len(allowed)))
         return "\n".join([f"start: {start}", *rules])
 
-    def _around_arguments(self, tool: Tool, id: str) -> tuple[str, str]:
-        """Return what the renderer writes before and after the arguments of a call."""
+    def _rules(self, name: str, tool: Tool, id: str) -> Iterator[str]:
+        """Yield the rules of a call of a tool; raise Unwritable if there are none."""
         renderer, call = self._renderer, ToolCall(tool.name, EXAMPLE, id)
-        tokens = renderer.reply(assistant("", tool_calls=[call]))
-        while tokens and tokens[-1] in renderer.end_tokens:
-            tokens = tokens[:-1]
-        found = renderer.parse(renderer.text(tokens)).tool_calls
-        pieces = list(self._pieces(tokens))
-        place = next((n for n, (_, text) in enumerate(pieces) if _split(text) is not None), None)
-        if place is None or [(c.name, c.arguments) for c in found] != [(tool.name, EXAMPLE)]:
-            raise InputError(
-                f"The model's notation '{renderer.name}' cannot be held to a call of "
-                f"'{tool.name}', because its arguments are no JSON in it; use tool_choice='auto'."
-            )
-        parts = _split(pieces[place][1])
-        assert parts is not None
-        before = [*(written for written, _ in pieces[:place]), _literal(parts[0])]
-        after = [_literal(parts[1]), *(written for written, _ in pieces[place + 1 :])]
-        return " ".join(before), " ".join(after)
-
-    def _pieces(self, tokens: Sequence[int]) -> Iterator[tuple[str, str]]:
-        """Yield stretches of tokens as the grammar writes them, and their text if ordinary."""
-        for added, stretch in groupby(tokens, self._added.__contains__):
-            if added:
-                yield " ".join(f"<[{token}]>" for token in stretch), ""
-            else:
-                text = self._renderer.text(list(stretch))
-                yield _literal(text), text
+        items = items_of(renderer, call, self._added)
+        text = "".join(one if isinstance(one, str) else renderer.text([one]) for one in items)
+        found = [(one.name, one.arguments) for one in renderer.parse(text).tool_calls]
+        if found != [(tool.name, EXAMPLE)]:
+            raise Unwritable("its own calls are not read back")
+        for place, one in enumerate(items):
+            parts = _split(one) if isinstance(one, str) else None
+            if parts is not None:
+                before, after = [*items[:place], parts[0]], [parts[1], *items[place + 1 :]]
+                yield f"{name}: {written(before)} {name}_arguments {written(after)}"
+                schema = {"additionalProperties": False, **tool.parameters}
+                yield json_rule(f"{name}_arguments", schema)
+                return
+        yield from TaggedCall(renderer, tool, id, self._added).rules(name)
 
 
 def _split(text: str) -> tuple[str, str] | None:
@@ -100,11 +95,3 @@ def _split(text: str) -> tuple[str, str] | None:
             return text[:place], text[end:]
         place = text.find("{", place + 1)
     return None
-
-
-def _literal(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False) if text else ""
-
-
-def _schema(tool: Tool) -> dict[str, object]:
-    return {"additionalProperties": False, **tool.parameters, "x-guidance": AS_TEMPLATES_WRITE}

@@ -54,8 +54,8 @@ class ActiveAdapters:
 
     def __init__(self) -> None:
         self.names: tuple[str, ...] = (OWN,)
-        self.roles: frozenset[str] = frozenset()
-        """Roles that have an adapter of their own in training, under their names."""
+        self.by_role: Mapping[str, str] = {}
+        """The adapters that learn, by the roles that they belong to; empty: only `OWN`."""
 
         self._shares: Tensor | None = None  # [N, names]: 1 where a token uses it; None: all use one
         self._columns: dict[tuple[Part, ...], Tensor] = {}

@@ -184,7 +184,7 @@ class ResidentModel(Model):
         self.engine.clear()
         self.version += 1
 
-    def beside(self, name: str, adapter: str | None) -> AdaptedModel:
+    def beside(self, name: str, adapter: str | None, *, frozen: bool = False) -> AdaptedModel:
         """Return a model of another adapter of the network, or of the base without one.
 
         Both share the weights, the engine and its batches.
@@ -192,8 +192,9 @@ class ResidentModel(Model):
         Args:
             name: its name in recorded calls.
             adapter: of the network, see `lora.add_adapter`; None: the base alone.
+            frozen: its weights never change, whatever else is trained.
         """
-        return AdaptedModel(name, self, adapter)
+        return AdaptedModel(name, self, adapter, frozen=frozen)
 
     async def generate(self, prompt: Prompt) -> Generation:
         return await self.generate_by(prompt, self, self.adapter)
@@ -342,8 +343,10 @@ class AdaptedModel(Model):
 
     chooses = True
 
-    def __init__(self, name: str, base: ResidentModel, adapter: str | None) -> None:
-        self.name, self.base, self.adapter = name, base, adapter
+    def __init__(
+        self, name: str, base: ResidentModel, adapter: str | None, *, frozen: bool = False
+    ) -> None:
+        self.name, self.base, self.adapter, self.frozen = name, base, adapter, frozen
         self.renderer, self.native_tools = base.renderer, base.native_tools
         self.limits_reasoning = base.limits_reasoning
 
@@ -352,7 +355,9 @@ class AdaptedModel(Model):
         return self.base.constrains
 
     async def generate(self, prompt: Prompt) -> Generation:
-        return await self.base.generate_by(prompt, self, self.adapter)
+        reply = await self.base.generate_by(prompt, self, self.adapter)
+        # versions count the updates of what is trained on the same base
+        return replace(reply, version=0, versions=()) if self.frozen else reply
 
     @property
     def host(self) -> Model:

@@ -22,7 +22,7 @@ def read_reply(renderer: Renderer, prompt: Prompt, text: str) -> Reply:
     of that type.
     """
     reply = renderer.parse(text, calls_allowed(prompt), prompt.tokens)
-    calls = [_typed(call, prompt.tools) for call in reply.tool_calls]
+    calls = [typed(call, prompt.tools) for call in reply.tool_calls]
     return reply._replace(tool_calls=identified(calls, prompt.seed))
 
 
@@ -50,7 +50,7 @@ def identified(calls: Sequence[ToolCall], seed: int) -> tuple[ToolCall, ...]:
     )
 
 
-def _typed(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
+def typed(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
     """Return the call with text arguments parsed as JSON if the schema takes that and no text."""
     tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None:

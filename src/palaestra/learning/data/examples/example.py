@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.model import is_of
 from palaestra.learning.data.rows import Row
 
 Score = Callable[[Episode], float]
@@ -84,7 +85,7 @@ def usable(episodes: Sequence[Episode], policy: str) -> list[Episode]:
     return [
         episode
         for episode in episodes
-        if episode.outcome.scored and any(call.policy == policy for call in episode.calls)
+        if episode.outcome.scored and any(is_of(call.policy, policy) for call in episode.calls)
     ]
 
 

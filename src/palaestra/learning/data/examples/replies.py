@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call, MessageGraph
+from palaestra.core.model import is_of
 from palaestra.learning.data.examples.draft import Draft
 from palaestra.learning.data.rows import Row, refuse_images
 
@@ -31,7 +32,7 @@ def replies(episode: Episode, policy: str) -> list[Reply]:
     for step in episode.steps:
         if step.call is not None:
             chosen.setdefault(step.call, []).append(step)
-    calls = [call for call in episode.calls if call.policy == policy]
+    calls = [call for call in episode.calls if is_of(call.policy, policy)]
     states: list[str | None] = []
     following: str | None = None
     for call in reversed(calls):

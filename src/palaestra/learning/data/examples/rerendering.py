@@ -11,7 +11,7 @@ from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
 from palaestra.core.message import Message
-from palaestra.core.model import Renderer
+from palaestra.core.model import Renderer, is_of
 from palaestra.learning.data.examples.draft import Draft
 from palaestra.learning.data.rows import Row
 
@@ -48,7 +48,7 @@ def rerendered(episode: Episode, policy: str, renderer: Renderer, edit: Edit) ->
             else:
                 tokens = renderer.start(new, call.tools)
             draft.add_context(tokens, renderer.images(new, tokens))
-            trained = call.policy == policy and call.index not in done
+            trained = is_of(call.policy, policy) and call.index not in done
             done.add(call.index)
             draft.add_reply(call, trained=trained)
             last = call.completion[-1] if call.completion else None
