@@ -26,7 +26,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Tiny
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from palaestra.models.local.architecture import NetworkConfig
     from palaestra.models.local.network import DecoderNetwork
+    from palaestra.models.local.own_cache_network import OwnCacheNetwork
 
 # Tokens of rollouts per second, of SmolLM2-135M. Shared prefixes are processed once, and rollouts
 # without an advantage are not learned from: of distinct tokens, the engine processes 1,400 to 2,000
@@ -79,6 +80,9 @@ class Size:
     trained: int
     weights: int  # bytes
     learning_pass: int  # bytes
+    way: str  # whose code and whose cache run it
+    state_bytes: int  # of a conversation's cache, whatever its length
+    token_bytes: int  # of it, for each token
     note: str  # source of the sizes, if not the model itself
 
 
@@ -140,6 +144,7 @@ def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
             "recipe": recipe.model_dump(mode="json"),
             "parameters": found.size.parameters,
             "trained_parameters": found.size.trained,
+            "runs_by": found.size.way,
             "memory_bytes": _with_total(asdict(found.memory)),
             "seconds": _with_total(found.seconds),
             "disk_bytes": _with_total(found.disk),
@@ -156,7 +161,8 @@ def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
     print(f"# writes: about {sum(found.disk.values()) / 1e9:.2f} GB to {folder} ({written})")
     print("# A rough estimate, from speeds measured elsewhere and this machine's matrix products.")
     size = found.size
-    print(f"# {size.parameters / 1e6:.1f} million parameters, {size.trained / 1e6:.1f} trained")
+    millions = f"{size.parameters / 1e6:.1f} million parameters, {size.trained / 1e6:.1f} trained"
+    print(f"# {millions}; runs by: {size.way}")
     concurrency_note = note(
         recipe.environment.id, recipe.concurrency, "--set concurrency=", recipe.agent.chosen
     )
@@ -187,6 +193,7 @@ def measure(recipe: Recipe) -> Size:
 
     from palaestra.learning.compute.memory_budget import MemoryBudget
     from palaestra.learning.compute.weight_selection import adapters, everything, top_layers
+    from palaestra.models.local.networks import way_of
     from palaestra.models.local.quantised import QuantisedLinear
 
     part, dtype = recipe.training, torch.bfloat16 if _narrow(recipe) else torch.float32
@@ -214,21 +221,25 @@ def measure(recipe: Recipe) -> Size:
             parameters += layer.out_features * layer.in_features
     trained = sum(p.numel() for p in chosen.parameters.values())
     learning_pass = budget.needs.of(budget.tokens) - budget.needs.optimiser
-    return Size(network.config, parameters, trained, stored, learning_pass, note)
+    config = network.config
+    keys = config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+    sizes = (0, 2 * network.dtype.itemsize * keys)
+    if network.own_cache:
+        own = cast("OwnCacheNetwork", network)
+        sizes = own.state_bytes, own.token_bytes
+    return Size(config, parameters, trained, stored, learning_pass, way_of(network), *sizes, note)
 
 
 def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
     """Estimate memory; see the top of this module."""
-    config, narrow = size.config, _narrow(recipe)
-    width = 2 if narrow else 4  # bytes of a number in the cache
+    narrow = _narrow(recipe)
     tokens = min(recipe.model.context, max(256, round(_episode(recipe, turns))))
-    slot = config.num_hidden_layers * config.num_key_value_heads * config.head_dim * tokens
     return Memory(
         weights=size.weights,
         masters=4 * size.trained if narrow else 0,
         gradients=4 * size.trained,
         moments=8 * size.trained,
-        cache=2 * width * slot * (recipe.concurrency + 2),
+        cache=(size.state_bytes + tokens * size.token_bytes) * (recipe.concurrency + 2),
         learning_pass=size.learning_pass,
         process=PROCESS_BYTES + WORKER_BYTES * recipe.environment.workers,
     )
@@ -328,7 +339,9 @@ def _network(recipe: Recipe, dtype: torch.dtype) -> tuple[DecoderNetwork, str]:
     else:
         folder = ready(recipe.model.name)
         if folder is not None:
-            return blank_network(folder, dtype, recipe.model.backend), ""
+            network = blank_network(folder, dtype, recipe.model.backend)
+            network.context = min(recipe.model.context, network.context)
+            return network, ""
         config = NetworkConfig(49152, 576, 1536, 30, 9, 3, 8192)
         note = (
             f"'{recipe.model.name}' is not cached yet; the estimate uses the sizes of SmolLM2-135M."

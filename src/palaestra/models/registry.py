@@ -175,7 +175,15 @@ def checked_checkpoint(
 
     `quantise` holds where the name says nothing of it.
     """
-    from palaestra.models.local.networks import check_network, check_quantisation, runs_resident
+    import torch
+
+    from palaestra.models.local import checkpoint_files
+    from palaestra.models.local.networks import (
+        blank_network,
+        check_network,
+        check_quantisation,
+        runs_resident,
+    )
 
     found = weights.obtain(_checkpoint(name), progress, revision)
     found = replace(found, quantise=found.quantise or quantise)
@@ -186,7 +194,12 @@ def checked_checkpoint(
 
         check_base(found.adapter, found.folder, found.quantise)
     if not runs_resident(found.folder, backend):
-        progress(f"'{name}' runs by transformers' own code, slower than a resident network.")
+        slower = "slower than a resident network"
+        if blank_network(found.folder, torch.float32, backend).own_cache:
+            slower = f"with its own cache, much {slower}"
+            if checkpoint_files.sees(found.folder):
+                slower += ", and reads text only"
+        progress(f"'{name}' runs by transformers' own code, {slower}.")
     return found
 
 

@@ -156,7 +156,7 @@ TRAINED = [
 def logits_of(network: DecoderNetwork, rows: list[list[int]]) -> list[Tensor]:
     """Return the logits of each row, computed as the learner does: what rows share, once."""
     micro = Micro([Trained(row, [False] * len(row)) for row in rows], network)
-    paths = micro.attend._paths
+    paths = micro.attend.rows
     with torch.no_grad():
         hidden = micro.hidden()
         return [network.logits(hidden[list(path)]) for path in paths]

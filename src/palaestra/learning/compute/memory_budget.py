@@ -13,7 +13,9 @@ each, W = max(b, 4), a vocabulary of V and a pass over N tokens:
                  where attention is not plain (windows, caps on scores, sinks)
 
 `kept` is what the backward pass needs of one token: a probe of a few tokens measures it on the
-network at hand, since it depends on the architecture, on adapters and on what is frozen. The
+network at hand, since it depends on the architecture, on adapters and on what is frozen. A model
+with its own cache and attention may keep scores of pairs of tokens: two longer probes tell what it
+keeps of a token in rows as long as the context. The
 two further layers are gradients in use. With activation recomputation in the backward pass
 (Chen et al. 2016), only the inputs of blocks are kept, and one block at a time is complete. Where
 a vision tower is trained, every token counts as one of an image: what the tower keeps for such a
@@ -40,6 +42,7 @@ from palaestra.models.local.quantised import QuantisedLinear
 SHARE = 0.5  # of the machine's (or the device's) memory that learning may take by default
 CPU_PASS_TOKENS = 4096  # tokens: on processors, larger passes are no faster
 PROBE = 32  # tokens
+LONG_PROBE = 512  # tokens, where a model's own code attends: what it keeps may grow with the row
 GENERAL = 9  # copies of attention weights that general attention makes, forward and backward
 REMEDIES = "give it more memory (training.memory) or train fewer weights (top layers, LoRA)"
 
@@ -178,17 +181,27 @@ def adapter_in(parameters: Collection[str]) -> str | None:
 
 
 def _kept(network: DecoderNetwork, frozen: int, adapter: str | None) -> int:
-    """Return the bytes that a backward pass needs of each token, measured on a short row."""
+    """Return the bytes that a backward pass needs of each token of the longest row."""
+    if not network.own_cache:
+        return _kept_of(network, frozen, adapter, PROBE)
+    long = min(network.context, LONG_PROBE)
+    half, whole = (_kept_of(network, frozen, adapter, n) for n in (-(-long // 2), long))
+    growth = max(0, whole - half) / (long // 2) if long > 1 else 0.0
+    return whole + int(growth * (network.context - long))
+
+
+def _kept_of(network: DecoderNetwork, frozen: int, adapter: str | None, count: int) -> int:
+    """Return the bytes that a backward pass needs of each token, measured on a row of `count`."""
     device = network.device
-    tokens = torch.zeros(PROBE, dtype=torch.int64, device=device)
-    positions = torch.arange(PROBE, device=device)
-    attend = RowAttention([range(PROBE)], PROBE, device)
+    tokens = torch.zeros(count, dtype=torch.int64, device=device)
+    positions = torch.arange(count, device=device)
+    attend = RowAttention([range(count)], count, device)
     with torch.no_grad():
         x = network.run(network.embed(tokens), positions, attend, last=frozen)
     x.requires_grad_()  # as after a trained embedding; adapters alone keep a little less
     with network.adapters.used(adapter) if network.adapters and adapter else nullcontext():
         held = _held(network, lambda: network.run(x, positions, attend, first=frozen))
-    return max(1, -(-held // PROBE))
+    return max(1, -(-held // count))
 
 
 def _kept_by_tower(network: DecoderNetwork) -> int:

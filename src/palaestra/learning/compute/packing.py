@@ -143,6 +143,8 @@ class Micro:
                     self.positions = self.positions.repeat(len(places), 1)
                 self.positions[:, path] = places
         self.attend = RowAttention(paths, len(tokens), device)
+        self.size = sum(map(len, paths)) if network.own_cache else len(tokens)
+        """Tokens that a pass runs."""
         self.ends = whole([path[-1] for path in paths])  # [rows]
         # the mask shifted by one: a token is predicted from the one before it in its row
         self.predictors = whole(
@@ -282,6 +284,8 @@ def micro_batches(
 ) -> list[list[Trained]]:
     """Group whole rows so that each group holds at most `most_tokens` distinct tokens.
 
+    A network that reads one row at a time computes shared tokens in each row: all count.
+
     Rows that begin alike stay together: in the order of their tokens, they are cut so that
     as few tokens as possible are in two groups, and then into as few groups as possible. A
     single longer row is a group of its own. The grouping has no influence on the gradient.
@@ -289,7 +293,7 @@ def micro_batches(
     Args:
         rows: in any order.
         most_tokens: bound on the size of a forward pass.
-        network: rows of its different adapters are in different groups.
+        network: rows of its different adapters are in different groups; None: shares tokens.
         whole_rollouts: keep all rows of a rollout in one group, as a loss over whole rollouts
             needs; a longer rollout is a group of its own.
     """
@@ -300,13 +304,24 @@ def micro_batches(
         return [
             group
             for own in by_adapter.values()
-            for group in micro_batches(own, most_tokens, whole_rollouts=whole_rollouts)
+            for group in _groups(own, most_tokens, network, whole_rollouts)
         ]
+    return _groups(rows, most_tokens, network, whole_rollouts)
+
+
+def _groups(
+    rows: Sequence[Trained],
+    most_tokens: int,
+    network: DecoderNetwork | None,
+    whole_rollouts: bool,
+) -> list[list[Trained]]:
+    """Return the `micro_batches` of rows of one adapter."""
     number = ImageNumbers()
     known = {id(row): keys(row, number) for row in rows}
+    alone = network is not None and network.own_cache
 
     def shared_by(a: Trained, b: Trained) -> int:
-        return common_prefix(known[id(a)], known[id(b)])
+        return 0 if alone else common_prefix(known[id(a)], known[id(b)])
 
     together: dict[Hashable, list[Trained]] = {}
     for row in sorted(rows, key=lambda row: known[id(row)]):

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from palaestra.learning.compute.general_row_attention import attend_along
-from palaestra.models.local.attention import Scores
+from palaestra.models.local.attention import AttendAlongRows, Scores
 from palaestra.models.local.kernels.causal_attention import native_causal
 from palaestra.models.local.kernels.fused import processor_kernels
 
@@ -38,7 +38,7 @@ PADDING = 1.5  # longest row over shortest among those padded together; short on
 SHORT = 64  # tokens
 
 
-class RowAttention:
+class RowAttention(AttendAlongRows):
     """Causal attention along each row of a flat batch (an `Attend`)."""
 
     def __init__(self, paths: Sequence[Sequence[int]], count: int, device: torch.device) -> None:
@@ -51,7 +51,7 @@ class RowAttention:
             device: of the batch.
         """
         self.attend = PaddedRows(paths, count, device) if device.type == "cuda" else Branches(paths)
-        self._paths, self._reach = paths, max(map(len, paths), default=0)
+        self.rows, self._reach = paths, max(map(len, paths), default=0)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
         if scores.plain(self._reach):
@@ -60,7 +60,7 @@ class RowAttention:
 
     @cached_property
     def _branches(self) -> Sequence[Branch]:
-        found = self.attend if isinstance(self.attend, Branches) else Branches(self._paths)
+        found = self.attend if isinstance(self.attend, Branches) else Branches(self.rows)
         return found.branches
 
 

@@ -64,7 +64,7 @@ class SeparateCritic:
         """
 
         def values(micro: Micro) -> Tensor:
-            hidden = micro.hidden(recompute=self.budget.recomputes(len(micro.tokens)))
+            hidden = micro.hidden(recompute=self.budget.recomputes(micro.size))
             return self.head(state_of(self.network, hidden[micro.predictors]))
 
         return fit(

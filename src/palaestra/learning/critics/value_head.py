@@ -164,10 +164,10 @@ def fit(
     groups = micro_batches([row for row in rows if has_targets(row)], budget.tokens, network)
     micros = [Micro(group, network) for group in groups]
     for micro in micros:
-        budget.check(len(micro.tokens))
+        budget.check(micro.size)
     for micro in micros:
         regression.add(values(micro), micro).backward()
-        processed += len(micro.tokens)
+        processed += micro.size
     norm = optimiser.step(learning_rate)
     return ValueUpdate(
         regression.loss, regression.explained_variance, norm, regression.count, processed

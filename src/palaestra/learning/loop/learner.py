@@ -158,7 +158,7 @@ class Learner:
                 total = total + coefficient * regression.add(values, micro)
             check_gradient(name, total)
             total.backward()
-            sums.add(policy, tokens, nats.detach(), len(micro.tokens), micro.adapter)
+            sums.add(policy, tokens, nats.detach(), micro.size, micro.adapter)
             yield
         sums.whole.check(name)
         with self.model.held():
@@ -309,7 +309,7 @@ class Learner:
             InputError: it does not.
         """
         for micro in micros:
-            self.budget.check(len(micro.tokens))
+            self.budget.check(micro.size)
         if self._tried or not rows:
             return
         longest = Micro([max(rows, key=lambda row: len(row.tokens))], self.model.network)
@@ -326,7 +326,7 @@ class Learner:
 
     def _hidden(self, micro: Micro) -> Tensor:
         """Return the hidden states [M, width] that the trained tokens are predicted from."""
-        recompute = self.budget.recomputes(len(micro.tokens)) and torch.is_grad_enabled()
+        recompute = self.budget.recomputes(micro.size) and torch.is_grad_enabled()
         return micro.hidden(self.frozen, recompute=recompute).index_select(0, micro.predictors)
 
     def _logprobs(

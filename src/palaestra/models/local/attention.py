@@ -6,6 +6,7 @@ they bring the keys and values of each sequence together and use `general_attent
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -31,6 +32,13 @@ class Attend(Protocol):
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
         """Return [N, heads, d] for q [N, heads, d], k and v [N, kv_heads, d]."""
+
+
+class AttendAlongRows:
+    """An `Attend` within the rows of a flat batch."""
+
+    rows: Sequence[Sequence[int]]
+    """The entries of each row, numbered as the rows reach them: its own ones come last."""
 
 
 def general_attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, scores: Scores) -> Tensor:

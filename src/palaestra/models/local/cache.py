@@ -64,9 +64,9 @@ class KeyValueCache:
         if self.blocks * block < context:
             need = -(-context // block) * self.block_bytes
             raise InputError(
-                f"A budget of {_mebibytes(memory)} for keys and values holds "
+                f"A budget of {mebibytes(memory)} for keys and values holds "
                 f"{self.blocks * block} tokens, less than one conversation of {context}; "
-                f"give at least {_mebibytes(need)}, or shorten the context."
+                f"give at least {mebibytes(need)}, or shorten the context."
             )
         whole = _memory(
             (2, config.num_hidden_layers, self.blocks, *shape), network.dtype, network.device
@@ -195,5 +195,6 @@ def _memory(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) ->
     return torch.frombuffer(raw, dtype=dtype).view(shape)
 
 
-def _mebibytes(count: int) -> str:
+def mebibytes(count: int) -> str:
+    """Format bytes for people."""
     return f"{count / 2**20:.1f} MiB"

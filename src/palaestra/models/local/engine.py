@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from palaestra.core.message import ImageSpan
 from palaestra.core.model import Finish, Sampling
 from palaestra.models.local.cache import BLOCK, KeyValueCache
 from palaestra.models.local.choices import ChoiceTree, keep_only
+from palaestra.models.local.conversation_cache import ConversationCache, OwnCachePass
 from palaestra.models.local.decoding import StopDetector
 from palaestra.models.local.engine_attention import rank
 from palaestra.models.local.engine_pass import Chunk, EnginePass
@@ -43,6 +44,7 @@ from palaestra.models.local.thought_limit import ThoughtLimit
 
 if TYPE_CHECKING:  # which needs llguidance
     from palaestra.models.local.grammar import GrammarMask
+    from palaestra.models.local.own_cache_network import OwnCacheNetwork
 
 MEMORY = 2 * 2**30  # bytes of keys and values: 93,000 tokens of SmolLM2-135M in bf16
 WORTH_WAITING = 16  # tokens that another request must be about to compute for us to wait
@@ -81,7 +83,7 @@ class Engine:
             slots: replies in flight at once.
             context: longest prompt and reply together, in tokens.
             step_tokens: most tokens run in one step.
-            memory: bytes for keys and values; never exceeded.
+            memory: bytes for keys and values, or for the caches of conversations; never exceeded.
             block: tokens per block of that memory.
             schedule: which requests go first; None is first come, first served.
             on_update: what `clear` does to replies in flight.
@@ -95,7 +97,15 @@ class Engine:
         self.context = network.context = min(context, config.max_position_embeddings)
         self.step_tokens, self.on_update = step_tokens, OnUpdate(on_update)
         self.schedule = schedule or FirstComeFirstServed()
-        self.cache = KeyValueCache(network, memory=memory, context=self.context, block=block)
+        self.cache: KeyValueCache | ConversationCache
+        self.forward: EnginePass | OwnCachePass
+        if network.own_cache:
+            own = cast("OwnCacheNetwork", network)
+            self.cache = ConversationCache(own, memory=memory, context=self.context)
+            self.forward = OwnCachePass(own)
+        else:
+            self.cache = KeyValueCache(network, memory=memory, context=self.context, block=block)
+            self.forward = EnginePass(network, self.cache, slots)
         self.waiting: list[Request] = []  # in the order of arrival
         self.running: list[Request] = []  # in the order of their start
         self.computed_tokens = 0  # over the engine's life, prompt and sampled
@@ -103,7 +113,6 @@ class Engine:
         self.holding = False  # start no reply; only those in flight continue
         self._text = text
         self._numbers = ImageNumbers()
-        self.forward = EnginePass(network, self.cache, slots)
 
     def submit(
         self,
@@ -133,7 +142,8 @@ class Engine:
 
         Raises:
             ContextTooLong: the prompt and one token, or the longest choice, do not fit the context.
-            InputError: there are stop strings, and the engine cannot decode.
+            InputError: there are stop strings, and the engine cannot decode, or images, and the
+                network cannot see.
         """
         if choices is not None:
             sampling = replace(sampling, max_tokens=choices.longest)
@@ -149,6 +159,11 @@ class Engine:
         if sampling.stop and self._text is None:
             raise InputError(
                 "Stop strings need an engine that can decode; construct it with text=."
+            )
+        if images and not self.network.sees:
+            raise InputError(
+                "The prompt holds an image, and the network reads text only; leave images out, or "
+                "choose a model that sees."
             )
         alone = object()
         prompt = with_images(tokens, images, self._numbers)
@@ -305,8 +320,8 @@ class Engine:
         budget = self.step_tokens
         chosen: list[tuple[Request, int]] = []
         for request in sorted(self.running, key=lambda r: r.left > 1):
-            count = min(request.left, budget)
-            if count > 0:
+            count = min(request.left, budget) if self.forward.splits else request.left
+            if count > 0 and budget > 0:
                 chosen.append((request, count))
                 budget -= count
         chosen.sort(key=lambda pair: rank(pair[0].held.length, pair[1]))
@@ -317,9 +332,7 @@ class Engine:
         chunks = [
             Chunk(
                 request.known(request.held.length)[:count],
-                request.held.length,
-                request.held.blocks,
-                request.adapter,
+                request.held,
                 request.images,
                 request.placed(request.held.length, count),
             )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from palaestra.core.message import Image
-from palaestra.models.local.cache import KeyValueCache
+from palaestra.models.local.cache import KeyValueCache, Past
 from palaestra.models.local.cuda_graph import CudaGraphStep, cuda_graph_step
 from palaestra.models.local.engine_attention import StepAttention
 from palaestra.models.local.image_features import ImageFeatures
@@ -29,15 +29,16 @@ class Chunk:
     """The next tokens of one sequence."""
 
     tokens: Sequence[int]
-    start: int  # how many of its tokens are known
-    blocks: Sequence[int]  # of the cache, enough for its new tokens
-    adapter: str | None = OWN  # of the network; None: the base alone
+    past: Past  # what is known of the sequence, with room for its new tokens
     images: Mapping[int, Image] = field(default_factory=dict)  # by numbers, see `image_tokens`
     places: Tensor | None = None  # rotary positions, if not the indices, [3, N]
 
 
 class EnginePass:
     """Passes of one network over one cache; what they prepare is valid until weights change."""
+
+    splits = True
+    """Whether a long prompt may be read in several passes."""
 
     def __init__(self, network: DecoderNetwork, cache: KeyValueCache, slots: int) -> None:
         """Prepare nothing yet.
@@ -74,15 +75,15 @@ class EnginePass:
                 self.network, self.cache, self._slots, self.network.context
             )
         adapters = self.network.adapters
-        if adapters is None or all(chunk.adapter == OWN for chunk in chunks):
+        if adapters is None or all(chunk.past.adapter == OWN for chunk in chunks):
             if self._cuda_graph is None:
                 return self._run(chunks)
             return self._cuda_graph(
                 [chunk.tokens for chunk in chunks],
-                [chunk.start for chunk in chunks],
-                [chunk.blocks for chunk in chunks],
+                [chunk.past.length for chunk in chunks],
+                [chunk.past.blocks for chunk in chunks],
             )
-        names = [chunk.adapter for chunk in chunks]
+        names = [chunk.past.adapter for chunk in chunks]
         if self.network.mixes_adapters:
             counts, weight = [len(chunk.tokens) for chunk in chunks], self.network.embedding.weight
             with adapters.used_by_each(names, counts, weight):
@@ -105,8 +106,8 @@ class EnginePass:
         assert network is not None
         attend = StepAttention(
             self.cache,
-            [chunk.blocks for chunk in chunks],
-            [chunk.start for chunk in chunks],
+            [chunk.past.blocks for chunk in chunks],
+            [chunk.past.length for chunk in chunks],
             [len(chunk.tokens) for chunk in chunks],
             self.native,
         )

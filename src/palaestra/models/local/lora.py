@@ -237,7 +237,8 @@ def linear_layers(network: DecoderNetwork) -> dict[str, nn.Module]:
             found[name] = module
         elif isinstance(module, kinds) and not name.endswith(".base_layer"):
             inside = network.layer_of(f"{name}.weight") is not None
-            if inside and (network.whole or name.rpartition(".")[2] in TARGETS):
+            targets = network.whole or name.rpartition(".")[2] in TARGETS
+            if inside and targets and name not in network.uncalled:
                 found[name] = module
     return found
 

@@ -109,6 +109,12 @@ class DecoderNetwork(nn.Module):
     sees = False
     """Whether it reads images: see `SeeingNetwork`."""
 
+    own_cache = False
+    """Whether it has a cache of its own, and reads one row at a time."""
+
+    uncalled: frozenset[str] = frozenset()
+    """Linear layers whose weights are read in another way than by calling the layer."""
+
     adapters: ActiveAdapters | None = None
     """Which of its adapters act; None: it has none."""
 

@@ -1,9 +1,9 @@
 """The network of a checkpoint folder: the resident one, or transformers' own code around it.
 
 The resident network runs the types of `model_types`, and runs them fastest. All other causal
-language models run by their own code (`transformers_network`), as long as it lets attention be
-replaced. A known type with a trait that the resident network does not know is refused by name,
-unless transformers is asked for.
+language models run by their own code: over our cache, if their attention can be replaced
+(`transformers_network`), else over their own (`own_cache_network`). A known type with a trait that
+the resident network does not know is refused by name, unless transformers is asked for.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def check_network(folder: Path, backend: Backend = "auto") -> None:
     if runs_resident(folder, backend):
         read_config(folder)
         return
-    from palaestra.models.local.transformers_network import model_class
+    from palaestra.models.local.own_cache_network import check
 
-    model_class(folder)
+    check(folder)
     if sees(folder):
         from palaestra.models.local.image_reader import image_reader
 
@@ -62,11 +62,7 @@ def load_network(
     check_quantisation(folder, quantisation, backend)
     if runs_resident(folder, backend):
         return read_network(folder, dtype, quantisation)
-    if sees(folder):
-        from palaestra.models.local import seeing_network
-
-        return seeing_network.load(folder, dtype)
-    from palaestra.models.local.transformers_network import load
+    from palaestra.models.local.own_cache_network import load
 
     return load(folder, dtype)
 
@@ -86,15 +82,18 @@ def check_quantisation(
 def blank_network(folder: Path, dtype: torch.dtype, backend: Backend = "auto") -> DecoderNetwork:
     """Return the network of a checkpoint without weights, on the device "meta"."""
     if not runs_resident(folder, backend):
-        if sees(folder):
-            from palaestra.models.local import seeing_network
-
-            return seeing_network.blank(folder, dtype)
-        from palaestra.models.local.transformers_network import blank
+        from palaestra.models.local.own_cache_network import blank
 
         return blank(folder, dtype)
     with torch.device("meta"):
         return DecoderNetwork(read_config(folder)).to(dtype)
+
+
+def way_of(network: DecoderNetwork) -> str:
+    """Return whose code and whose cache run a network, in words."""
+    if not network.whole:
+        return "resident"
+    return "transformers, its own cache" if network.own_cache else "transformers, shared cache"
 
 
 def save_network(network: DecoderNetwork, folder: Path) -> None:

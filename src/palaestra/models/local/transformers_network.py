@@ -7,7 +7,7 @@ are its logits. So the engine, the learner, LoRA and checkpoints are those of re
 
 When a model is loaded, two sequences side by side are compared with the model's own attention
 on each of them. A model that mixes tokens elsewhere (state spaces, convolutions) or masks scores in
-a manner of its own is refused: nothing about it is assumed.
+a manner of its own cannot run like this; see `own_cache_network`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ from palaestra.models.local.transformers_attention import ATTENTION, Beside, att
 LENGTHS = (7, 12)  # tokens of the sequences that a model is tried on
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 FULL, SLIDING = "full_attention", "sliding_attention"
+FAILURES = (
+    *(AttributeError, IndexError, KeyError, NotImplementedError),
+    *(RuntimeError, TypeError, ValueError),
+)
+"""What a model's own code raises where it was not made for."""
+
 CLOSE = {torch.float32: 1e-3, torch.bfloat16: 0.05}  # of the greatest logit
 
 
@@ -47,16 +53,15 @@ class TransformersNetwork(DecoderNetwork):
         """Wrap a model in evaluation mode; `folder` names it in errors.
 
         Raises:
-            InputError: its attention cannot be replaced, or it does more across tokens than attend.
+            CannotRun: its attention cannot be replaced, or it does more across tokens than attend.
         """
         nn.Module.__init__(self)
-        check_replaceable(type(model), folder)
+        check_class(type(model), folder)
         self.model = model.eval()
         self.folder = folder
-        body = model.get_decoder()
-        self._place_of_body = _place_of(body, model)
+        self._place_of_body = place_of_body(model, folder)
         self._place_of_states = _place_of(self._states(), model)
-        self._place_of_blocks = _place_of_blocks(model, self._place_of_body, folder)
+        self._place_of_blocks = place_of_blocks(model, self._place_of_body, folder)
         try:
             wanted = self._own_logits() if model.device.type != "meta" else None
             self._take_attention()
@@ -64,13 +69,18 @@ class TransformersNetwork(DecoderNetwork):
             self.context = self.config.max_position_embeddings
             if wanted is not None:
                 self._check(wanted)
-        except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError) as error:
+        except FAILURES as error:
             line = " ".join(str(error).split())[:120]
             raise refusal(folder, f"code that fails without its own attention ({line})") from error
 
     @property
     def depth(self) -> int:
         return len(self.model.get_submodule(self._place_of_blocks))
+
+    @property
+    def body(self) -> nn.Module:
+        """The language model without its head."""
+        return self.model.get_submodule(self._place_of_body)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -95,7 +105,7 @@ class TransformersNetwork(DecoderNetwork):
         if first or last not in (None, self.depth):
             raise ValueError("the blocks of this network run together")
         with attending(attend):
-            found = self.model.get_decoder()(
+            found = self.body(
                 inputs_embeds=x[None], position_ids=positions[..., None, :], use_cache=False
             )
         hidden: Tensor = found.last_hidden_state[0]
@@ -110,7 +120,7 @@ class TransformersNetwork(DecoderNetwork):
         body = self._states()
         parent, _, name = self._place_of_states.rpartition(".")
         modules = self.model.get_submodule(parent)._modules
-        modules[name] = _Given(x[None])
+        modules[name] = _Given(x[None], body)
         try:
             tokens = torch.zeros(1, len(x), dtype=torch.int64, device=x.device)
             found: Tensor = self.model(input_ids=tokens, use_cache=False).logits[0]
@@ -131,8 +141,7 @@ class TransformersNetwork(DecoderNetwork):
 
     def _states(self) -> nn.Module:
         """Return the module that gives the hidden states which the head reads."""
-        found: nn.Module = self.model.get_decoder()
-        return found
+        return self.body
 
     def _take_attention(self) -> None:
         """Let our `Attend` answer the language model."""
@@ -144,6 +153,8 @@ class TransformersNetwork(DecoderNetwork):
         found: dict[int, Asked] = {}
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
+            if layer in found:  # our cache has one place for the keys of a layer
+                raise refusal(self.folder, "layers that attend more than once")
             found[layer] = Asked(q.shape[1], k.shape[1], q.shape[2], scores)
             return torch.zeros_like(q)
 
@@ -191,16 +202,32 @@ def load(folder: Path, dtype: torch.dtype) -> TransformersNetwork:
     """Load a checkpoint folder by transformers' own code.
 
     Raises:
-        InputError: transformers does not know it, cannot read it, or see `TransformersNetwork`.
+        CannotRun: see `TransformersNetwork`.
+        InputError: transformers does not know it, or cannot read it.
     """
+    check_replaceable(folder)
     return TransformersNetwork(read_model(folder, dtype), folder)
 
 
 def read_model(folder: Path, dtype: torch.dtype) -> Any:
     """Return transformers' model of a checkpoint; raise like `load`."""
-    own: Any = model_class(folder).from_pretrained  # its annotations do not fit its own use
+    return read_with(model_class(folder).from_pretrained, folder, dtype, "eager")
+
+
+def read_with(own: Any, folder: Path, dtype: torch.dtype, attention: str | None) -> Any:
+    """Return what transformers' function reads from a checkpoint.
+
+    Args:
+        own: a `from_pretrained`.
+        folder: the checkpoint.
+        dtype: of the weights.
+        attention: whose code attends; None: the model's default.
+
+    Raises:
+        InputError: it cannot be read.
+    """
     try:
-        return own(folder, dtype=dtype, attn_implementation="eager")
+        return own(folder, dtype=dtype, attn_implementation=attention)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         line = " ".join(str(error).split())[:200]
         raise InputError(
@@ -211,6 +238,7 @@ def read_model(folder: Path, dtype: torch.dtype) -> Any:
 
 def blank(folder: Path, dtype: torch.dtype) -> TransformersNetwork:
     """Return the network of a checkpoint without weights, on the device "meta"."""
+    check_replaceable(folder)
     with torch.device("meta"):
         return TransformersNetwork(blank_model(folder, dtype), folder)
 
@@ -223,16 +251,21 @@ def blank_model(folder: Path, dtype: torch.dtype) -> Any:
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(folder)
-    if any(getattr(config, name, None) for name in EXPERTS):
-        dtype = torch.bfloat16
+    dtype = planned_dtype(config, dtype)
     return model_class(folder)._from_config(config, dtype=dtype, attn_implementation="eager")
 
 
+def planned_dtype(config: Any, dtype: torch.dtype) -> torch.dtype:
+    """Return the number format in which a model without weights can be planned."""
+    experts = any(getattr(config, name, None) for name in EXPERTS)
+    return torch.bfloat16 if experts else dtype
+
+
 def model_class(folder: Path) -> Any:
-    """Return transformers' class of the checkpoint in a folder, with replaceable attention.
+    """Return transformers' class of the checkpoint in a folder.
 
     Raises:
-        InputError: transformers has none, or its attention cannot be replaced.
+        InputError: transformers has none.
     """
     from transformers import (
         MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -247,48 +280,66 @@ def model_class(folder: Path) -> Any:
     try:
         name = json.loads(source).get("model_type")
         config = AutoConfig.from_pretrained(folder)
-        found = mapping[type(config)]
+        return mapping[type(config)]
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"The model in '{folder}' is of type '{name}', which this version of transformers does "
             f"not know as {kind}; update transformers, or {ELSEWHERE}."
         ) from error
-    check_replaceable(found, folder)
-    others = set(getattr(config.get_text_config(), "layer_types", None) or ()) - {FULL, SLIDING}
+
+
+def check_replaceable(folder: Path) -> None:
+    """Check that the attention of the model in a folder can be replaced; load nothing.
+
+    Raises:
+        CannotRun: it cannot.
+        InputError: transformers does not know the model.
+    """
+    from transformers import AutoConfig
+
+    check_class(model_class(folder), folder)
+    config = AutoConfig.from_pretrained(folder).get_text_config()
+    others = set(getattr(config, "layer_types", None) or ()) - {FULL, SLIDING}
     for name in sorted(others):
         raise refusal(folder, f"layers of type '{name}'")
-    return found
 
 
 def longest_context(folder: Path) -> int:
     """Return the tokens of the longest sequence that the model in a folder was made for."""
     from transformers import AutoConfig
 
-    return _longest(AutoConfig.from_pretrained(folder))
+    return longest_of(AutoConfig.from_pretrained(folder))
 
 
-def check_replaceable(model: Any, folder: Path | str) -> None:
-    """Raise InputError for a class of models whose attention cannot be replaced."""
+def check_class(model: Any, folder: Path | str) -> None:
+    """Raise CannotRun for a class of models whose attention cannot be replaced."""
     if not getattr(model, "_supports_attention_backend", False):
         raise refusal(
             folder, f"attention ({model.__name__}) that transformers does not let replace"
         )
 
 
-def refusal(folder: Path | str, what: str) -> InputError:
+class CannotRun(InputError):
+    """A model cannot run in a way that was tried."""
+
+
+def refusal(folder: Path | str, what: str) -> CannotRun:
     """Return the error for a model that cannot run here."""
-    return InputError(f"The model in '{folder}' has {what}, so it cannot run here; {ELSEWHERE}.")
+    return CannotRun(f"The model in '{folder}' has {what}, so it cannot run here; {ELSEWHERE}.")
 
 
 class _Given(nn.Module):
     """The hidden states of a model, in place of the modules that compute them."""
 
-    def __init__(self, hidden: Tensor) -> None:
+    def __init__(self, hidden: Tensor, body: nn.Module) -> None:
         super().__init__()
-        self._hidden = hidden
+        self.__dict__["_hidden"], self.__dict__["_body"] = hidden, body
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return _Output(last_hidden_state=self._hidden)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_body"], name)  # heads read numbers of their body
 
 
 class _Output(dict[str, Tensor]):
@@ -306,7 +357,16 @@ def _place_of(wanted: nn.Module, model: nn.Module) -> str:
     return next(name for name, one in model.named_modules() if one is wanted)
 
 
-def _place_of_blocks(model: Any, body: str, folder: Path | str) -> str:
+def place_of_body(model: Any, folder: Path | str) -> str:
+    """Return the name of the module that computes a language model's hidden states."""
+    names = {id(module): name for name, module in model.named_modules() if name}
+    for body in (model.get_decoder(), model.base_model, getattr(model, "model", model)):
+        if id(body) in names:
+            return str(names[id(body)])
+    raise refusal(folder, "no body apart from its head")
+
+
+def place_of_blocks(model: Any, body: str, folder: Path | str) -> str:
     """Return the name of the list of layers in a model's body."""
     count = model.config.get_text_config().num_hidden_layers
     for name, module in model.named_modules():
@@ -338,7 +398,7 @@ def _config_of(model: Any, asked: Sequence[Asked], folder: Path | str) -> Networ
         num_hidden_layers=len(asked),
         num_attention_heads=first.heads,
         num_key_value_heads=first.kv_heads,
-        max_position_embeddings=_longest(config),
+        max_position_embeddings=longest_of(config),
         tie_word_embeddings=bool(getattr(config, "tie_word_embeddings", False)),
         head_dim=first.head_dim,
         attention_scale=first.scores.scale,
@@ -352,7 +412,7 @@ def _config_of(model: Any, asked: Sequence[Asked], folder: Path | str) -> Networ
     )
 
 
-def _longest(config: Any) -> int:
+def longest_of(config: Any) -> int:
     text = config.get_text_config()
     names = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len")
     found = (getattr(text, name, None) for name in names)
