@@ -2,8 +2,10 @@
 
 SmolLM2-135M in bf16, which the resident network runs too: the same engine and the same learner
 around both networks. Rollouts are those of workload.py, also against transformers' `generate`,
-which the same code of the model would act with otherwise; learning is that of practice.py:
-    python benchmarks/backend.py [--json]
+which the same code of the model would act with otherwise; learning is that of practice.py.
+With `--way own`, by the model's own cache: SmolLM2 likewise, and a model like Qwen 3.5 against
+`generate`:
+    python benchmarks/backend.py [--way own] [--json]
 """
 
 from __future__ import annotations
@@ -22,14 +24,17 @@ from measuring import Result, alternate, run
 
 from palaestra.learning.compute.packing import Trained
 from palaestra.learning.losses.policy_loss import ppo
-from palaestra.models.local.networks import Backend
+from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.networks import Backend, way_of
+from palaestra.models.local.own_cache_network import OwnCacheNetwork
 from palaestra.models.local.resident import ResidentModel
 
+SHARED: Backend = "transformers"
 
-def learning(backend: Backend, rows: list[Trained]) -> Callable[[], float]:
+
+def learning(network: DecoderNetwork, rows: list[Trained]) -> Callable[[], float]:
     """Optimiser steps a second on the rows, warmed up."""
     resident = practice.policy()
-    network = workload.network(backend)
     model = ResidentModel("policy", network, resident.renderer, slots=1, context=1024)
     learner = practice.learner_of(model)
 
@@ -44,34 +49,53 @@ def learning(backend: Backend, rows: list[Trained]) -> Callable[[], float]:
 
 def measure(options: argparse.Namespace) -> list[Result]:
     """Rollouts against both, then learning."""
-    acting = workload.resident("transformers")
-    found = [
-        _row("rollout", "the resident network", acting, workload.resident(), options.rounds),
-        _row("rollout", "transformers generate", acting, rollout.generate(), options.rounds),
-    ]
+    own = options.way == "own"
+    network = OwnCacheNetwork(workload.transformers_model()) if own else workload.network(SHARED)
+    found = []
+    if options.what != "learning":
+        found += acting(network, options.rounds)
+    if options.what != "acting":
+        found.append(learners(network, options.rounds))
+    return found
+
+
+def acting(network: DecoderNetwork, rounds: int) -> list[Result]:
+    """Rollouts against the resident network, and against transformers."""
+    name, peer = way_of(network), "transformers generate"
+    ours = workload.acting(network)
+    found = [_row(name, "the resident network", ours, workload.resident(), rounds)]
+    if not network.own_cache:
+        return [*found, _row(name, peer, ours, rollout.generate(), rounds)]
+    gated = OwnCacheNetwork(workload.gated_model())
+    ours, theirs = workload.acting(gated), rollout.generate(gated.model)
+    return [*found, _row(f"{name}, like Qwen 3.5", peer, ours, theirs, rounds)]
+
+
+def learners(network: DecoderNetwork, rounds: int) -> Result:
+    """Steps of a learner against the resident network."""
     policy = practice.policy()
     recorded = practice.recorded(policy, 0)
     rows = practice.batch(recorded, practice.drawn_returns(len(recorded), 0))
-    measured = alternate(learning("transformers", rows), learning("resident", rows), options.rounds)
-    return [
-        *found,
-        Result(
-            name="transformers' own code: learner's step, against the resident network",
-            ratio=measured.ratio,
-            goal=None,
-            low=measured.low,
-            high=measured.high,
-            figures={"own code s": 1 / measured.ours, "resident s": 1 / measured.theirs},
-        ),
-    ]
+    if network.own_cache:
+        rows = rows[: len(rows) // 4]  # two tasks of eight, all rollouts of each
+    theirs = learning(workload.network("resident"), rows)
+    measured = alternate(learning(network, rows), theirs, rounds)
+    return Result(
+        name=f"{way_of(network)}: learner's step, against the resident network",
+        ratio=measured.ratio,
+        goal=None,
+        low=measured.low,
+        high=measured.high,
+        figures={"own code s": 1 / measured.ours, "resident s": 1 / measured.theirs},
+    )
 
 
 def _row(
-    what: str, peer: str, ours: workload.Rollout, theirs: workload.Rollout, rounds: int
+    way: str, peer: str, ours: workload.Rollout, theirs: workload.Rollout, rounds: int
 ) -> Result:
     measured = alternate(workload.rounds_of(ours), workload.rounds_of(theirs), rounds)
     return Result(
-        name=f"transformers' own code: {what}, against {peer}",
+        name=f"{way}: rollout, against {peer}",
         ratio=measured.ratio,
         goal=None,
         low=measured.low,
@@ -80,5 +104,11 @@ def _row(
     )
 
 
+def options(parser: argparse.ArgumentParser) -> None:
+    workload.options(parser)
+    parser.add_argument("--way", choices=("shared", "own"), default="shared", help="whose cache")
+    parser.add_argument("--what", choices=("acting", "learning", "both"), default="both")
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, workload.options)
+    run(__doc__, measure, options)

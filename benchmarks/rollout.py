@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
 
@@ -20,9 +21,9 @@ from measuring import Result, run
 from workload import SAMPLED, TOKENS, TURNS, Rollout, World, observations
 
 
-def generate() -> Rollout:
-    """transformers, warmed up."""
-    model = workload.transformers_model()
+def generate(model: Any = None) -> Rollout:
+    """transformers, warmed up; None: SmolLM2."""
+    model = workload.transformers_model() if model is None else model
 
     def rollout(world: World) -> float:
         histories: list[list[int]] = [[] for _ in world]

@@ -72,6 +72,30 @@ def transformers_model() -> Any:
     return model.cuda() if torch.cuda.is_available() else model
 
 
+def gated_model() -> Any:
+    """A model like Qwen 3.5, of SmolLM2's size, in bf16 with weights at random."""
+    from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
+
+    torch.manual_seed(0)
+    config = Qwen3_5TextConfig(
+        vocab_size=49_152,
+        hidden_size=640,
+        intermediate_size=1792,
+        num_hidden_layers=24,  # three of four gated and linear
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        head_dim=80,
+        linear_num_key_heads=8,
+        linear_num_value_heads=8,
+        linear_key_head_dim=64,
+        linear_value_head_dim=64,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+    )
+    model = Qwen3_5ForCausalLM(config).bfloat16().eval()
+    return model.cuda() if torch.cuda.is_available() else model
+
+
 def resident(backend: Backend = "auto") -> Rollout:
     """Palaestra's engine, warmed up."""
     return acting(network(backend))
