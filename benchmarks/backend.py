@@ -30,6 +30,7 @@ from palaestra.models.local.own_cache_network import OwnCacheNetwork
 from palaestra.models.local.resident import ResidentModel
 
 SHARED: Backend = "transformers"
+FEW = 8  # sessions
 
 
 def learning(network: DecoderNetwork, rows: list[Trained]) -> Callable[[], float]:
@@ -49,26 +50,28 @@ def learning(network: DecoderNetwork, rows: list[Trained]) -> Callable[[], float
 
 def measure(options: argparse.Namespace) -> list[Result]:
     """Rollouts against both, then learning."""
-    own = options.way == "own"
+    own, rounds = options.way == "own", options.rounds
     network = OwnCacheNetwork(workload.transformers_model()) if own else workload.network(SHARED)
     found = []
-    if options.what != "learning":
-        found += acting(network, options.rounds)
-    if options.what != "acting":
-        found.append(learners(network, options.rounds))
+    if options.what in ("rollout", "all"):
+        ours, theirs = workload.acting(network), workload.resident()
+        found.append(_row(way_of(network), "the resident network", ours, theirs, rounds))
+    if options.what in ("generate", "all"):
+        found.append(against_generate(network, rounds))
+    if options.what in ("learning", "all"):
+        found.append(learners(network, rounds))
     return found
 
 
-def acting(network: DecoderNetwork, rounds: int) -> list[Result]:
-    """Rollouts against the resident network, and against transformers."""
+def against_generate(network: DecoderNetwork, rounds: int) -> Result:
+    """Rollouts against transformers' `generate`; eight sessions of the model like Qwen 3.5."""
     name, peer = way_of(network), "transformers generate"
-    ours = workload.acting(network)
-    found = [_row(name, "the resident network", ours, workload.resident(), rounds)]
     if not network.own_cache:
-        return [*found, _row(name, peer, ours, rollout.generate(), rounds)]
+        return _row(name, peer, workload.acting(network), rollout.generate(), rounds)
     gated = OwnCacheNetwork(workload.gated_model())
-    ours, theirs = workload.acting(gated), rollout.generate(gated.model)
-    return [*found, _row(f"{name}, like Qwen 3.5", peer, ours, theirs, rounds)]
+    ours = workload.acting(gated, sessions=FEW)
+    theirs = rollout.generate(gated.model, sessions=FEW)
+    return _row(f"{name}, like Qwen 3.5", peer, ours, theirs, rounds)
 
 
 def learners(network: DecoderNetwork, rounds: int) -> Result:
@@ -107,7 +110,7 @@ def _row(
 def options(parser: argparse.ArgumentParser) -> None:
     workload.options(parser)
     parser.add_argument("--way", choices=("shared", "own"), default="shared", help="whose cache")
-    parser.add_argument("--what", choices=("acting", "learning", "both"), default="both")
+    parser.add_argument("--what", choices=("rollout", "generate", "learning", "all"), default="all")
 
 
 if __name__ == "__main__":

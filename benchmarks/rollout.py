@@ -18,14 +18,15 @@ os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
 import torch
 import workload
 from measuring import Result, run
-from workload import SAMPLED, TOKENS, TURNS, Rollout, World, observations
+from workload import SAMPLED, SESSIONS, TURNS, Rollout, World, observations
 
 
-def generate(model: Any = None) -> Rollout:
+def generate(model: Any = None, sessions: int = SESSIONS) -> Rollout:
     """transformers, warmed up; None: SmolLM2."""
     model = workload.transformers_model() if model is None else model
 
     def rollout(world: World) -> float:
+        world = world[:sessions]
         histories: list[list[int]] = [[] for _ in world]
         started = time.perf_counter()
         for turn in range(TURNS):
@@ -44,7 +45,7 @@ def generate(model: Any = None) -> Rollout:
             added = replies[:, prompts.shape[1] :].tolist()
             for history, reply in zip(histories, added, strict=True):
                 history += reply
-        return TOKENS / (time.perf_counter() - started)
+        return len(world) * TURNS * SAMPLED / (time.perf_counter() - started)
 
     rollout(observations(0))
     return rollout

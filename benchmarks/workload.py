@@ -101,12 +101,15 @@ def resident(backend: Backend = "auto") -> Rollout:
     return acting(network(backend))
 
 
-def acting(network: DecoderNetwork, adapters: Sequence[str] = (OWN,)) -> Rollout:
+def acting(
+    network: DecoderNetwork, adapters: Sequence[str] = (OWN,), sessions: int = SESSIONS
+) -> Rollout:
     """Palaestra's engine around a network, warmed up; sessions reply by the adapters in turn."""
     engine = Engine(network, frozenset(), slots=SESSIONS + 1, context=512)
 
     def rollout(world: World) -> float:
         engine.clear()
+        world = world[:sessions]
         histories: list[list[int]] = [[] for _ in world]
         started = time.perf_counter()
         for turn in range(TURNS):
@@ -122,8 +125,9 @@ def acting(network: DecoderNetwork, adapters: Sequence[str] = (OWN,)) -> Rollout
                 history += request.completion
         seconds = time.perf_counter() - started
         sampled = sum(map(len, histories)) - sum(len(new) for s in world for new in s)
-        assert sampled == TOKENS, f"{sampled} tokens were sampled instead of {TOKENS}"
-        return TOKENS / seconds
+        tokens = len(world) * TURNS * SAMPLED
+        assert sampled == tokens, f"{sampled} tokens were sampled instead of {tokens}"
+        return tokens / seconds
 
     rollout(observations(0))
     return rollout

@@ -425,8 +425,8 @@ def blank(folder: Path, dtype: torch.dtype) -> TransformersNetwork:
                 raise
     config = AutoConfig.from_pretrained(folder)
     with torch.device("meta"):
-        own = _text_class(folder).from_config
-        return OwnCacheNetwork(own(config, dtype=planned_dtype(config, dtype)), folder)
+        model = _text_class(folder).from_config(config, dtype=planned_dtype(config, dtype))
+    return OwnCacheNetwork(model, folder)
 
 
 def _shared(folder: Path) -> Any:
