@@ -20,9 +20,9 @@ from measuring import Result, run
 from workload import SAMPLED, TOKENS, TURNS, Rollout, World, observations
 
 
-def generate() -> Rollout:
+def generate(dtype: torch.dtype = torch.bfloat16) -> Rollout:
     """transformers, warmed up."""
-    model = workload.transformers_model()
+    model = workload.transformers_model(dtype)
 
     def rollout(world: World) -> float:
         histories: list[list[int]] = [[] for _ in world]
