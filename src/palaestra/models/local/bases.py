@@ -14,7 +14,6 @@ from palaestra.models.local.adapter_files import read_adapter
 from palaestra.models.local.checkpoint_files import StoredTensors
 from palaestra.models.local.lora import OWN, add_adapter
 from palaestra.models.local.networks import load_network
-from palaestra.models.local.packed_weights import packed
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.weights import Checkpoint
 
@@ -71,11 +70,8 @@ def load_resident(
     with ThreadPoolExecutor(1) as beside:  # a large tokenizer takes as long as the weights
         renderer = beside.submit(renderer_of, found.folder, keep_thoughts=keep_thoughts)
         network = load_network(found.folder, dtype).to(target)
-        acting = packed(network) if found.adapter is None else None
     longest = min(context, network.config.max_position_embeddings)
     model = ResidentModel(name, network, renderer.result(), slots=slots, context=longest)
-    if acting is not None:
-        model.engine.forward.prepare(acting)
     if found.adapter is not None:
         model.adapter = _add(model, found.adapter)
     return model

@@ -65,18 +65,14 @@ class EnginePass:
         if self._cuda_graph is not None and not self._cuda_graph.current:
             self._cuda_graph = None
 
-    def prepare(self, acting: DecoderNetwork) -> None:
-        """Prepare passes with the current weights, which `acting` holds packed."""
-        self.acting = acting
-        self.layers = native_layers(acting, self.cache, self.native)
-        self._cuda_graph = self._cuda_graph or cuda_graph_step(
-            self.network, self.cache, self._slots, self.network.context
-        )
-
     def __call__(self, chunks: Sequence[Chunk]) -> Tensor:
         """Run the chunks; return the hidden state [B, width] of each one's last token."""
         if self.acting is None:
-            self.prepare(packed(self.network))
+            self.acting = packed(self.network)
+            self.layers = native_layers(self.acting, self.cache, self.native)
+            self._cuda_graph = self._cuda_graph or cuda_graph_step(
+                self.network, self.cache, self._slots, self.network.context
+            )
         adapters = self.network.adapters
         if adapters is None or all(chunk.adapter == OWN for chunk in chunks):
             if self._cuda_graph is None:
