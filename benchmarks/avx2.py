@@ -20,11 +20,11 @@ VARIABLES = {
 
 
 def hold() -> None:
-    """Hold this process and those that it starts; call it before torch is imported."""
-    assert "torch" not in sys.modules, "torch was imported before it was held to AVX2"
-    os.environ.update(VARIABLES)
+    """Return if this process is held; else begin it again, held, before it does anything."""
+    if any(os.environ.get(name) != value for name, value in VARIABLES.items()):
+        os.execve(sys.executable, sys.orig_argv, os.environ | VARIABLES)
 
 
 if __name__ == "__main__":
-    hold()
+    os.environ.update(VARIABLES)
     os.execvp(sys.argv[1], sys.argv[1:])
