@@ -1,8 +1,9 @@
-"""A Hugging Face checkpoint of the Llama family as a GGUF file in bf16, for llama.cpp.
+"""A Hugging Face checkpoint of Llama or Qwen 2 as a GGUF file, for llama.cpp.
 
-Matrices keep their bf16 values bit for bit; norms are widened to fp32, as llama.cpp has them.
-Query and key rows are reordered within each head: llama.cpp rotates neighbouring pairs where
-Hugging Face's layout rotates halves (Su et al. 2021 leave the pairing open).
+Matrices keep their bf16 values bit for bit, or are quantised to Q8_0; norms and biases are widened
+to fp32, as llama.cpp has them. Query and key rows of Llama are reordered within each head: there,
+llama.cpp rotates neighbouring pairs where Hugging Face's layout rotates halves (Su et al. 2021
+leave the pairing open).
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import json
 import os
 from pathlib import Path
 
-import torch
-from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, TokenType
+from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, TokenType, quantize
 from torch import Tensor
 
 from palaestra.models.local.architecture import NetworkConfig
@@ -29,9 +29,11 @@ NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+BF16, Q8_0 = GGMLQuantizationType.BF16, GGMLQuantizationType.Q8_0
+VOCABULARIES = {"llama": "smollm", "qwen2": "qwen2"}  # how text is split, by architecture
 
 
-def convert(folder: Path, file: Path) -> Path:
+def convert(folder: Path, file: Path, matrices: GGMLQuantizationType = BF16) -> Path:
     """Write `file` unless it is there; returns it."""
     if file.is_file():
         return file
@@ -43,20 +45,31 @@ def convert(folder: Path, file: Path) -> Path:
         theirs.update(load_file(part))
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".part")
-    writer = GGUFWriter(unfinished, "llama")
-    _describe(writer, config)
-    _tokenizer(writer, folder)
-    _add(writer, "token_embd.weight", theirs["model.embed_tokens.weight"])
-    _add(writer, "output_norm.weight", theirs["model.norm.weight"])
+    writer = GGUFWriter(unfinished, config.model_type)
+    _describe(writer, config, matrices)
+    _tokenizer(writer, folder, VOCABULARIES[config.model_type])
+
+    def add(name: str, weight: Tensor) -> None:
+        if weight.dim() == 1:
+            writer.add_tensor(name, weight.float().numpy())
+        else:
+            raw = quantize(weight.float().numpy(), matrices)
+            writer.add_tensor(name, raw, raw_dtype=matrices)
+
+    add("token_embd.weight", theirs["model.embed_tokens.weight"])
+    add("output_norm.weight", theirs["model.norm.weight"])
     if not config.tie_word_embeddings:
-        _add(writer, "output.weight", theirs["lm_head.weight"])
+        add("output.weight", theirs["lm_head.weight"])
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     for layer in range(config.num_hidden_layers):
         for name, short in NAMES.items():
-            weight = theirs[f"model.layers.{layer}.{name}.weight"]
-            if short in heads:
-                weight = _paired(weight, heads[short])
-            _add(writer, f"blk.{layer}.{short}.weight", weight)
+            for part in ("weight", "bias"):
+                found = theirs.get(f"model.layers.{layer}.{name}.{part}")
+                if found is None:
+                    continue
+                if config.model_type == "llama" and short in heads:
+                    found = _paired(found, heads[short])
+                add(f"blk.{layer}.{short}.{part}", found)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -65,8 +78,10 @@ def convert(folder: Path, file: Path) -> Path:
     return file
 
 
-def _describe(writer: GGUFWriter, config: NetworkConfig) -> None:
-    writer.add_file_type(LlamaFileType.MOSTLY_BF16)
+def _describe(writer: GGUFWriter, config: NetworkConfig, matrices: GGMLQuantizationType) -> None:
+    writer.add_file_type(
+        LlamaFileType.MOSTLY_BF16 if matrices is BF16 else LlamaFileType.MOSTLY_Q8_0
+    )
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
@@ -79,7 +94,7 @@ def _describe(writer: GGUFWriter, config: NetworkConfig) -> None:
     writer.add_vocab_size(config.vocab_size)
 
 
-def _tokenizer(writer: GGUFWriter, folder: Path) -> None:
+def _tokenizer(writer: GGUFWriter, folder: Path, split: str) -> None:
     data = json.loads((folder / "tokenizer.json").read_text())
     words: dict[str, int] = dict(data["model"]["vocab"])
     special = {token["content"] for token in data["added_tokens"] if token["special"]}
@@ -87,7 +102,7 @@ def _tokenizer(writer: GGUFWriter, folder: Path) -> None:
     tokens = sorted(words, key=lambda word: words[word])
     merges = data["model"]["merges"]
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
+    writer.add_tokenizer_pre(split)
     writer.add_token_list(tokens)
     writer.add_token_types(
         [TokenType.CONTROL if word in special else TokenType.NORMAL for word in tokens]
@@ -99,16 +114,7 @@ def _tokenizer(writer: GGUFWriter, folder: Path) -> None:
     writer.add_add_bos_token(False)
 
 
-def _add(writer: GGUFWriter, name: str, weight: Tensor) -> None:
-    if weight.dim() == 1:
-        writer.add_tensor(name, weight.float().numpy())
-        return
-    raw = weight.to(torch.bfloat16).contiguous().view(torch.uint8).numpy()
-    writer.add_tensor(name, raw, raw_dtype=GGMLQuantizationType.BF16)
-
-
 def _paired(weight: Tensor, heads: int) -> Tensor:
     """Rows of each head from halves (i, i + d/2) to neighbours (2i, 2i + 1)."""
-    rows, width = weight.shape
-    halves = weight.view(heads, 2, rows // heads // 2, width)
-    return halves.transpose(1, 2).reshape(rows, width)
+    halves = weight.unflatten(0, (heads, 2, -1))
+    return halves.transpose(1, 2).reshape(weight.shape)

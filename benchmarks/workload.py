@@ -13,6 +13,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ Rollout = Callable[[World], float]
 """Lives the conversations of a world; returns sampled tokens per second."""
 
 
-def observations(seed: int) -> World:
+def observations(seed: int, sessions: int = SESSIONS) -> World:
     dice = random.Random(seed)
     shared = [dice.randrange(100, 49_000) for _ in range(SHARED)]
     return [
@@ -48,27 +49,27 @@ def observations(seed: int) -> World:
             (shared if turn == 0 else []) + [dice.randrange(100, 49_000) for _ in range(NEW)]
             for turn in range(TURNS)
         ]
-        for _ in range(SESSIONS)
+        for _ in range(sessions)
     ]
 
 
-def checkpoint() -> Path:
-    """The folder of SmolLM2-135M's checkpoint."""
-    return prepare("smollm2-135m", lambda text: None)
+def checkpoint(name: str = "smollm2-135m") -> Path:
+    """The folder of a model's checkpoint, SmolLM2-135M's by default."""
+    return prepare(name, lambda text: None)
 
 
-def network(backend: Backend = "auto") -> DecoderNetwork:
-    """SmolLM2-135M in bf16, on the graphics processor if there is one."""
-    loaded = load_network(checkpoint(), torch.bfloat16, backend)
+def network(backend: Backend = "auto", dtype: torch.dtype = torch.bfloat16) -> DecoderNetwork:
+    """SmolLM2-135M, on the graphics processor if there is one."""
+    loaded = load_network(checkpoint(), dtype, backend)
     return loaded.cuda() if torch.cuda.is_available() else loaded
 
 
-def transformers_model() -> Any:
+def transformers_model(dtype: torch.dtype = torch.bfloat16) -> Any:
     """The same weights as transformers runs them."""
     from transformers import AutoModelForCausalLM
 
     load: Any = AutoModelForCausalLM.from_pretrained  # its annotations do not fit its own use
-    model = load(checkpoint(), dtype=torch.bfloat16)
+    model = load(checkpoint(), dtype=dtype)
     return model.cuda() if torch.cuda.is_available() else model
 
 
@@ -125,26 +126,32 @@ def acting(
                 history += request.completion
         seconds = time.perf_counter() - started
         sampled = sum(map(len, histories)) - sum(len(new) for s in world for new in s)
-        tokens = len(world) * TURNS * SAMPLED
-        assert sampled == tokens, f"{sampled} tokens were sampled instead of {tokens}"
-        return tokens / seconds
+        wanted = tokens_of(world)
+        assert sampled == wanted, f"{sampled} tokens were sampled instead of {wanted}"
+        return wanted / seconds
 
-    rollout(observations(0))
+    rollout(observations(0, sessions))
     return rollout
 
 
-def hosted(peer: Peer, model: Path) -> Rollout:
+def tokens_of(world: World) -> int:
+    """Tokens that are sampled in one rollout."""
+    return sum(map(len, world)) * SAMPLED
+
+
+def hosted(peer: Peer, model: Path, sessions: int = SESSIONS) -> Rollout:
     """A peer's worker that answers {"model", "world", "sampled"} with {"seconds", "tokens"}."""
 
     def rollout(world: World) -> float:
         answer = peer.ask({"model": str(model), "world": world, "sampled": SAMPLED})
-        if answer["tokens"] != TOKENS:
+        wanted = tokens_of(world)
+        if answer["tokens"] != wanted:
             raise PeerUnavailable(
-                f"the peer '{peer.name}' sampled {answer['tokens']} tokens instead of {TOKENS}"
+                f"the peer '{peer.name}' sampled {answer['tokens']} tokens instead of {wanted}"
             )
-        return float(TOKENS / answer["seconds"])
+        return float(wanted / answer["seconds"])
 
-    rollout(observations(0))
+    rollout(observations(0, sessions))
     return rollout
 
 
@@ -169,26 +176,35 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def compare(label: str, theirs: Rollout, *, goal: float | None, rounds: int) -> Result:
     """Palaestra's engine against a warmed-up peer's, on new conversations each round."""
-    ours = resident()
-    machine = limits()
-    limit = rollout_limit(read_config(checkpoint()), machine)
-    measured = alternate(rounds_of(ours), rounds_of(theirs), rounds)
+    limit = rollout_limit(read_config(checkpoint()), limits())
+    found = compared(f"against {label}", resident(), theirs, goal=goal, rounds=rounds)
+    figures = found.figures | {"limit tokens/s": limit}
+    share = found.figures["palaestra tokens/s"] / limit
+    return replace(found, limit_fraction=share, figures=figures)
+
+
+def compared(
+    what: str,
+    ours: Rollout,
+    theirs: Rollout,
+    *,
+    goal: float | None,
+    rounds: int,
+    sessions: int = SESSIONS,
+) -> Result:
+    """Two warmed-up rollouts, on new conversations each round; without a limit."""
+    measured = alternate(rounds_of(ours, sessions), rounds_of(theirs, sessions), rounds)
     return Result(
-        name=f"rollout, {SESSIONS} sessions x {TURNS} turns, against {label}",
+        name=f"rollout, {sessions} sessions x {TURNS} turns, {what}",
         ratio=measured.ratio,
         goal=goal,
         low=measured.low,
         high=measured.high,
-        limit_fraction=measured.ours / limit,
-        figures={
-            "palaestra tokens/s": measured.ours,
-            "peer tokens/s": measured.theirs,
-            "limit tokens/s": limit,
-        },
+        figures={"palaestra tokens/s": measured.ours, "peer tokens/s": measured.theirs},
     )
 
 
-def rounds_of(rollout: Rollout) -> Callable[[], float]:
+def rounds_of(rollout: Rollout, sessions: int = SESSIONS) -> Callable[[], float]:
     """Rounds of their own seeds, the same ones for both sides."""
     seeds = itertools.count(1)
-    return lambda: rollout(observations(next(seeds)))
+    return lambda: rollout(observations(next(seeds), sessions))

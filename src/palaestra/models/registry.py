@@ -8,6 +8,7 @@ of the Hugging Face hub, the folder of a run (its trained policy), or a remote m
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -353,6 +354,8 @@ def multiplies_bf16(device: torch.device) -> bool:
 
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported()
+    if os.environ.get("ATEN_CPU_CAPABILITY", "").lower() in ("avx2", "default"):
+        return False  # the user holds torch to less than the CPU has
     flags = Path("/proc/cpuinfo")
     if not flags.is_file():
         return False  # macOS: fp32 is faster there than torch's bf16

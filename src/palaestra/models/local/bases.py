@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -69,10 +70,11 @@ def load_resident(
 
     target, stored = device("auto"), StoredTensors(found.folder).number_formats
     dtype = torch.float32 if stored == {"F32"} else precision("auto", target)
-    network = load_network(found.folder, dtype, quantisation=found.quantise).to(target)
+    with ThreadPoolExecutor(1) as beside:  # a large tokenizer takes as long as the weights
+        renderer = beside.submit(renderer_of, found.folder, keep_thoughts=keep_thoughts)
+        network = load_network(found.folder, dtype, quantisation=found.quantise).to(target)
     longest = min(context, network.config.max_position_embeddings)
-    renderer = renderer_of(found.folder, keep_thoughts=keep_thoughts)
-    model = ResidentModel(name, network, renderer, slots=slots, context=longest)
+    model = ResidentModel(name, network, renderer.result(), slots=slots, context=longest)
     if found.adapter is not None:
         model.adapter = _add(model, found.adapter)
     return model

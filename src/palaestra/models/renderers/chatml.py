@@ -45,10 +45,11 @@ class ChatMLRenderer(Renderer):
     def __init__(
         self, tokenizer: Tokenizer, name: str = "chatml", template: TemplateRenderer | None = None
     ) -> None:
-        """Render with a copy of `tokenizer`.
+        """Render with `tokenizer`.
 
         Args:
-            tokenizer: with the control tokens of ChatML.
+            tokenizer: with the control tokens of ChatML; from now on it reads them as plain text
+                where they stand in a text.
             name: for error messages.
             template: renders prompts with tools, if it can, and says how replies are parsed.
 
@@ -60,8 +61,8 @@ class ChatMLRenderer(Renderer):
         self._native = template if template is not None and template.native_tools else None
         self.native_tools = self._native is not None
         self.drops_thoughts = self._native is not None and self._native.drops_thoughts
-        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
-        self.tokenizer.encode_special_tokens = True  # control tokens in texts are plain text
+        self.tokenizer = tokenizer
+        self.tokenizer.encode_special_tokens = True
         self._start = self._control(START)
         self._end = self._control(END)
         stop = self.tokenizer.token_to_id(END_OF_TEXT)

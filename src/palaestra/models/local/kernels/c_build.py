@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -14,11 +15,15 @@ from pathlib import Path
 
 from palaestra.core.paths import cache_folder
 
-FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-shared", "-fPIC", "-w")
+FLAGS = ("-O3", "-fopenmp", "-shared", "-fPIC", "-w")
+_X86 = ("-march=native", "-mprefer-vector-width=512")
+_ARM = ("-mcpu=native",)
 
 
 def compiled(source: Path, flags: Sequence[str] = ()) -> ctypes.CDLL | None:
     """Compile and load a C file; return None without a compiler with OpenMP.
+
+    The user's CC and CFLAGS hold, such as CFLAGS=-march=haswell.
 
     Args:
         source: one file; it may include headers from its folder.
@@ -27,7 +32,8 @@ def compiled(source: Path, flags: Sequence[str] = ()) -> ctypes.CDLL | None:
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None
-    command = [compiler, *FLAGS, *flags]
+    chosen = shlex.split(os.environ.get("CFLAGS", ""))  # after ours, so that they win
+    command = [compiler, *flags_of(platform.machine()), *flags, *chosen]
     key = hashlib.blake2b(source.read_bytes(), digest_size=12)
     for header in sorted(source.parent.glob("*.h")):
         key.update(header.read_bytes())
@@ -48,6 +54,15 @@ def compiled(source: Path, flags: Sequence[str] = ()) -> ctypes.CDLL | None:
         return ctypes.CDLL(str(library))
     except (OSError, subprocess.SubprocessError):
         return None  # no OpenMP, no room in the cache folder, another runtime
+
+
+def flags_of(machine: str) -> tuple[str, ...]:
+    """Return the compiler's flags for a kind of machine, as `platform.machine` names it.
+
+    Kinds other than x86 and 64-bit ARM get no flags of their own.
+    """
+    own = {"x86_64": _X86, "amd64": _X86, "aarch64": _ARM, "arm64": _ARM}
+    return (*FLAGS, *own.get(machine.lower(), ()))
 
 
 def _processor() -> str:

@@ -8,7 +8,6 @@ engine's log-probabilities equal the learner's to the bit.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -68,18 +67,18 @@ class NativeMatmul:
     def _chunk(self, inputs: int) -> int | None:
         """Return the number of pairs that torch sums per stretch; None if no guess is right."""
         if inputs not in self._chunks:
-            guesses = (inputs // 2, *STRETCHES)
-            found = (guess for guess in guesses if all(self._right(guess, inputs)))
-            self._chunks[inputs] = next(found, None)
+            g = torch.Generator().manual_seed(0)
+            guesses = [inputs // 2, *STRETCHES]
+            for shape in TRIALS:
+                x, weight = (torch.randn(n, inputs, generator=g).bfloat16() for n in shape)
+                packed, wanted = self.pack(weight), F.linear(x, weight)
+                guesses = [
+                    guess
+                    for guess in guesses
+                    if torch.equal(self._product(x, packed, len(weight), guess), wanted)
+                ]
+            self._chunks[inputs] = next(iter(guesses), None)
         return self._chunks[inputs]
-
-    def _right(self, guess: int, inputs: int) -> Iterator[bool]:
-        """Yield whether the guess gives torch's products to the bit, trial by trial."""
-        g = torch.Generator().manual_seed(0)
-        for shape in TRIALS:
-            x, weight = (torch.randn(n, inputs, generator=g).bfloat16() for n in shape)
-            found = self._product(x, self.pack(weight), len(weight), guess)
-            yield torch.equal(found, F.linear(x, weight))
 
     def _product(self, x: Tensor, packed: Tensor, outputs: int, chunk: int) -> Tensor:
         x = x.contiguous()
