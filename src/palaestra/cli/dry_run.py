@@ -4,6 +4,7 @@ Memory, in bytes, with P the model's parameters, T those that are trained, b the
 number in the chosen precision:
 
     weights       P b
+    packed        P b in bf16 on processors: the copy with which the engine acts
     masters       master weights: 4 T in bf16; none in fp32
     gradients     4 T
     moments       8 T (AdamW keeps two)
@@ -46,7 +47,7 @@ SPEED_PRODUCTS = 400e9  # floating-point operations per second of the reference 
 FASTER = 2.0  # at most: what is no product stays as slow
 TINY_FACTOR = 10.0  # speed of the tiny transformer, relative to it
 FIRST_TOKENS, TURN_TOKENS = 75, 28  # instructions and first observation; each later observation
-REPLY_TOKENS = 4  # a direct agent's reply is an action word; others use half of max_tokens
+REPLY_TOKENS = 4  # a direct agent's action word; thoughts and free texts: half of max_tokens
 TURNS_USED = 0.7
 PROCESS_BYTES, WORKER_BYTES = 450e6, 150e6
 TINY_VOCABULARY = 1024  # maximum
@@ -58,6 +59,7 @@ class Memory:
     """Memory in bytes, by use."""
 
     weights: float
+    packed: float
     masters: float
     gradients: float
     moments: float
@@ -212,6 +214,7 @@ def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
     slot = config.num_hidden_layers * config.num_key_value_heads * config.head_dim * tokens
     return Memory(
         weights=size.parameters * width,
+        packed=size.parameters * width if narrow and _packs(recipe) else 0,
         masters=4 * size.trained if narrow else 0,
         gradients=4 * size.trained,
         moments=8 * size.trained,
@@ -285,8 +288,11 @@ def _tokens(
 
 def _episode(recipe: Recipe, turns: int) -> float:
     """Return the tokens of an episode, read and sampled."""
+    from palaestra.environments.registry import spec
+
     allowed = recipe.agent.max_tokens
-    reply = min(REPLY_TOKENS if recipe.agent.name == "direct" else allowed / 2, allowed)
+    words = recipe.agent.name == "direct" and not spec(recipe.environment.id).free_text
+    reply = min(REPLY_TOKENS, allowed) if words else allowed / 2
     return FIRST_TOKENS + TURNS_USED * turns * (TURN_TOKENS + reply)
 
 
@@ -322,6 +328,14 @@ def _network(recipe: Recipe, dtype: torch.dtype) -> tuple[DecoderNetwork, str]:
         )
     with torch.device("meta"):
         return DecoderNetwork(config).to(dtype), note
+
+
+def _packs(recipe: Recipe) -> bool:
+    """Return whether the engine acts with packed weights, as `packed_weights` makes them."""
+    from palaestra.models.registry import device
+
+    on_processor = device(recipe.model.device).type == "cpu"
+    return on_processor and recipe.model.backend != "transformers"
 
 
 def _narrow(recipe: Recipe) -> bool:
