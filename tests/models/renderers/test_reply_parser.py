@@ -37,6 +37,7 @@ def pairs(before: str, between: str, after: str) -> str:
 
 
 HERMES = f'<tool_call>\n{{"name": "swap", "arguments": {JSON}}}\n</tool_call>'
+DOUBLED = f'{{{{"name": "swap", "arguments": {JSON}}}}}'
 QWEN_XML = xml(
     "<tool_call>\n<function=swap>\n",
     pairs("<parameter=", ">\n", "\n</parameter>\n"),
@@ -87,6 +88,17 @@ CASES = {
         Reply(f"Now.\n{HERMES}{HERMES}\n"),
     ),
     "one": (format_of("Hermes", parallel=False), f"Now. {HERMES}\n", Reply("Now.", "", (CALL,))),
+    "coder": (format_of("Qwen2.5-Coder"), f"Now.\n{DOUBLED}", Reply("Now.", "", (CALL,))),
+    "coder in tags": (
+        format_of("Qwen2.5-Coder"),
+        f"<tool_call>\n{DOUBLED}\n</tool_call>\n{HERMES}",
+        Reply("", "", (CALL, CALL)),
+    ),
+    "coder with a brace too few": (
+        format_of("Qwen2.5-Coder"),
+        f"{DOUBLED.removesuffix('}')} so",
+        Reply("so", "", (CALL,)),
+    ),
     "qwen xml": (format_of("Qwen3-Coder"), f"Now.\n\n{QWEN_XML}", Reply("Now.", "", (TEXTS,))),
     "glm": (
         format_of("GLM 4.5", reasoning=THINK),
@@ -171,6 +183,7 @@ MALFORMED = {
         "Hermes",
         '<tool_call>{"name": "swap", "arguments": {"a": 2</tool_call>',
     ),
+    "coder": ("Qwen2.5-Coder", '{{"name": "swap", "arguments": {oops}}}'),
     "qwen xml": ("Qwen3-Coder", "<tool_call><function=swap><parameter=place>2</function>"),
     "glm": ("GLM 4.5", "<tool_call>swap<arg_key>place</arg_key>2</tool_call>"),
     "glm given json": ("GLM 4.5", HERMES),

@@ -211,6 +211,21 @@ def test_two_calls_stay_words_where_the_template_takes_one() -> None:
     assert render.parse(HERMES + HERMES) == Reply(HERMES + HERMES)
 
 
+def test_a_template_that_shows_doubled_braces_gets_them_back() -> None:
+    """Qwen2.5-Coder's is Qwen 2.5's, but for the form of a call that it shows the model."""
+    shown, call_form = (
+        '{\\"name\\": <function-name>',
+        '{{"name": "swap", "arguments": {"place": 2}}}',
+    )
+    coder = tokenizer("qwen2_5")
+    coder.chat_template = source("qwen2_5").replace(shown, "{" + shown)
+    render = TemplateRenderer(coder, "coder")
+    assert coder.chat_template != source("qwen2_5") and render.native_tools
+    for text in (call_form, HERMES, f"<tool_call>\n{call_form}\n</tool_call>"):
+        assert render.parse(text) == Reply("", "", (call(),))
+    assert renderer("qwen2_5").parse(call_form) == Reply(call_form)
+
+
 def test_mistrals_later_form_is_read_too() -> None:
     tokens = tokenizer("mistral")
     tokens.chat_template = (

@@ -36,6 +36,24 @@ def _hermes(text: Scanner) -> list[ToolCall]:
     return calls
 
 
+def _doubled(text: Scanner) -> list[ToolCall]:
+    """Read `{{"name": "f", "arguments": {…}}}` in Hermes's tags or without; or as Hermes has it.
+
+    Qwen2.5-Coder writes so, because its template shows the form with doubled outer braces.
+    """
+    tag = text.optional("<tool_call>")
+    text.blanks()
+    doubled = text.optional("{{")
+    text.place -= len(doubled) // 2
+    calls = _calls(text.json())
+    if doubled:
+        text.blanks()
+        text.optional("}")  # which it often forgets
+    if tag:
+        _closed(text, "</tool_call>")
+    return calls
+
+
 def _qwen_xml(text: Scanner) -> list[ToolCall]:
     """Read `<tool_call><function=f><parameter=key>value</parameter>…</function></tool_call>`."""
     text.mark("<tool_call>")
@@ -260,6 +278,7 @@ def _json(text: Scanner) -> list[ToolCall]:
 
 
 HERMES = CallSyntax("hermes", ("<tool_call>",), _hermes)
+DOUBLED = CallSyntax("hermes, braces doubled", ("<tool_call>", '{{"name":'), _doubled)
 QWEN_XML = CallSyntax("qwen xml", ("<tool_call>",), _qwen_xml)
 GLM = CallSyntax("glm", ("<tool_call>",), _glm)
 MINIMAX = CallSyntax("minimax", ("<minimax:tool_call>",), _minimax)

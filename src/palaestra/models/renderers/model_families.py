@@ -92,6 +92,12 @@ FAMILIES = (
         _marks(*_TOOL_CALL, *_GLM_ARGUMENTS),
         role_ends=("<|user|>", "<|observation|>"),
     ),
+    Family(
+        "Qwen2.5-Coder",
+        call_syntax.DOUBLED,
+        ("<tool_call>", '{{\\"name\\"'),
+        _marks(*_TOOL_CALL),
+    ),
     Family("Hermes", call_syntax.HERMES, ("<tool_call>",), _marks(*_TOOL_CALL)),
     Family("Qwen3-Coder", call_syntax.QWEN_XML, ("<function=",), _marks(*_TOOL_CALL)),
     Family(
