@@ -316,6 +316,33 @@ def test_a_dry_run_counts_what_a_run_writes(capsys: pytest.CaptureFixture[str]) 
     assert whole["trained model"] == none["trained model"] > 0
 
 
+def test_a_dry_run_expects_sentences_where_any_text_is_an_action(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def rollouts(environment: str, tokens: int) -> float:
+        keys = [f"environment.id={environment}", "environment.transfer=", "environment.turns=8"]
+        keys += [f"agent.max_tokens={tokens}"]
+        assert main(["train", "quick", "--dry-run", "--json", "--set", *keys]) == 0
+        seconds: float = json.loads(capsys.readouterr().out)["seconds"]["rl rollouts"]
+        return seconds
+
+    assert rollouts("babyai/GoToObjS6", 128) == pytest.approx(rollouts("babyai/GoToObjS6", 8))
+    assert rollouts("terminal/count", 128) > 2 * rollouts("terminal/count", 8)
+
+
+def test_a_dry_run_counts_the_copy_with_which_the_engine_acts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def bytes_of(precision: str) -> dict[str, float]:
+        keys = [f"model.precision={precision}", "model.device=cpu"]
+        assert main(["train", "default", "--dry-run", "--json", "--set", *keys]) == 0
+        found: dict[str, float] = json.loads(capsys.readouterr().out)["memory_bytes"]
+        return found
+
+    half, full = bytes_of("bf16"), bytes_of("fp32")
+    assert half["packed"] == half["weights"] > 0 == full["packed"]
+
+
 def test_the_doctor_says_whether_training_can_run(palaestra: Palaestra) -> None:
     done = palaestra("doctor", "--json")
     found = json.loads(done.stdout)

@@ -4,6 +4,7 @@ Memory, in bytes, with P the model's parameters, T those that are trained, b the
 number in the chosen precision:
 
     weights       P b
+    packed        P b in bf16 on processors: the copy with which the engine acts
     masters       master weights: 4 T in bf16; none in fp32
     gradients     4 T
     moments       8 T (AdamW keeps two)
@@ -47,7 +48,7 @@ SPEED_PRODUCTS = 400e9  # floating-point operations per second of the reference 
 FASTER = 2.0  # at most: what is no product stays as slow
 TINY_FACTOR = 10.0  # speed of the tiny transformer, relative to it
 FIRST_TOKENS, TURN_TOKENS = 75, 28  # instructions and first observation; each later observation
-REPLY_TOKENS = 4  # a direct agent's reply is an action word; others use half of max_tokens
+REPLY_TOKENS = 4  # a direct agent's action word; thoughts and free texts: half of max_tokens
 TURNS_USED = 0.7
 PROCESS_BYTES, WORKER_BYTES = 450e6, 150e6
 TINY_VOCABULARY = 1024  # maximum
@@ -59,6 +60,7 @@ class Memory:
     """Memory in bytes, by use."""
 
     weights: float
+    packed: float
     masters: float
     gradients: float
     moments: float
@@ -236,6 +238,7 @@ def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
     tokens = min(recipe.model.context, max(256, round(_episode(recipe, turns))))
     return Memory(
         weights=size.weights,
+        packed=size.weights if _packs(recipe, size) else 0,
         masters=4 * size.trained if narrow else 0,
         gradients=4 * size.trained,
         moments=8 * size.trained,
@@ -309,8 +312,11 @@ def _tokens(
 
 def _episode(recipe: Recipe, turns: int) -> float:
     """Return the tokens of an episode, read and sampled."""
+    from palaestra.environments.registry import spec
+
     allowed = recipe.agent.max_tokens
-    reply = min(REPLY_TOKENS if recipe.agent.name == "direct" else allowed / 2, allowed)
+    words = recipe.agent.name == "direct" and not spec(recipe.environment.id).free_text
+    reply = min(REPLY_TOKENS, allowed) if words else allowed / 2
     return FIRST_TOKENS + TURNS_USED * turns * (TURN_TOKENS + reply)
 
 
@@ -348,6 +354,15 @@ def _network(recipe: Recipe, dtype: torch.dtype) -> tuple[DecoderNetwork, str]:
         )
     with torch.device("meta"):
         return DecoderNetwork(config).to(dtype), note
+
+
+def _packs(recipe: Recipe, size: Size) -> bool:
+    """Return whether the engine acts with packed weights, as `packed_weights` makes them."""
+    from palaestra.models.registry import device
+
+    on_processor = device(recipe.model.device).type == "cpu"
+    whole = recipe.model.quantise is None and size.way == "resident"
+    return on_processor and whole and _narrow(recipe)
 
 
 def _narrow(recipe: Recipe) -> bool:
