@@ -80,11 +80,14 @@ def test_names_are_judged_without_loading_anything(tmp_path: Path) -> None:
     assert {"smollm2-135m", "expert", "random"} < set(models())
 
 
-def test_the_sizes_of_smollm2_are_known_without_its_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("smollm2-135m", 134_515_008), ("qwen2.5-coder-1.5b", 1_777_088_000)]
+)
+def test_the_sizes_of_a_named_model_are_known_without_its_weights(
+    name: str, parameters: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PALAESTRA_CACHE", str(tmp_path))
-    size = measure(load("default", []))
-    assert size.parameters == 134_515_008
+    size = measure(load("default", [f"model.name={name}"]))
+    assert size.parameters == parameters
     assert 0 < size.trained < size.parameters
     assert "not cached" in size.note

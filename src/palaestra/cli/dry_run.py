@@ -52,6 +52,7 @@ REPLY_TOKENS = 4  # a direct agent's action word; thoughts and free texts: half 
 TURNS_USED = 0.7
 PROCESS_BYTES, WORKER_BYTES = 450e6, 150e6
 TINY_VOCABULARY = 1024  # maximum
+USUAL = "smollm2-135m"  # whose sizes stand for those of a model that is not here
 TOKEN_BYTES = 27  # of a run's database per token read or sampled, in the recipe `quick`
 
 
@@ -325,6 +326,7 @@ def _network(recipe: Recipe, dtype: torch.dtype) -> tuple[DecoderNetwork, str]:
     import torch
 
     from palaestra.models.local.architecture import NetworkConfig
+    from palaestra.models.local.named_models import MODELS
     from palaestra.models.local.network import DecoderNetwork
     from palaestra.models.local.networks import blank_network
     from palaestra.models.local.weights import ready
@@ -348,10 +350,10 @@ def _network(recipe: Recipe, dtype: torch.dtype) -> tuple[DecoderNetwork, str]:
             network = blank_network(folder, dtype, recipe.model.backend)
             network.context = min(recipe.model.context, network.context)
             return network, ""
-        config = NetworkConfig(49152, 576, 1536, 30, 9, 3, 8192)
-        note = (
-            f"'{recipe.model.name}' is not cached yet; the estimate uses the sizes of SmolLM2-135M."
-        )
+        known = MODELS.get(recipe.model.name)
+        config = (known or MODELS[USUAL]).sizes
+        note = f"'{recipe.model.name}' is not cached yet"
+        note += "." if known else f"; the estimate uses the sizes of '{USUAL}'."
     with torch.device("meta"):
         return DecoderNetwork(config).to(dtype), note
 

