@@ -239,7 +239,7 @@ def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
     tokens = min(recipe.model.context, max(256, round(_episode(recipe, turns))))
     return Memory(
         weights=size.weights,
-        packed=size.weights if narrow and _packs(recipe, size) else 0,
+        packed=size.weights if _packs(recipe, size) else 0,
         masters=4 * size.trained if narrow else 0,
         gradients=4 * size.trained,
         moments=8 * size.trained,
@@ -363,7 +363,8 @@ def _packs(recipe: Recipe, size: Size) -> bool:
     from palaestra.models.registry import device
 
     on_processor = device(recipe.model.device).type == "cpu"
-    return on_processor and size.way == "resident" and recipe.model.quantise is None
+    whole = recipe.model.quantise is None and size.way == "resident"
+    return on_processor and whole and _narrow(recipe)
 
 
 def _narrow(recipe: Recipe) -> bool:
