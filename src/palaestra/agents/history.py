@@ -70,4 +70,4 @@ class History(Memory):
         if in_head != self._in_head:
             self._in_head = in_head
             self._head = [system(self.instructions), user(in_head[1], *shown)]
-        return self._head + self._exchanges[2 * cut :]
+        return self._head + (self._exchanges[2 * cut :] if cut else self._exchanges)
