@@ -116,7 +116,7 @@ async def long_one(model: ResidentModel) -> int:
 
 @pytest.mark.parametrize("on_update", [OnUpdate.KEEP, OnUpdate.RECOMPUTE])
 def test_weights_may_move_under_replies_whose_tokens_report_it(
-    on_update: OnUpdate, tmp_path: Path
+    on_update: OnUpdate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_network(tiny(seed=1), tmp_path / "new")
 
@@ -125,6 +125,16 @@ def test_weights_may_move_under_replies_whose_tokens_report_it(
         async with served(model, tmp_path, drain=False, version=2) as far:
             await far.load(tmp_path / "new", 2)
             seed = await long_one(model)
+            step = model.engine.step
+
+            def step_or_wait() -> list[Any]:
+                """Leave half of the reply to the new weights, however long they take to load."""
+                running = model.engine.running
+                if model.version < 3 and running and len(running[0].completion) >= 50:
+                    return []
+                return step()
+
+            monkeypatch.setattr(model.engine, "step", step_or_wait)
             reply = asyncio.create_task(far.generate(prompt(seed, most=99)))
             while not model.engine.running or len(model.engine.running[0].completion) < 5:
                 await asyncio.sleep(0)
