@@ -23,7 +23,7 @@ from palaestra.store.run_folder import RunFolder
 from tests.core.small import Stairs, renderer
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-RECIPE = {"summary": "stairs", "turn_limit": 6}
+RECIPE = {"summary": "stairs", "turn_limit": 6, "agent": "direct", "model": "says"}
 PLANS = (["up", "up", "up"], ["up", "sit", "fall"], ["fall"], ["up", "up", "fall"])
 """What the four members of a group do: one climbs, three fall, one of them says nonsense."""
 

@@ -78,10 +78,15 @@ def test_without_a_choice_the_page_offers_what_there_is(client: TestClient) -> N
     assert 'value="stairs:eval/test"' in client.get("/evaluation").text
 
 
+def test_the_agent_and_model_of_each_side_are_named(client: TestClient) -> None:
+    for page in (AB, "/evaluation?run=first&run=second", "/evaluation"):
+        assert "direct with says" in words(client.get(page).text)
+
+
 def test_several_evaluations_stand_in_a_matrix_with_intervals_and_cost(client: TestClient) -> None:
     page = client.get("/evaluation?run=first&run=second:test/rl&run=stairs").text
     text = words(page)
-    assert "1 first:test/rl 10.0 % 1.8 to 40.4 10 tasks;" in text
+    assert "1 first:test/rl direct with says 10.0 % 1.8 to 40.4 10 tasks;" in text
     assert "3 stairs:eval/test" in text and "8 episodes" in text
     assert page.count('class="dot') == 3 and 'class="dot front"' in page
     assert "tokens read and sampled per task" in text

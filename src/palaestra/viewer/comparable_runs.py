@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 
-from palaestra.viewer.comparison import evaluated
+from palaestra.viewer.comparison import evaluated, names_policy
+from palaestra.viewer.facts import policy_name
 from palaestra.viewer.site import Site
 
 NEWEST = 30  # runs offered
@@ -19,6 +20,7 @@ class Choice:
 
     run: str
     phases: tuple[str, ...]
+    policy: str  # "AGENT with MODEL"; empty if the phases name them
 
 
 def choices(site: Site) -> tuple[Choice, ...]:
@@ -28,8 +30,10 @@ def choices(site: Site) -> tuple[Choice, ...]:
         try:
             with site.run(record.name) as opened:
                 phases = evaluated(opened.database.phases())
+                named = any(map(names_policy, phases))
+                policy = "" if named else policy_name(opened.database)
         except HTTPException:  # of another format, or deleted
             continue
         if phases:
-            found.append(Choice(record.name, tuple(phases[-PHASES:])))
+            found.append(Choice(record.name, tuple(phases[-PHASES:]), policy))
     return tuple(found)

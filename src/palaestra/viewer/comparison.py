@@ -19,7 +19,7 @@ from palaestra.core.episode import Episode, Key
 from palaestra.evaluation.reports.run_diff import identity
 from palaestra.evaluation.statistics.intervals import Interval, success_interval
 from palaestra.store.ranges import latest_steps, phase_headers
-from palaestra.viewer.facts import money_per_episode
+from palaestra.viewer.facts import money_per_episode, policy_name
 from palaestra.viewer.site import Site, episode_url
 from palaestra.viewer.texts import line
 from palaestra.viewer.turns import act_of
@@ -40,6 +40,7 @@ class ComparedPhase:
     episodes: tuple[Episode, ...]  # without their calls and steps
     endings: Mapping[Key, str]  # the last actions of each; empty for a large phase
     money: Mapping[str, float]  # per episode, by phase; phases of unknown cost are missing
+    policy: str  # "AGENT with MODEL" of its run; empty if the phase names them
 
     @property
     def name(self) -> str:
@@ -98,6 +99,7 @@ def compared_phase(site: Site, name: str) -> ComparedPhase:
             existing = ", ".join(known[:20]) or "none yet"
             raise HTTPException(404, f"The run '{run}' has no phase '{phase}'; it has: {existing}.")
         costs = {name: money_per_episode(database, name) for name in phases}
+        policy = "" if names_policy(phase) else policy_name(database)
         endings = {}
         if len(episodes) <= LATEST:
             for name in phases:
@@ -105,7 +107,7 @@ def compared_phase(site: Site, name: str) -> ComparedPhase:
                     words = [line(act_of(step), 30) or "(nothing)" for step in steps[-ENDING:]]
                     endings[key] = " › ".join(words)
     money = {name: cost for name, cost in costs.items() if cost is not None}
-    return ComparedPhase(run, phase, phases, tuple(episodes), endings, money)
+    return ComparedPhase(run, phase, phases, tuple(episodes), endings, money, policy)
 
 
 def evaluated(phases: Sequence[str]) -> list[str]:
@@ -117,8 +119,12 @@ def evaluated(phases: Sequence[str]) -> list[str]:
 
 def candidate(phase: str) -> str:
     """Return the part of an evaluation cell's phase that names split, agent and model."""
-    parts = phase.split("/")
-    return "/".join(parts[:4]) if parts[0] == "eval" and len(parts) > 4 else phase
+    return "/".join(phase.split("/")[:4]) if names_policy(phase) else phase
+
+
+def names_policy(phase: str) -> bool:
+    """Return whether a phase is eval/SPLIT/AGENT/MODEL, or a part of one."""
+    return phase.startswith("eval/") and phase.count("/") >= 3
 
 
 def standings(compared: ComparedPhase) -> dict[str, Standing]:

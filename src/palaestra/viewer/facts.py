@@ -95,6 +95,12 @@ def about(database: Database) -> About:
     )
 
 
+def policy_name(database: Database) -> str:
+    """Return "AGENT with MODEL" of a run; what it lacks is left out."""
+    found = about(database)
+    return " with ".join(part for part in (found.agent, found.model) if part)
+
+
 def plan_of(database: Database) -> Plan:
     """Return the plan of an evaluation; an empty one for any other run."""
     document = database.get(evaluation_plan.DOCUMENT)
