@@ -131,6 +131,14 @@ class RequestRefused(InfrastructureFault):
     """A server that answers other requests rejects this one: the request is at fault."""
 
 
+class RankLost(InfrastructureFault):
+    """A process that learns with others died, was frozen, or failed; no weights have moved by it."""
+
+    def __init__(self, rank: int, host: str, detail: str) -> None:
+        self.rank, self.host = rank, host
+        super().__init__("learner ranks", f"rank {rank} ({host}) {detail}")
+
+
 class ContextTooLong(PalaestraError):
     """A prompt fills the model's context; ends the episode as truncated(context)."""
 

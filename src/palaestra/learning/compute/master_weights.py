@@ -57,6 +57,11 @@ class MasterOptimiser:
             if parameter is not self.master_weights[name]
         ]
 
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the last step, or the one that the next step takes."""
+        return float(self._adam.param_groups[0]["lr"])
+
     def close(self) -> None:
         """Release the parameters, so that another optimiser can train them."""
         for hook in self._hooks:

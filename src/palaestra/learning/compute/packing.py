@@ -124,7 +124,7 @@ class Micro:
         numbers = ImageNumbers()
         sequences = [keys(row, numbers) for row in rows]
         tokens, positions, paths = merged(sequences)
-        self.network, device = network, network.device
+        self.network, device, self.rows = network, network.device, rows
         self._images = {numbers(span.image): span.image for row in rows for span in row.images}
         self.adapter = None if base else adapter_of(rows[0], network)
 
@@ -358,7 +358,7 @@ def per_row(
     rows: Sequence[Trained],
     most_tokens: int,
     network: DecoderNetwork,
-    compute: Callable[[list[Trained]], Tensor],
+    compute: Callable[[list[list[Trained]]], Iterable[Tensor]],
 ) -> list[list[float]]:
     """Return a number for each trained token of each row, in the order of `rows`.
 
@@ -366,11 +366,12 @@ def per_row(
         rows: in any order.
         most_tokens: per group, see `micro_batches`.
         network: likewise.
-        compute: a group of rows -> [M], row after row.
+        compute: groups of rows -> of each one [M], row after row.
     """
     found: dict[int, list[float]] = {}
-    for group in micro_batches(rows, most_tokens, network):
-        values = iter(compute(group).tolist())
+    groups = micro_batches(rows, most_tokens, network)
+    for group, numbers in zip(groups, compute(groups), strict=True):
+        values = iter(numbers.tolist())
         for row in group:
             found[id(row)] = list(islice(values, sum(row.mask)))
     return [found[id(row)] for row in rows]

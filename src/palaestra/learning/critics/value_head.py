@@ -7,7 +7,7 @@ from. Observations have no values: the policy does not decide them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -179,9 +179,10 @@ def row_values(
 ) -> list[list[float]]:
     """Return the value before each trained token of each row."""
 
-    def values(group: list[Trained]) -> Tensor:
-        micro = Micro(group, network)
-        return head(state_of(network, micro.hidden()[micro.predictors]))
+    def values(groups: list[list[Trained]]) -> Iterator[Tensor]:
+        for group in groups:
+            micro = Micro(group, network)
+            yield head(state_of(network, micro.hidden()[micro.predictors]))
 
     with torch.no_grad():
         return per_row(rows, most_tokens, network, values)

@@ -4,16 +4,18 @@ It trains the very tensors that the engine samples from, and reads log-probabili
 the temperature of the sampler. It stays within a memory budget (see `memory_budget`), and tries
 its longest row before the first step. On demand it trains a critic on the policy's trunk, and
 has a reference policy: a frozen copy of the trained weights, or the base without its adapters.
+Other processes may share the work (see `leading`): results stay the same up to rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from functools import partial
+from typing import Literal, ParamSpec, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from palaestra.core.errors import InputError
 from palaestra.learning.compute.cooperative import run_to_end
@@ -22,6 +24,7 @@ from palaestra.learning.compute.logprobs import token_logprobs
 from palaestra.learning.compute.master_weights import MasterOptimiser, Optimisation, Parts
 from palaestra.learning.compute.memory_budget import MemoryBudget, out_of_memory
 from palaestra.learning.compute.packing import Micro, Trained, check_sampled, micro_batches, per_row
+from palaestra.learning.compute.passes import Outputs, Pass, Wanted, own_passes
 from palaestra.learning.compute.weight_selection import Selection
 from palaestra.learning.critics.value_head import (
     AttachedCritic,
@@ -31,16 +34,21 @@ from palaestra.learning.critics.value_head import (
     end_values,
     row_values,
 )
+from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.update_metrics import StepSums, Update
 from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens
 from palaestra.learning.methods.checks import check_gradient, check_tokens
 from palaestra.learning.methods.component import Kind, name_of
+from palaestra.learning.parallel import Ranks, checksum
 from palaestra.models.local.resident import ResidentModel
 
 __all__ = ["EntropyTerm", "Learner", "Reference", "Update"]
 
 Reference = Literal["start", "base"]
 """A reference policy: the policy when its learner began, or the network without adapters."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 EntropyTerm = Callable[[Tensor, Tokens, Tensor], Tensor]
 """(entropy [M] in nats, with gradient; the tokens; their weights [M]) -> scalar of the loss."""
@@ -89,6 +97,7 @@ class Learner:
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         self._optimiser = MasterOptimiser(self.parameters, optimisation)
         self._tried = False
+        self._leader: Leader | None = None
         self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None
         self._reference: dict[str, Tensor] = {}
         self._base_is_reference = reference == "base"
@@ -134,7 +143,7 @@ class Learner:
             PalaestraError: the weights no longer give finite log-probabilities.
         """
         check_sampled(rows)
-        self._drop_gradients()  # of a step that failed
+        self._everywhere(self.drop_gradients)  # of a step that failed
         name = name_of(loss)
         network, most = self.model.network, self.budget.tokens
         groups = micro_batches(rows, most, network, whole_rollouts=whole_rollouts)
@@ -142,33 +151,38 @@ class Learner:
         self._fits(rows, micros)
         sums, version = StepSums(self._adapters_of_roles()), self.model.version
         regression = self._critic.regression(rows) if self._critic else None
-        for micro in micros:
-            hidden = self._hidden(micro)
-            lp, nats = self._logprobs(hidden, micro.targets, with_gradient=entropy is not None)
+        wanted = Wanted(
+            gradient=True, entropy=entropy is not None, values=regression is not None
+        )
+        for one in self._passes(micros, wanted):
+            micro, outputs = one.micro, (yield from one.outputs())
             tokens = micro.seen(
-                lp, current=version + 1, proximal=version if proximal is None else proximal
+                outputs.lp, current=version + 1, proximal=version if proximal is None else proximal
             )
-            total = (check_tokens(Kind.LOSS, name, loss(tokens), lp) * micro.weight).sum()
+            total = (check_tokens(Kind.LOSS, name, loss(tokens), outputs.lp) * micro.weight).sum()
             if entropy is not None:
-                total = total + entropy(nats, tokens, micro.weight)
+                total = total + entropy(outputs.entropy, tokens, micro.weight)
             policy = total.detach()
             if self._critic is not None and regression is not None:
-                values = self._critic.values(hidden)
+                assert outputs.values is not None  # wanted
                 coefficient = self._critic.settings.coefficient
-                total = total + coefficient * regression.add(values, micro)
+                total = total + coefficient * regression.add(outputs.values, micro)
             check_gradient(name, total)
-            total.backward()
-            sums.add(policy, tokens, nats.detach(), micro.size, micro.adapter)
+            one.backward(total)
+            sums.add(policy, tokens, outputs.entropy.detach(), micro.size, micro.adapter)
             yield
         sums.whole.check(name)
+        if self._leader is not None:
+            self._leader.sum_gradients(self.masters, network)
         with self.model.held():
             while self.model.draining:
                 yield
             norms = {own: self._optimiser.norm(f".{own}") for own in sums.adapters}
-            norm = self._optimiser.step(learning_rate)
-            if self._critic is not None:
-                self._critic.optimiser.step()
+            rate = self._optimiser.learning_rate if learning_rate is None else learning_rate
+            norm = self._everywhere(self.step, rate)
             self.model.updated()
+        if self._leader is not None:
+            self._leader.agree("compare", self.checksum(), "weights")
         return sums.update(norm, norms, regression)
 
     update = run_to_end(updating)
@@ -182,19 +196,22 @@ class Learner:
     ) -> list[list[float]]:
         """Return log-probabilities under the present weights; with `base`, without adapters."""
 
-        def compute(group: list[Trained]) -> Tensor:
-            micro = Micro(group, self.model.network, base=base)
-            lp, _ = self._logprobs(self._hidden(micro), micro.targets, with_gradient=False)
-            return lp
+        wanted, network = Wanted(base=base), self.model.network
+
+        def compute(groups: list[list[Trained]]) -> Iterator[Tensor]:
+            for one in self._passes([Micro(group, network, base=base) for group in groups], wanted):
+                yield run_to_end(one.outputs)().lp
 
         with torch.no_grad():
-            return per_row(rows, self.budget.tokens, self.model.network, compute)
+            return per_row(rows, self.budget.tokens, network, compute)
 
     # ── the reference policy ─────────────────────────────────────────────────
 
     def set_reference(self) -> None:
         """Make the present policy the reference policy from now on."""
         self._reference = {name: p.detach().clone() for name, p in self.parameters.items()}
+        if self._leader is not None:
+            self._leader.tell("set_reference", doing="copying its weights")
 
     def reference(self, rows: Sequence[Trained]) -> list[list[float]]:
         """Return `logprobs` under the reference policy; the present weights stay as they are.
@@ -214,13 +231,14 @@ class Learner:
     @contextmanager
     def _as_reference(self) -> Iterator[None]:
         """Make the model the reference policy within the context, by swapping tensors uncopied."""
-        self._exchange()
+        self._everywhere(self.exchange)
         try:
             yield
         finally:
-            self._exchange()
+            self._everywhere(self.exchange)
 
-    def _exchange(self) -> None:
+    def exchange(self) -> None:
+        """Exchange the weights for those of the reference policy, and back."""
         for name, parameter in self.parameters.items():
             parameter.data, self._reference[name] = self._reference[name], parameter.data
 
@@ -250,7 +268,11 @@ class Learner:
         Raises:
             InputError: the learner has no critic, or the rows have no targets.
         """
-        return self._with_critic().update(rows, self.budget)
+        critic = self._with_critic()
+        found = critic.update(rows, self.budget)
+        if self._leader is not None:
+            self._leader.share(critic.optimiser.state(), "restore_critic")
+        return found
 
     @property
     def value_head(self) -> ValueHead | None:
@@ -287,11 +309,78 @@ class Learner:
             for name, tensor in self._reference.items():
                 tensor.copy_(parts["reference"][name])
         self.model.engine.clear()
+        if self._leader is not None:
+            self._leader.share(self.state())
 
-    def _drop_gradients(self) -> None:
+    # ── learning with other ranks ────────────────────────────────────────────
+
+    def lead(self, ranks: Ranks, description: object, *, ordered: bool = False) -> None:
+        """Share the work with other ranks from now on; they take over the present state.
+
+        If a rank is lost, an update raises RankLost and may be tried again with new ranks: its
+        weights have moved on this rank only if all ranks had voted for it, and `model.version`
+        tells.
+
+        Args:
+            ranks: joined; this process is rank 0.
+            description: from which each other rank makes the same learner, see `following.serve`.
+            ordered: results have the bits of one process, which is slower.
+
+        Raises:
+            RankLost: a rank could not make the learner, or holds other weights.
+        """
+        leader = Leader(ranks, ordered=ordered)
+        leader.tell("make", description, doing="loading the model")
+        leader.share(self.state())
+        leader.agree("compare", self.checksum(), "weights")
+        self._leader = leader
+
+    def restore_critic(self, parts: Parts) -> None:
+        """Restore the critic's part of a state."""
+        self._with_critic().restore(parts)
+
+    @property
+    def masters(self) -> dict[str, nn.Parameter]:
+        """All that is trained, the critic included, in the precision of its gradient's sum."""
+        own = {} if self._critic is None else self._critic.optimiser.master_weights
+        return {**self._optimiser.master_weights, **own}
+
+    def outputs(self, micro: Micro, wanted: Wanted) -> Outputs:
+        """Run a micro-batch; its figures have a gradient where one is wanted."""
+        hidden = self._hidden(micro)
+        lp, entropy = self._logprobs(hidden, micro.targets, with_gradient=wanted.entropy)
+        values = self._with_critic().values(hidden) if wanted.values else None
+        return Outputs(lp, entropy, values)
+
+    def step(self, learning_rate: float) -> float:
+        """Take the optimiser step along the summed gradients; return the policy's norm."""
+        norm = self._optimiser.step(learning_rate)
+        if self._critic is not None:
+            self._critic.optimiser.step()
+        return norm
+
+    def checksum(self) -> str:
+        """Return a hash of the network and of all that is trained."""
+        return checksum([*self.model.network.state_dict().values(), *self.masters.values()])
+
+    def drop_gradients(self) -> None:
+        """Drop the gradients of a step that was not taken."""
         self._optimiser.drop_gradients()
         if self._critic is not None:
             self._critic.optimiser.drop_gradients()
+
+    def _everywhere(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Do something on all ranks: the same method of their learners."""
+        if self._leader is not None:
+            self._leader.tell(work.__name__, *arguments, doing=work.__name__.replace("_", " "))
+        return work(*arguments, **named)
+
+    def _passes(self, micros: Sequence[Micro], wanted: Wanted) -> Iterable[Pass]:
+        """Return the passes of micro-batches, in their order."""
+        compute = partial(self.outputs, wanted=wanted)
+        if self._leader is None:
+            return own_passes(micros, compute)
+        return self._leader.passes(micros, wanted, compute, self.masters)
 
     def _adapters_of_roles(self) -> dict[str, str]:
         """Return the role of each adapter, if several learn."""

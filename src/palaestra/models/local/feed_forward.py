@@ -7,6 +7,7 @@ treat it as they treat any layer.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -130,15 +131,30 @@ def expert_balance(network: nn.Module) -> dict[str, float]:
         layer's tokens that one expert got. Empty for a network without experts, or without passes.
     """
     entropies, largest = [], []
-    for mixture in network.modules():
-        if not isinstance(mixture, Mixture) or not any(mixture.learned):
+    for learned in take_counts(network):
+        if not any(learned):
             continue
-        total, count = sum(mixture.learned), mixture.traits.count
-        shares = [number / total for number in mixture.learned if number]
+        total, count = sum(learned), len(learned)
+        shares = [number / total for number in learned if number]
         nats = -sum(share * math.log(share) for share in shares)
         entropies.append(nats / math.log(count) if count > 1 else 1.0)
         largest.append(max(shares))
-        mixture.learned = [0] * count
     if not entropies:
         return {}
     return {"expert_entropy": fmean(entropies), "expert_max": max(largest)}
+
+
+def take_counts(network: nn.Module) -> list[list[int]]:
+    """Return how many tokens each expert of each mixture got since the last call; see `learned`."""
+    mixtures = [module for module in network.modules() if isinstance(module, Mixture)]
+    found = [mixture.learned for mixture in mixtures]
+    for mixture in mixtures:
+        mixture.learned = [0] * mixture.traits.count
+    return found
+
+
+def add_counts(network: nn.Module, counts: Iterable[Sequence[int]]) -> None:
+    """Add what `take_counts` returned of the same network elsewhere."""
+    mixtures = [module for module in network.modules() if isinstance(module, Mixture)]
+    for mixture, more in zip(mixtures, counts, strict=True):
+        mixture.learned = [sum(pair) for pair in zip(mixture.learned, more, strict=True)]

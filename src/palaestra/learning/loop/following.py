@@ -1,0 +1,153 @@
+"""Following: a rank above 0 does what rank 0 asks for, until rank 0 ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from palaestra.core.errors import PalaestraError
+from palaestra.learning.compute.master_weights import Parts
+from palaestra.learning.compute.packing import Micro
+from palaestra.learning.compute.passes import Outputs, Wanted, pull_back
+from palaestra.learning.loop.leading import (
+    Form,
+    Order,
+    Row,
+    gradients_of,
+    read,
+    set_gradients,
+    summed,
+)
+from palaestra.learning.loop.learner import Learner
+from palaestra.learning.parallel import End, Ranks, checksum
+from palaestra.models.local.feed_forward import take_counts
+from palaestra.models.local.feed_forward import take_counts
+
+Make = Callable[[Any], Learner]
+"""Builds the learner that `Learner.lead` describes."""
+
+
+def serve(ranks: Ranks, make: Make) -> int:
+    """Follow rank 0 until it ends; return its exit code.
+
+    Args:
+        ranks: joined; this process is not rank 0.
+        make: description that rank 0 gives to `Learner.lead` -> a learner of the same weights.
+
+    Raises:
+        RankLost: rank 0 died, or has been silent for too long.
+    """
+    follower = Follower(ranks, make)
+    try:
+        while True:
+            message = ranks.receive(0, None)  # rollouts may take any time
+            if isinstance(message, End):
+                return message.code
+            assert isinstance(message, Order)
+            found = follower.commands[message.command](*message.arguments)
+            if message.number is not None:
+                ranks.send(0, (message.number, found))
+    except Exception as error:
+        ranks.fail(error)
+        raise
+    finally:
+        ranks.close()
+
+
+class Follower:
+    """The learner of a rank above 0; its commands are those that `Leader` sends."""
+
+    def __init__(self, ranks: Ranks, make: Make) -> None:
+        self._ranks, self._make_learner = ranks, make
+        self._learner: Learner | None = None
+        self._running: Outputs | None = None  # until its backward pass
+        self.commands: dict[str, Callable[..., object]] = {
+            "make": self._make,
+            "restore": self._restore,
+            "restore_critic": self._restore_critic,
+            "compare": lambda: self.learner.checksum(),
+            "run": self._run,
+            "pull_back": self._pull_back,
+            "continue": self._continue,
+            "drop_gradients": self._drop_gradients,
+            "gradients": self._gradients,
+            "sum": self._sum,
+            "vote": self._vote,
+            "step": lambda learning_rate: self.learner.step(learning_rate),
+            "set_reference": lambda: self.learner.set_reference(),
+            "exchange": lambda: self.learner.exchange(),
+        }
+
+    @property
+    def learner(self) -> Learner:
+        """The learner.
+
+        Raises:
+            PalaestraError: rank 0 has not described one.
+        """
+        if self._learner is None:
+            raise PalaestraError("Rank 0 sent work before it described the learner.")
+        return self._learner
+
+    def _make(self, description: object) -> None:
+        if self._learner is not None:
+            self._learner.close()
+        self._learner = self._make_learner(description)
+
+    def _restore(self, form: Form) -> None:
+        self.learner.restore(self._received(form))
+
+    def _restore_critic(self, form: Form) -> None:
+        self.learner.restore_critic(self._received(form))
+
+    def _received(self, form: Form) -> Parts:
+        device = self.learner.model.network.device
+        parts = {
+            part: {
+                name: torch.empty(shape, dtype=dtype, device=device)
+                for name, (shape, dtype) in tensors.items()
+            }
+            for part, tensors in form.items()
+        }
+        self._ranks.broadcast([tensor for part in parts.values() for tensor in part.values()])
+        return parts
+
+    def _run(self, rows: list[Row], wanted: Wanted) -> list[Tensor]:
+        learner = self.learner
+        micro = Micro(read(rows), learner.model.network, base=wanted.base)
+        with torch.set_grad_enabled(wanted.gradient):
+            found = learner.outputs(micro, wanted)
+        self._running = found if wanted.gradient else None
+        return [part.detach().cpu() for part in found.parts()]
+
+    def _pull_back(self, given: list[Tensor | None]) -> None:
+        running, self._running = self._running, None
+        assert running is not None  # of a `run` with gradients
+        device = running.lp.device
+        pull_back(running, [None if g is None else g.to(device) for g in given])
+
+    def _continue(
+        self, given: list[Tensor | None], so_far: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Add the gradient to a running sum; return the sum."""
+        masters = self.learner.masters
+        set_gradients(masters, so_far)
+        self._pull_back(given)
+        return {name: gradient.cpu() for name, gradient in gradients_of(masters).items()}
+
+    def _drop_gradients(self) -> None:
+        self._running = None
+        self.learner.drop_gradients()
+
+    def _gradients(self) -> tuple[list[str], list[list[int]]]:
+        learner = self.learner
+        return list(gradients_of(learner.masters)), take_counts(learner.model.network)
+
+    def _sum(self, names: list[str], ordered: bool) -> None:
+        summed(self._ranks, self.learner.masters, names, ordered=ordered)
+
+    def _vote(self) -> str:
+        return checksum(gradients_of(self.learner.masters).values())

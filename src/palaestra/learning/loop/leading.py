@@ -1,0 +1,238 @@
+"""Leading: rank 0 deals a step's micro-batches out to all ranks, which learn as one process does.
+
+Rank 0 sends rows; another rank runs its network on them, and sends the figures of their tokens.
+Rank 0 computes every loss from these as it does alone, so losses, credit rules, entropy terms and
+critics know of no ranks, and sends the gradients with respect to the figures back. What is left is
+to sum the gradients of the weights over the ranks.
+
+In a deterministic run, gradients are added in the order of the micro-batches: the running sum
+visits each rank, which is slower, and gives the bits of one process.
+
+Weights move in two steps: all ranks name the checksum of their gradients; only if they agree, each
+one takes the optimiser step, and names the checksum of its weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from palaestra.core.message import ImageSpan
+from palaestra.learning.compute.packing import Micro, Trained
+from palaestra.learning.compute.passes import Outputs, OwnPass, Pass, Wanted
+from palaestra.learning.parallel import Ranks, checksum
+from palaestra.models.local.feed_forward import add_counts
+
+SLICE = 0.02  # seconds that rank 0 waits for figures before the model may act
+
+Row = tuple[list[int], list[bool], frozenset[str], tuple[ImageSpan, ...]]
+"""What the network reads of a row: tokens, mask, roles, images."""
+
+Parameters = Mapping[str, nn.Parameter]
+"""What is trained by name, in the precision in which gradients are summed; the same on all ranks."""
+
+Form = dict[str, dict[str, tuple[tuple[int, ...], torch.dtype]]]
+"""Shape and type of each tensor of a learner's state, by part and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A message of rank 0."""
+
+    command: str  # of `Follower`
+    arguments: tuple[object, ...]
+    number: int | None = None  # of the reply; None: there is none
+
+
+class Leader:
+    """What the learner of rank 0 does with the other ranks."""
+
+    def __init__(self, ranks: Ranks, *, ordered: bool) -> None:
+        """Lead `ranks`; with `ordered`, results have the bits of one process."""
+        self.ranks, self.ordered = ranks, ordered
+        self._asked = 0
+
+    def tell(self, command: str, *arguments: object, doing: str) -> None:
+        """Let all other ranks run a command of `Follower`."""
+        for rank in self.ranks.others:
+            self.ranks.send(rank, Order(command, arguments), doing)
+
+    def request(self, rank: int, command: str, *arguments: object, doing: str) -> int:
+        """Let one rank run a command; return the number of its reply."""
+        self._asked += 1
+        self.ranks.send(rank, Order(command, arguments, self._asked), doing)
+        return self._asked
+
+    def reply(self, rank: int, number: int) -> Any:
+        """Return the reply of that number; earlier ones belong to a step that failed."""
+        while True:
+            found, content = self.ranks.receive(rank)
+            if found == number:
+                return content
+
+    def ask(self, command: str, *arguments: object, doing: str) -> list[Any]:
+        """Let all other ranks run a command; return their replies, by rank."""
+        others = self.ranks.others
+        numbers = [self.request(rank, command, *arguments, doing=doing) for rank in others]
+        return [self.reply(rank, number) for rank, number in zip(others, numbers, strict=True)]
+
+    def agree(self, command: str, own: str, what: str) -> None:
+        """Raise RankLost unless all ranks reply to a command with the same checksum as this one."""
+        found = self.ask(command, doing=f"comparing its {what}")
+        for rank, theirs in zip(self.ranks.others, found, strict=True):
+            if theirs != own:
+                raise self.ranks.lost(
+                    rank,
+                    f"holds other {what} than rank 0 ({theirs}, not {own}): its machine or its "
+                    "packages compute differently, or its memory is faulty",
+                )
+
+    # ── passes ───────────────────────────────────────────────────────────────
+
+    def passes(
+        self,
+        micros: Sequence[Micro],
+        wanted: Wanted,
+        compute: Callable[[Micro], Outputs],
+        parameters: Parameters,
+    ) -> Iterator[Pass]:
+        """Yield the passes of micro-batches, in their order; all ranks compute at the same time.
+
+        Args:
+            micros: all of them.
+            wanted: what each pass computes.
+            compute: runs one in this process.
+            parameters: whose gradients the passes add to.
+        """
+        for turn in rounds(micros, self.ranks.world):
+            *dealt, own = turn
+            elsewhere = [
+                DealtPass(micro, rank, self, wanted, parameters)
+                for rank, micro in enumerate(dealt, 1)
+            ]
+            here = OwnPass(own, compute)
+            here.start()  # while the others compute
+            yield from elsewhere
+            yield here
+
+    # ── one optimiser step ───────────────────────────────────────────────────
+
+    def sum_gradients(self, parameters: Parameters, network: nn.Module) -> None:
+        """Sum gradients over the ranks; what has none on any rank stays without.
+
+        Args:
+            parameters: hold this rank's gradients, then the sums.
+            network: counts the tokens of its experts, if it has any; they are summed too.
+
+        Raises:
+            RankLost: a rank is lost, or holds other sums.
+        """
+        found = self.ask("gradients", doing="summing gradients")
+        has = {name for name, p in parameters.items() if p.grad is not None}
+        for names, counts in found:
+            has.update(names)
+            add_counts(network, counts)
+        names = [name for name in parameters if name in has]
+        self.tell("sum", names, self.ordered, doing="summing gradients")
+        summed(self.ranks, parameters, names, ordered=self.ordered)
+        self.agree("vote", checksum(gradients_of(parameters).values()), "gradients")
+
+    # ── state ────────────────────────────────────────────────────────────────
+
+    def share(self, parts: Mapping[str, Mapping[str, Tensor]], command: str = "restore") -> None:
+        """Let all other ranks restore a learner's state, or what the command takes of it."""
+        self.tell(command, form_of(parts), doing="taking over the weights")
+        self.ranks.broadcast([tensor for part in parts.values() for tensor in part.values()])
+
+
+class DealtPass:
+    """A pass that another rank runs; it has been asked for."""
+
+    def __init__(
+        self, micro: Micro, rank: int, leader: Leader, wanted: Wanted, parameters: Parameters
+    ) -> None:
+        self.micro, self._rank, self._leader, self._wanted = micro, rank, leader, wanted
+        self._parameters = parameters
+        self._leaves: list[Tensor] = []
+        self._number = leader.request(
+            rank, "run", sent(micro.rows), wanted, doing=f"computing {micro.size} tokens"
+        )
+
+    def outputs(self) -> Generator[None, None, Outputs]:
+        """See `Pass`."""
+        while not self._leader.ranks.arrived(self._rank, SLICE):
+            yield
+        parts = self._leader.reply(self._rank, self._number)
+        found = Outputs(*(part.to(self.micro.targets.device) for part in parts))
+        if self._wanted.gradient:
+            self._leaves = found.parts()
+            for leaf in self._leaves:
+                leaf.requires_grad_(leaf is not found.entropy or self._wanted.entropy)
+        return found
+
+    def backward(self, total: Tensor) -> None:
+        """See `Pass`."""
+        total.backward()
+        given = [None if leaf.grad is None else leaf.grad.cpu() for leaf in self._leaves]
+        self._leaves = []
+        leader, doing = self._leader, f"computing the gradient of {self.micro.size} tokens"
+        if not leader.ordered:
+            leader.ranks.send(self._rank, Order("pull_back", (given,)), doing)
+            return
+        so_far = {name: g.cpu() for name, g in gradients_of(self._parameters).items()}
+        number = leader.request(self._rank, "continue", given, so_far, doing=doing)
+        set_gradients(self._parameters, leader.reply(self._rank, number))
+
+
+def rounds(micros: Sequence[Micro], world: int) -> Iterator[Sequence[Micro]]:
+    """Yield as many micro-batches as there are ranks, and at the end what is left."""
+    for start in range(0, len(micros), world):
+        yield micros[start : start + world]
+
+
+def sent(rows: Iterable[Trained]) -> list[Row]:
+    """Return what the network reads of rows."""
+    return [(row.tokens, row.mask, frozenset(row.roles), row.images) for row in rows]
+
+
+def read(rows: Iterable[Row]) -> list[Trained]:
+    """Return rows of what `sent` returned."""
+    return [
+        Trained(tokens, mask, roles=roles, images=images) for tokens, mask, roles, images in rows
+    ]
+
+
+def gradients_of(parameters: Parameters) -> dict[str, Tensor]:
+    """Return the gradients that exist, by name."""
+    return {name: p.grad for name, p in parameters.items() if p.grad is not None}
+
+
+def set_gradients(parameters: Parameters, gradients: Mapping[str, Tensor]) -> None:
+    """Replace all gradients; a parameter whose name is missing has none afterwards."""
+    for name, parameter in parameters.items():
+        found = gradients.get(name)
+        parameter.grad = None if found is None else found.to(parameter.device)
+
+
+def summed(ranks: Ranks, parameters: Parameters, names: Sequence[str], *, ordered: bool) -> None:
+    """Sum the named gradients over the ranks, or take those of rank 0, which are the whole sum."""
+    for name in names:
+        if parameters[name].grad is None:
+            parameters[name].grad = torch.zeros_like(parameters[name])
+    found = list(gradients_of(parameters).values())
+    if ordered:
+        ranks.broadcast(found)
+    else:
+        ranks.sum(found)
+
+
+def form_of(parts: Mapping[str, Mapping[str, Tensor]]) -> Form:
+    """Return the shape and type of each tensor of a state."""
+    return {
+        part: {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+        for part, tensors in parts.items()
+    }
