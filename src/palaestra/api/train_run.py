@@ -12,6 +12,7 @@ from palaestra.api.naming import name_of_class
 from palaestra.core.errors import InputError
 from palaestra.evaluation.reports.report import Report
 from palaestra.learning.methods.component import name_of
+from palaestra.learning.parallel import Ranks
 from palaestra.models.registry import REVISIONS
 from palaestra.runtime.concurrency import note, usual
 from palaestra.runtime.progress import Reporter
@@ -129,10 +130,13 @@ class Training:
                 reporter.say(version_note)
             yield cls(recipe, run, folder, reporter)
 
-    async def execute(self) -> Report:
+    async def execute(self, ranks: Ranks | None = None) -> Report:
         """Do the remaining work and return the report, which is also in the run's folder.
 
         If cancelled, write the report of the results so far.
+
+        Args:
+            ranks: processes that learn together, of which this is rank 0; None: it learns alone.
 
         Raises:
             PalaestraError: the work could not go on; finished work is kept.
@@ -144,7 +148,7 @@ class Training:
         if concurrency_note is not None:
             self.reporter.say(concurrency_note)
         try:
-            return await execute(recipe, self.run, self.reporter)
+            return await execute(recipe, self.run, self.reporter, ranks)
         except asyncio.CancelledError:
             self.run.database.check_present()
             write_report(self.run)

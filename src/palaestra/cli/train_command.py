@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,11 @@ from palaestra.cli.interrupt import (
     unbegun,
 )
 from palaestra.core.errors import InputError
+from palaestra.runtime.machine import launched_rank
 
 if TYPE_CHECKING:
     from palaestra.api.train_run import Training
+    from palaestra.learning.parallel import Ranks
     from palaestra.training.recipe import Recipe
 
 EXAMPLE = "palaestra train default --set rl.steps=10 seed=2"
@@ -59,11 +62,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    launched = launched_rank()
     with unbegun():
-        return _run(options)
+        if launched is None:
+            return _run(options)
+        from palaestra.training.ranks import follow_launched, lead_launched
+
+        if launched.rank:
+            return follow_launched(launched)
+        return lead_launched(launched, partial(_run, options))
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace, ranks: Ranks | None = None) -> int:
     overrides = [*options.overrides, *_shortcuts(options)]
     short = {name: getattr(options, name) for name in ("env", "algorithm", "seed")}
     if options.resume is not None:
@@ -73,7 +83,7 @@ def _run(options: argparse.Namespace) -> int:
                 "--resume uses the run's own recipe; drop the other options, or start a new run "
                 "without --resume."
             )
-        return _resume(Path(options.resume), options.json)
+        return _resume(Path(options.resume), options.json, ranks)
     from palaestra.api.train_run import recipe_of
     from palaestra.store.run_folder import default_root, new_run_path
 
@@ -86,7 +96,7 @@ def _run(options: argparse.Namespace) -> int:
         from palaestra.cli.dry_run import describe
 
         return describe(recipe, str(folder), as_json=options.json)
-    return _begin(recipe, folder, options.json)
+    return _begin(recipe, folder, options.json, ranks)
 
 
 def _shortcuts(options: argparse.Namespace) -> list[str]:
@@ -100,10 +110,12 @@ def _shortcuts(options: argparse.Namespace) -> list[str]:
     return found
 
 
-def _begin(recipe: Recipe, folder: Path, as_json: bool) -> int:
+def _begin(recipe: Recipe, folder: Path, as_json: bool, ranks: Ranks | None) -> int:
     from palaestra.api.train_run import Training
     from palaestra.cli.dry_run import estimate
     from palaestra.runtime.progress import Reporter
+
+    _check_ranks(recipe)
 
     def about(recipe: Recipe) -> str:
         return estimate(recipe).minutes
@@ -112,26 +124,36 @@ def _begin(recipe: Recipe, folder: Path, as_json: bool) -> int:
         resumable(resuming("train", folder), folder),
         Training.begin(recipe, folder, reporter=Reporter(), about=about) as training,
     ):
-        return _train(training, as_json)
+        return _train(training, as_json, ranks)
 
 
-def _resume(folder: Path, as_json: bool) -> int:
+def _resume(folder: Path, as_json: bool, ranks: Ranks | None) -> int:
     with resumable(resuming("train", folder), folder):
         from palaestra.api.train_run import Training
         from palaestra.runtime.progress import Reporter
 
         with Training.resume(folder, reporter=Reporter()) as training:
-            return _train(training, as_json)
+            _check_ranks(training.recipe)
+            return _train(training, as_json, ranks)
 
 
-def _train(training: Training, as_json: bool) -> int:
+def _check_ranks(recipe: Recipe) -> None:
+    """Raise InputError if the recipe cannot be learned by the processes that torchrun started."""
+    launched = launched_rank()
+    if launched is not None:
+        from palaestra.training.ranks import check_launched
+
+        check_launched(recipe, launched)
+
+
+def _train(training: Training, as_json: bool, ranks: Ranks | None) -> int:
     """Train to the end and print the report; return the exit code."""
     from rich.console import Console
 
     from palaestra.evaluation.reports import report, report_files
 
     try:
-        built = run_until_interrupted(training.execute())
+        built = run_until_interrupted(training.execute(ranks))
     except Stopped:
         training.run.database.check_present()
         resume = resuming("train", training.folder)

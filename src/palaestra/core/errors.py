@@ -132,7 +132,7 @@ class RequestRefused(InfrastructureFault):
 
 
 class RankLost(InfrastructureFault):
-    """A process that learns with others died, was frozen, or failed; no weights have moved by it."""
+    """A process that learns with others died, was frozen, or failed; it moved no weights."""
 
     def __init__(self, rank: int, host: str, detail: str) -> None:
         self.rank, self.host = rank, host

@@ -1,8 +1,8 @@
 """Links: messages between two learner ranks, with beats that tell a busy rank from a lost one.
 
-A rank that is killed closes its socket, which the other end reads at once. A rank that is frozen, or
-whose machine is gone, closes nothing: it stops to beat. Only time in which this process ran itself
-counts against another (see `ran`), and a rank that computes for long beats all the while.
+A rank that is killed closes its socket, which the other end reads at once. A rank that is frozen,
+or whose machine is gone, closes nothing, but its beats stop. Only time in which this process ran
+itself counts against another (see `ran`), and a rank that computes for long keeps beating.
 """
 
 from __future__ import annotations

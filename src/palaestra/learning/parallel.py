@@ -34,8 +34,6 @@ JOINING = 300.0  # seconds for all ranks to join
 BUCKET = 32 << 20  # bytes summed at once
 POLL = (5e-5, 5e-3)  # seconds between looks at a transfer: first, and at most
 
-PROCESSORS = torch.device("cpu")
-
 
 @dataclass(frozen=True, slots=True)
 class End:
@@ -52,11 +50,11 @@ class Ranks:
         rank: int,
         world: int,
         links: dict[int, Link],
-        device: torch.device,
         patience: float,
         store: dist.Store,
     ) -> None:
-        self.rank, self.world, self.device, self.patience = rank, world, device, patience
+        self.rank, self.world, self.patience = rank, world, patience
+        self.device: torch.device | None = None  # of the tensors that are sent; see `connect`
         self._links, self._store = links, store  # rank 0 hosts the store for as long as it lasts
         self._over = threading.Event()
         self._beating = threading.Thread(target=self._beat, name="beats", daemon=True)
@@ -110,6 +108,25 @@ class Ranks:
 
     # ── tensors ──────────────────────────────────────────────────────────────
 
+    def connect(self, device: torch.device) -> None:
+        """Make `sum` and `broadcast` possible; all ranks call it, with the same kind of device.
+
+        Args:
+            device: of the tensors: processors (gloo) or a CUDA device of its own (NCCL).
+        """
+        if self.device is not None:
+            return
+        cuda = device.type == "cuda"
+        dist.init_process_group(
+            "nccl" if cuda else "gloo",
+            store=dist.PrefixStore("transfers", self._store),
+            rank=self.rank,
+            world_size=self.world,
+            timeout=timedelta(seconds=self.patience),
+            device_id=device if cuda else None,
+        )
+        self.device = device
+
     def sum(self, tensors: Sequence[Tensor]) -> None:
         """Sum tensors over all ranks, in place; all must call it with the same shapes and types.
 
@@ -130,6 +147,7 @@ class Ranks:
         Raises:
             RankLost: another rank is lost; the tensors are then of no use.
         """
+        assert self.device is not None  # `connect` was called
         for tensor in tensors:
             sent = tensor.detach().to(self.device).contiguous()
             self._finish(dist.broadcast(sent, src=0, async_op=True))
@@ -177,7 +195,7 @@ class Ranks:
         for link in self._links.values():
             link.close()
         self._beating.join()
-        if dist.is_initialized():
+        if self.device is not None:
             dist.distributed_c10d._abort_process_group()
 
     def _beat(self) -> None:
@@ -219,7 +237,6 @@ def join(
     world: int,
     address: str,
     *,
-    device: torch.device = PROCESSORS,
     hosted: bool = False,
     prefix: str = "",
     patience: float = PATIENCE,
@@ -231,7 +248,6 @@ def join(
         rank: of this process, 0 to `world` - 1; rank 0 leads.
         world: number of ranks, at least 2.
         address: HOST:PORT, where rank 0 runs, and all ranks meet.
-        device: of the tensors that are sent: processors (gloo) or a CUDA device (NCCL).
         hosted: another process, such as torchrun, keeps the meeting point.
         prefix: of what the ranks write there; another one for each try.
         patience: seconds of silence after which a rank is lost.
@@ -261,20 +277,11 @@ def join(
             if rank == 0
             else _follow(store, rank, host, patience)
         )
-        ranks = Ranks(rank, world, links, device, patience, store)
+        return Ranks(rank, world, links, patience, store)
     except (OSError, dist.DistError) as error:
         raise InfrastructureFault(
             "learner ranks", f"rank {rank} of {world} could not join at {address}: {error}"
         ) from error
-    dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo",
-        store=dist.PrefixStore("transfers", store),
-        rank=rank,
-        world_size=world,
-        timeout=timedelta(seconds=patience),
-        device_id=device if device.type == "cuda" else None,
-    )
-    return ranks
 
 
 def _versions() -> dict[str, str]:

@@ -16,6 +16,8 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from palaestra.core.errors import InputError
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -52,6 +54,49 @@ def plan_threads() -> None:
 def torch_threads() -> int:
     """Return the threads for matrix products: the user's OMP_NUM_THREADS, or one per core."""
     return int(os.environ.get("OMP_NUM_THREADS", cores()))
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedRank:
+    """Which of several processes this one was started as, by torchrun or in its manner."""
+
+    rank: int
+    world: int  # processes in all
+    local_rank: int  # among those on this machine
+    local_world: int  # processes on this machine
+    address: str  # HOST:PORT where all meet; rank 0 runs on HOST
+    hosted: bool  # whether torchrun keeps the meeting point, else rank 0 does
+    restarts: int  # of all processes by torchrun
+
+
+def launched_rank() -> LaunchedRank | None:
+    """Return what torchrun's environment variables say; None for a process of its own.
+
+    Raises:
+        InputError: a variable is missing, or no number.
+    """
+    if int(_variable("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
+        return None
+    return LaunchedRank(
+        rank=int(_variable("RANK")),
+        world=int(_variable("WORLD_SIZE")),
+        local_rank=int(_variable("LOCAL_RANK", "0")),
+        local_world=int(_variable("LOCAL_WORLD_SIZE", "1")),
+        address=f"{os.environ.get('MASTER_ADDR', '127.0.0.1')}:{_variable('MASTER_PORT')}",
+        hosted=os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        restarts=int(_variable("TORCHELASTIC_RESTART_COUNT", "0")),
+    )
+
+
+def _variable(name: str, default: str = "") -> str:
+    """Return an environment variable that holds a number."""
+    found = os.environ.get(name, default)
+    if not found.isdecimal():
+        raise InputError(
+            f"{name} = '{found}' is no number, and WORLD_SIZE asks for several processes; start "
+            "them with torchrun, or unset WORLD_SIZE."
+        )
+    return found
 
 
 def describe() -> Machine:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -29,6 +31,7 @@ from palaestra.models.registry import (
 )
 from palaestra.models.renderers.chat_template import TemplateRenderer
 from palaestra.models.renderers.chatml import CHATML_TEMPLATE, END, ChatMLRenderer
+from palaestra.runtime.machine import torch_threads
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Tiny
 from palaestra.training.role_adapters import AGENT, POLICY, add_adapters, learning, names
@@ -64,6 +67,32 @@ def prepare_policy(recipe: Recipe, progress: Progress) -> dict[str, str | None]:
                 quantise(network, part.quantise)
             add_adapters(network, recipe)
     return revisions
+
+
+def checked_origin(recipe: Recipe, recorded: Mapping[str, str | None], progress: Progress) -> Path:
+    """Return the checkpoint folder that a recipe's model begins with; not for the tiny transformer.
+
+    Args:
+        recipe: names it, and its roles' adapters, which are checked too.
+        recorded: revisions that the run has used so far, by name.
+        progress: receives messages.
+
+    Raises:
+        InputError: one cannot be had, or is of another revision.
+    """
+    for own in names(recipe).values():
+        checked_checkpoint(own, progress, recorded.get(own))
+    name = recipe.model.name
+    quantise = recipe.model.quantise
+    return checked_checkpoint(name, progress, recorded.get(name), quantise=quantise).folder
+
+
+def prepare_torch(recipe: Recipe) -> None:
+    """Set torch's threads, and let it compute as a deterministic recipe needs."""
+    torch.set_num_threads(torch_threads())
+    if recipe.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # CUDA devices require it
+        torch.use_deterministic_algorithms(True)
 
 
 def build_policy(recipe: Recipe, origin: Path) -> ResidentModel:

@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-
-import torch
 
 from palaestra.core.environment import Capability
 from palaestra.core.episode import derive_seed
 from palaestra.core.task import Split
 from palaestra.environments.registry import make, tasks
 from palaestra.evaluation.reports import report, report_files
+from palaestra.learning.parallel import Ranks
 from palaestra.models.local.tiny import learn_vocabulary
-from palaestra.models.registry import REVISIONS, checked_checkpoint, dropping_thoughts
+from palaestra.models.registry import REVISIONS, dropping_thoughts
 from palaestra.runtime import machine
 from palaestra.runtime.progress import Reporter
 from palaestra.store.disk import replacing
 from palaestra.store.run_folder import RunFolder
 from palaestra.training import stages
-from palaestra.training.policy_building import build_policy, export, export_critic, write_vocabulary
+from palaestra.training.policy_building import (
+    build_policy,
+    checked_origin,
+    export,
+    export_critic,
+    prepare_torch,
+    write_vocabulary,
+)
 from palaestra.training.recipe import Recipe
-from palaestra.training.role_adapters import names
-from palaestra.training.run_context import RunContext
+from palaestra.training.run_context import VOCABULARY, RunContext
 
 VOCABULARY_TASKS = 64  # training tasks whose texts the tiny transformer's vocabulary covers
 
 
-async def execute(recipe: Recipe, run: RunFolder, reporter: Reporter) -> report.Report:
-    """Run every stage that is not done yet; results of finished stages are in the run folder."""
-    torch.set_num_threads(machine.torch_threads())
-    if recipe.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # CUDA devices require it
-        torch.use_deterministic_algorithms(True)
-    context, valued = RunContext(recipe, run, reporter), None
+async def execute(
+    recipe: Recipe, run: RunFolder, reporter: Reporter, ranks: Ranks | None = None
+) -> report.Report:
+    """Run every stage that is not done yet; results of finished stages are in the run folder.
+
+    Args:
+        recipe: of the run.
+        run: its folder.
+        reporter: receives progress.
+        ranks: processes that learn together, of which this is rank 0; None: this one learns alone.
+    """
+    prepare_torch(recipe)
+    context, valued = RunContext(recipe, run, reporter, ranks), None
     context.store.put("machine", machine.as_document())
     context.policy = build_policy(recipe, origin(recipe, run, reporter))
     if context.policy.renderer.drops_thoughts:
@@ -74,12 +84,8 @@ def origin(recipe: Recipe, run: RunFolder, reporter: Reporter) -> Path:
     """Return the checkpoint folder from which the policy starts."""
     if recipe.model.name != "tiny":
         recorded = run.database.get(REVISIONS) or {}  # runs of older versions have none
-        for own in names(recipe).values():
-            checked_checkpoint(own, reporter.say, recorded.get(own))
-        name = recipe.model.name
-        quantise = recipe.model.quantise
-        return checked_checkpoint(name, reporter.say, recorded.get(name), quantise=quantise).folder
-    folder = run.path / "vocabulary"
+        return checked_origin(recipe, recorded, reporter.say)
+    folder = run.path / VOCABULARY
     if not (folder / "tokenizer_config.json").is_file():
         tokenizer = learn_vocabulary(vocabulary_texts(recipe))
         with replacing(folder, "The vocabulary") as fresh:

@@ -22,11 +22,11 @@ from palaestra.environments.registry import make, spec, tasks
 from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.memory_budget import MemoryBudget
 from palaestra.learning.critics.separate_critic import SeparateCritic
-from palaestra.learning.critics.value_head import Critic
-from palaestra.learning.loop.learner import Learner, Reference
+from palaestra.learning.loop.learner import Learner
 from palaestra.learning.methods.algorithms import Method
-from palaestra.learning.methods.component import Need
+from palaestra.learning.parallel import Ranks
 from palaestra.models.local.resident import ResidentModel
+from palaestra.models.registry import REVISIONS
 from palaestra.rollout.environment_pool import EnvironmentPool
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Job, Rollout
@@ -37,19 +37,23 @@ from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.method import chosen, critic_of
 from palaestra.training.policy_building import selection
+from palaestra.training.ranks import described, make_learner, reference_of
 from palaestra.training.recipe import Recipe
 from palaestra.training.role_adapters import models_of_roles
 from palaestra.training.tracking import Tracking
 
 CRITIC = "critic_"  # prefix of a separate critic's tensors in checkpoints
+VOCABULARY = "vocabulary"  # in the run folder: the tokenizer of the tiny transformer
 TRIES = 5  # of the same episodes, while infrastructure breaks some of them
 
 
 class RunContext:
     """A run in progress; the stages in `stages.py` are functions of it."""
 
-    def __init__(self, recipe: Recipe, run: RunFolder, reporter: Reporter) -> None:
-        self.recipe, self.run, self.reporter = recipe, run, reporter
+    def __init__(
+        self, recipe: Recipe, run: RunFolder, reporter: Reporter, ranks: Ranks | None = None
+    ) -> None:
+        self.recipe, self.run, self.reporter, self.ranks = recipe, run, reporter, ranks
         self.store = run.database
         self.tracking = Tracking(run, recipe.model_dump(mode="json"), reporter)
         self.agent: Agent = make_agent(recipe.agent.chosen)
@@ -168,20 +172,13 @@ class RunContext:
 
     def learner(self, learning_rate: float, *, for_rl: bool = False) -> Learner:
         """Create the policy's learner; for RL, with the critic and reference it needs."""
-        part, critic = self.recipe.training, None
-        settings = critic_of(self.recipe.rl, self.method) if for_rl else None
-        if settings is not None and settings.kind == "head":
-            critic = Critic(
-                settings.learning_rate, settings.coefficient or 0.5, shared=settings.shared
-            )
-        return Learner(
-            self.policy,
-            selection(self.policy, self.recipe),
-            Optimisation(learning_rate, part.memory_bytes, part.clip_norm),
-            temperature=self.recipe.agent.temperature,
-            critic=critic,
-            reference=self._reference() if for_rl else None,
-        )
+        learner = make_learner(self.recipe, self.policy, learning_rate, for_rl=for_rl)
+        if self.ranks is not None:
+            revisions = self.store.get(REVISIONS) or {}
+            folder = self.run.path / VOCABULARY
+            description = described(self.recipe, learning_rate, for_rl, revisions, folder)
+            learner.lead(self.ranks, description, ordered=self.recipe.deterministic)
+        return learner
 
     def check_memory(self) -> None:
         """Raise InputError if training does not fit into memory even with the smallest passes."""
@@ -191,13 +188,8 @@ class RunContext:
             chosen.parameters,
             chosen.frozen_layers,
             self.recipe.training.memory_bytes,
-            reference=self._reference() == "start",
+            reference=reference_of(self.recipe, self.method) == "start",
         )
-
-    def _reference(self) -> Reference | None:
-        if not self.recipe.rl.steps or Need.REFERENCE not in self.method.needs:
-            return None
-        return self.recipe.rl.reference or "start"
 
     def critic(self) -> SeparateCritic | None:
         """Create the separate critic if the recipe asks for one, else return None."""

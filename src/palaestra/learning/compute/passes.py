@@ -1,7 +1,7 @@
 """Passes: micro-batches through the network, one after the other, here or in another process.
 
-All that a loss reads of the network are the figures of its trained tokens (`Outputs`). What it gives
-back are the gradients with respect to these figures, so a pass can run anywhere.
+All that a loss reads of the network are the figures of its trained tokens (`Outputs`); what it
+gives back are the gradients with respect to these figures. So a pass can run anywhere.
 """
 
 from __future__ import annotations

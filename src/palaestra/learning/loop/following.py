@@ -24,7 +24,6 @@ from palaestra.learning.loop.leading import (
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.parallel import End, Ranks, checksum
 from palaestra.models.local.feed_forward import take_counts
-from palaestra.models.local.feed_forward import take_counts
 
 Make = Callable[[Any], Learner]
 """Builds the learner that `Learner.lead` describes."""
@@ -66,6 +65,7 @@ class Follower:
         self._running: Outputs | None = None  # until its backward pass
         self.commands: dict[str, Callable[..., object]] = {
             "make": self._make,
+            "connect": lambda: ranks.connect(self.learner.model.network.device),
             "restore": self._restore,
             "restore_critic": self._restore_critic,
             "compare": lambda: self.learner.checksum(),
@@ -92,10 +92,11 @@ class Follower:
             raise PalaestraError("Rank 0 sent work before it described the learner.")
         return self._learner
 
-    def _make(self, description: object) -> None:
+    def _make(self, description: object) -> str:
         if self._learner is not None:
             self._learner.close()
         self._learner = self._make_learner(description)
+        return self._learner.model.network.device.type
 
     def _restore(self, form: Form) -> None:
         self.learner.restore(self._received(form))
@@ -129,9 +130,7 @@ class Follower:
         device = running.lp.device
         pull_back(running, [None if g is None else g.to(device) for g in given])
 
-    def _continue(
-        self, given: list[Tensor | None], so_far: dict[str, Tensor]
-    ) -> dict[str, Tensor]:
+    def _continue(self, given: list[Tensor | None], so_far: dict[str, Tensor]) -> dict[str, Tensor]:
         """Add the gradient to a running sum; return the sum."""
         masters = self.learner.masters
         set_gradients(masters, so_far)

@@ -33,7 +33,7 @@ Row = tuple[list[int], list[bool], frozenset[str], tuple[ImageSpan, ...]]
 """What the network reads of a row: tokens, mask, roles, images."""
 
 Parameters = Mapping[str, nn.Parameter]
-"""What is trained by name, in the precision in which gradients are summed; the same on all ranks."""
+"""What is trained by name, in the precision in which gradients are summed."""
 
 Form = dict[str, dict[str, tuple[tuple[int, ...], torch.dtype]]]
 """Shape and type of each tensor of a learner's state, by part and name."""
@@ -79,6 +79,21 @@ class Leader:
         others = self.ranks.others
         numbers = [self.request(rank, command, *arguments, doing=doing) for rank in others]
         return [self.reply(rank, number) for rank, number in zip(others, numbers, strict=True)]
+
+    def start(self, description: object, device: torch.device) -> None:
+        """Let all other ranks make their learners, and connect all for transfers.
+
+        Raises:
+            RankLost: a rank could not make it, or computes on another kind of device.
+        """
+        found = self.ask("make", description, doing="loading the model")
+        for rank, kind in zip(self.ranks.others, found, strict=True):
+            if kind != device.type:
+                raise self.ranks.lost(
+                    rank, f"computes on '{kind}', and rank 0 on '{device.type}'; set model.device"
+                )
+        self.tell("connect", doing="connecting")
+        self.ranks.connect(device)
 
     def agree(self, command: str, own: str, what: str) -> None:
         """Raise RankLost unless all ranks reply to a command with the same checksum as this one."""

@@ -151,9 +151,7 @@ class Learner:
         self._fits(rows, micros)
         sums, version = StepSums(self._adapters_of_roles()), self.model.version
         regression = self._critic.regression(rows) if self._critic else None
-        wanted = Wanted(
-            gradient=True, entropy=entropy is not None, values=regression is not None
-        )
+        wanted = Wanted(gradient=True, entropy=entropy is not None, values=regression is not None)
         for one in self._passes(micros, wanted):
             micro, outputs = one.micro, (yield from one.outputs())
             tokens = micro.seen(
@@ -195,7 +193,6 @@ class Learner:
         self, rows: Sequence[Trained], *, base: bool = False
     ) -> list[list[float]]:
         """Return log-probabilities under the present weights; with `base`, without adapters."""
-
         wanted, network = Wanted(base=base), self.model.network
 
         def compute(groups: list[list[Trained]]) -> Iterator[Tensor]:
@@ -330,7 +327,7 @@ class Learner:
             RankLost: a rank could not make the learner, or holds other weights.
         """
         leader = Leader(ranks, ordered=ordered)
-        leader.tell("make", description, doing="loading the model")
+        leader.start(description, self.model.network.device)
         leader.share(self.state())
         leader.agree("compare", self.checksum(), "weights")
         self._leader = leader
