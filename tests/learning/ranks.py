@@ -16,6 +16,7 @@ from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.weight_selection import adapters, everything
 from palaestra.learning.critics.value_head import Critic
 from palaestra.learning.loop.following import serve
+from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.learner import Learner, Reference
 from palaestra.learning.parallel import Ranks, join
 from palaestra.models.local.lora import add_lora
@@ -101,7 +102,7 @@ def together(
     ranks: Ranks, described: Described, work: Callable[[Learner], Any], *, ordered: bool = False
 ) -> Any:
     learner = made(described)
-    learner.lead(ranks, described, ordered=ordered)
+    learner.lead(Leader(ranks, described, ordered=ordered))
     try:
         return work(learner)
     finally:

@@ -57,6 +57,7 @@ class Link:
         self._sending = threading.Lock()
         self._arrived: queue.Queue[Any] = queue.Queue()
         self._ahead: list[Any] = []  # taken out of the queue, but not received yet
+        self._lost: RankLost | None = None  # for good
         self._heard = ran()
         self._reader = threading.Thread(target=self._read, name=f"rank {rank}", daemon=True)
         self._reader.start()
@@ -64,6 +65,7 @@ class Link:
     def send(self, message: object) -> None:
         """Send a message; raise RankLost if the other rank does not take it."""
         content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        self.check()  # half a message may have been sent
         try:
             with self._sending:
                 self._socket.sendall(_LENGTH.pack(len(content)) + content)
@@ -87,9 +89,11 @@ class Link:
         Raises:
             RankLost: the other rank failed, or is lost.
         """
+        if self._lost is not None:
+            raise self._lost
         if not self._ahead:
             try:
-                self._ahead.append(self._arrived.get(timeout=seconds))
+                self._ahead.append(self._arrived.get(seconds > 0, seconds))
             except queue.Empty:
                 if ran() - self._heard > self.patience:
                     raise self.lost(f"has been silent for {self.patience:g} seconds") from None
@@ -118,11 +122,12 @@ class Link:
 
     def check(self) -> None:
         """Raise RankLost if the other rank is known to have failed, or to be lost."""
-        self.arrived(0.001)
+        self.arrived(0)
 
     def lost(self, how: str) -> RankLost:
-        """Return the error that says how the other rank was lost."""
-        return RankLost(self.rank, self.host, f"{how}; it was {self.doing}")
+        """Return the error that says how the other rank was lost, now and from now on."""
+        self._lost = RankLost(self.rank, self.host, f"{how}; it was {self.doing}")
+        return self._lost
 
     def close(self) -> None:
         """Close the connection; the other end reads that at once."""

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from palaestra.core.errors import InfrastructureFault, InputError, RankLost
 from palaestra.learning.links import BEAT, LONGEST, Failed, Link
@@ -51,7 +52,7 @@ class Ranks:
         world: int,
         links: dict[int, Link],
         patience: float,
-        store: dist.Store,
+        store: Store,
     ) -> None:
         self.rank, self.world, self.patience = rank, world, patience
         self.device: torch.device | None = None  # of the tensors that are sent; see `connect`
@@ -119,10 +120,10 @@ class Ranks:
         cuda = device.type == "cuda"
         dist.init_process_group(
             "nccl" if cuda else "gloo",
-            store=dist.PrefixStore("transfers", self._store),
+            store=PrefixStore("transfers", self._store),
             rank=self.rank,
             world_size=self.world,
-            timeout=timedelta(seconds=self.patience),
+            timeout=timedelta(seconds=2 * self.patience),  # beats tell before
             device_id=device if cuda else None,
         )
         self.device = device
@@ -264,14 +265,14 @@ def join(
     host, _, port = address.rpartition(":")
     limit = timedelta(seconds=joining)
     try:
-        root = dist.TCPStore(
+        root = dist.TCPStore(  # type: ignore[attr-defined]
             host,
             int(port),
             is_master=rank == 0 and not hosted,
             timeout=limit,
             wait_for_workers=False,
         )
-        store = dist.PrefixStore(f"palaestra/{prefix}", root)
+        store = PrefixStore(f"palaestra/{prefix}", root)
         links = (
             _lead(store, world, host, patience, joining)
             if rank == 0
@@ -289,9 +290,7 @@ def _versions() -> dict[str, str]:
     return {**packages, "python": platform.python_version()}
 
 
-def _lead(
-    store: dist.Store, world: int, host: str, patience: float, joining: float
-) -> dict[int, Link]:
+def _lead(store: Store, world: int, host: str, patience: float, joining: float) -> dict[int, Link]:
     """Accept the links of all other ranks."""
     token = secrets.token_hex(32)
     near = host in ("localhost", "127.0.0.1")
@@ -344,7 +343,7 @@ def _lead(
     return links
 
 
-def _follow(store: dist.Store, rank: int, host: str, patience: float) -> dict[int, Link]:
+def _follow(store: Store, rank: int, host: str, patience: float) -> dict[int, Link]:
     """Link to rank 0."""
     port, token = json.loads(store.get("rank 0"))
     connection = socket.create_connection((host, port), timeout=patience)

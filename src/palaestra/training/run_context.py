@@ -22,6 +22,7 @@ from palaestra.environments.registry import make, spec, tasks
 from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.memory_budget import MemoryBudget
 from palaestra.learning.critics.separate_critic import SeparateCritic
+from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.parallel import Ranks
@@ -177,7 +178,7 @@ class RunContext:
             revisions = self.store.get(REVISIONS) or {}
             folder = self.run.path / VOCABULARY
             description = described(self.recipe, learning_rate, for_rl, revisions, folder)
-            learner.lead(self.ranks, description, ordered=self.recipe.deterministic)
+            learner.lead(Leader(self.ranks, description, ordered=self.recipe.deterministic))
         return learner
 
     def check_memory(self) -> None:

@@ -356,20 +356,17 @@ def _groups(
 
 def per_row(
     rows: Sequence[Trained],
-    most_tokens: int,
-    network: DecoderNetwork,
+    groups: list[list[Trained]],
     compute: Callable[[list[list[Trained]]], Iterable[Tensor]],
 ) -> list[list[float]]:
     """Return a number for each trained token of each row, in the order of `rows`.
 
     Args:
         rows: in any order.
-        most_tokens: per group, see `micro_batches`.
-        network: likewise.
+        groups: all of them, see `micro_batches`.
         compute: groups of rows -> of each one [M], row after row.
     """
     found: dict[int, list[float]] = {}
-    groups = micro_batches(rows, most_tokens, network)
     for group, numbers in zip(groups, compute(groups), strict=True):
         values = iter(numbers.tolist())
         for row in group:

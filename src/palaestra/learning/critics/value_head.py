@@ -185,7 +185,7 @@ def row_values(
             yield head(state_of(network, micro.hidden()[micro.predictors]))
 
     with torch.no_grad():
-        return per_row(rows, most_tokens, network, values)
+        return per_row(rows, micro_batches(rows, most_tokens, network), values)
 
 
 @torch.no_grad()

@@ -15,17 +15,21 @@ one takes the optimiser step, and names the checksum of its weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from palaestra.core.errors import RankLost
 from palaestra.core.message import ImageSpan
-from palaestra.learning.compute.packing import Micro, Trained
+from palaestra.learning.compute.even_batches import even_batches
+from palaestra.learning.compute.packing import Micro, Trained, micro_batches
 from palaestra.learning.compute.passes import Outputs, OwnPass, Pass, Wanted
 from palaestra.learning.parallel import Ranks, checksum
 from palaestra.models.local.feed_forward import add_counts
+from palaestra.models.local.network import DecoderNetwork
 
 SLICE = 0.02  # seconds that rank 0 waits for figures before the model may act
 
@@ -51,15 +55,47 @@ class Order:
 class Leader:
     """What the learner of rank 0 does with the other ranks."""
 
-    def __init__(self, ranks: Ranks, *, ordered: bool) -> None:
-        """Lead `ranks`; with `ordered`, results have the bits of one process."""
+    def __init__(
+        self,
+        ranks: Ranks,
+        description: object,
+        *,
+        ordered: bool = False,
+        replace: Callable[[RankLost], Ranks] | None = None,
+    ) -> None:
+        """Lead other ranks, once a learner is given to them (`Learner.lead`).
+
+        Args:
+            ranks: joined; this process is rank 0.
+            description: from which each other rank makes the same learner, see `following.serve`.
+            ordered: results have the bits of one process, which is slower.
+            replace: returns new ranks where one is lost; the work under way is done again with
+                them. None: it ends with RankLost.
+        """
         self.ranks, self.ordered = ranks, ordered
+        self._description, self._replace = description, replace
         self._asked = 0
 
+    def replaced(self, lost: RankLost) -> Leader:
+        """Leave all ranks, and return a leader of new ones.
+
+        Raises:
+            RankLost: `lost`, where there are no new ones.
+        """
+        if self._replace is None:
+            raise lost
+        self.ranks.close()
+        ranks = self._replace(lost)
+        return Leader(ranks, self._description, ordered=self.ordered, replace=self._replace)
+
     def tell(self, command: str, *arguments: object, doing: str) -> None:
-        """Let all other ranks run a command of `Follower`."""
+        """Let all other ranks run a command of `Follower`.
+
+        Of a rank that is lost, the next reply tells.
+        """
         for rank in self.ranks.others:
-            self.ranks.send(rank, Order(command, arguments), doing)
+            with suppress(RankLost):
+                self.ranks.send(rank, Order(command, arguments), doing)
 
     def request(self, rank: int, command: str, *arguments: object, doing: str) -> int:
         """Let one rank run a command; return the number of its reply."""
@@ -80,13 +116,13 @@ class Leader:
         numbers = [self.request(rank, command, *arguments, doing=doing) for rank in others]
         return [self.reply(rank, number) for rank, number in zip(others, numbers, strict=True)]
 
-    def start(self, description: object, device: torch.device) -> None:
+    def start(self, device: torch.device) -> None:
         """Let all other ranks make their learners, and connect all for transfers.
 
         Raises:
             RankLost: a rank could not make it, or computes on another kind of device.
         """
-        found = self.ask("make", description, doing="loading the model")
+        found = self.ask("make", self._description, doing="loading the model")
         for rank, kind in zip(self.ranks.others, found, strict=True):
             if kind != device.type:
                 raise self.ranks.lost(
@@ -107,6 +143,20 @@ class Leader:
                 )
 
     # ── passes ───────────────────────────────────────────────────────────────
+
+    def cut(
+        self,
+        rows: Sequence[Trained],
+        most_tokens: int,
+        network: DecoderNetwork,
+        *,
+        whole_rollouts: bool = False,
+    ) -> list[list[Trained]]:
+        """Return `micro_batches` that occupy all ranks; in order, those of one process."""
+        if self.ordered:
+            return micro_batches(rows, most_tokens, network, whole_rollouts=whole_rollouts)
+        parts = self.ranks.world
+        return even_batches(rows, most_tokens, parts, network, whole_rollouts=whole_rollouts)
 
     def passes(
         self,

@@ -9,46 +9,44 @@ Other processes may share the work (see `leading`): results stay the same up to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Literal, ParamSpec, TypeVar
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from palaestra.core.errors import InputError
+from palaestra.core.errors import InputError, RankLost
 from palaestra.learning.compute.cooperative import run_to_end
 from palaestra.learning.compute.heap import keep_freed_memory
 from palaestra.learning.compute.logprobs import token_logprobs
 from palaestra.learning.compute.master_weights import MasterOptimiser, Optimisation, Parts
 from palaestra.learning.compute.memory_budget import MemoryBudget, out_of_memory
-from palaestra.learning.compute.packing import Micro, Trained, check_sampled, micro_batches, per_row
-from palaestra.learning.compute.passes import Outputs, Pass, Wanted, own_passes
+from palaestra.learning.compute.packing import Micro, Trained, check_sampled, per_row
+from palaestra.learning.compute.passes import Outputs, Wanted
 from palaestra.learning.compute.weight_selection import Selection
 from palaestra.learning.critics.value_head import (
     AttachedCritic,
     Critic,
+    Regression,
     ValueHead,
     ValueUpdate,
     end_values,
     row_values,
 )
 from palaestra.learning.loop.leading import Leader
+from palaestra.learning.loop.shared_work import SharedWork
 from palaestra.learning.loop.update_metrics import StepSums, Update
 from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens
 from palaestra.learning.methods.checks import check_gradient, check_tokens
 from palaestra.learning.methods.component import Kind, name_of
-from palaestra.learning.parallel import Ranks, checksum
+from palaestra.learning.parallel import checksum
 from palaestra.models.local.resident import ResidentModel
 
 __all__ = ["EntropyTerm", "Learner", "Reference", "Update"]
 
 Reference = Literal["start", "base"]
 """A reference policy: the policy when its learner began, or the network without adapters."""
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 EntropyTerm = Callable[[Tensor, Tokens, Tensor], Tensor]
 """(entropy [M] in nats, with gradient; the tokens; their weights [M]) -> scalar of the loss."""
@@ -97,7 +95,7 @@ class Learner:
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         self._optimiser = MasterOptimiser(self.parameters, optimisation)
         self._tried = False
-        self._leader: Leader | None = None
+        self._work = SharedWork(self)
         self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None
         self._reference: dict[str, Tensor] = {}
         self._base_is_reference = reference == "base"
@@ -143,45 +141,59 @@ class Learner:
             PalaestraError: the weights no longer give finite log-probabilities.
         """
         check_sampled(rows)
-        self._everywhere(self.drop_gradients)  # of a step that failed
-        name = name_of(loss)
-        network, most = self.model.network, self.budget.tokens
-        groups = micro_batches(rows, most, network, whole_rollouts=whole_rollouts)
+        name, network = name_of(loss), self.model.network
+        groups = self._work.groups(rows, whole_rollouts=whole_rollouts)
         micros = [Micro(group, network) for group in groups]
         self._fits(rows, micros)
-        sums, version = StepSums(self._adapters_of_roles()), self.model.version
-        regression = self._critic.regression(rows) if self._critic else None
-        wanted = Wanted(gradient=True, entropy=entropy is not None, values=regression is not None)
-        for one in self._passes(micros, wanted):
-            micro, outputs = one.micro, (yield from one.outputs())
-            tokens = micro.seen(
-                outputs.lp, current=version + 1, proximal=version if proximal is None else proximal
-            )
-            total = (check_tokens(Kind.LOSS, name, loss(tokens), outputs.lp) * micro.weight).sum()
-            if entropy is not None:
-                total = total + entropy(outputs.entropy, tokens, micro.weight)
-            policy = total.detach()
-            if self._critic is not None and regression is not None:
-                assert outputs.values is not None  # wanted
-                coefficient = self._critic.settings.coefficient
-                total = total + coefficient * regression.add(outputs.values, micro)
-            check_gradient(name, total)
-            one.backward(total)
-            sums.add(policy, tokens, outputs.entropy.detach(), micro.size, micro.adapter)
-            yield
-        sums.whole.check(name)
-        if self._leader is not None:
-            self._leader.sum_gradients(self.masters, network)
+        before = self.model.version if proximal is None else proximal
+        while True:
+            self._work.everywhere(self.drop_gradients)  # of a step that failed
+            sums = StepSums(self._adapters_of_roles())
+            regression = self._critic.regression(rows) if self._critic else None
+            try:
+                yield from self._add_gradients(micros, loss, entropy, before, sums, regression)
+                sums.whole.check(name)
+                self._work.sum_gradients()
+                break
+            except RankLost as lost:
+                self._work.replace(lost)
         with self.model.held():
             while self.model.draining:
                 yield
             norms = {own: self._optimiser.norm(f".{own}") for own in sums.adapters}
             rate = self._optimiser.learning_rate if learning_rate is None else learning_rate
-            norm = self._everywhere(self.step, rate)
+            norm = self._work.everywhere(self.step, rate)
             self.model.updated()
-        if self._leader is not None:
-            self._leader.agree("compare", self.checksum(), "weights")
+        self._work.agree()
         return sums.update(norm, norms, regression)
+
+    def _add_gradients(
+        self,
+        micros: Sequence[Micro],
+        loss: TokenLoss,
+        entropy: EntropyTerm | None,
+        proximal: int,
+        sums: StepSums,
+        regression: Regression | None,
+    ) -> Generator[None, None, None]:
+        """Run all micro-batches forward and backward; add their metrics to `sums`."""
+        name, current = name_of(loss), self.model.version + 1
+        wanted = Wanted(gradient=True, entropy=entropy is not None, values=regression is not None)
+        for one in self._work.passes(micros, wanted):
+            micro, found = one.micro, (yield from one.outputs())
+            tokens = micro.seen(found.lp, current=current, proximal=proximal)
+            total = (check_tokens(Kind.LOSS, name, loss(tokens), found.lp) * micro.weight).sum()
+            if entropy is not None:
+                total = total + entropy(found.entropy, tokens, micro.weight)
+            policy = total.detach()
+            if self._critic is not None and regression is not None:
+                assert found.values is not None  # wanted
+                coefficient = self._critic.settings.coefficient
+                total = total + coefficient * regression.add(found.values, micro)
+            check_gradient(name, total)
+            one.backward(total)
+            sums.add(policy, tokens, found.entropy.detach(), micro.size, micro.adapter)
+            yield
 
     update = run_to_end(updating)
 
@@ -193,22 +205,26 @@ class Learner:
         self, rows: Sequence[Trained], *, base: bool = False
     ) -> list[list[float]]:
         """Return log-probabilities under the present weights; with `base`, without adapters."""
-        wanted, network = Wanted(base=base), self.model.network
+        network = self.model.network
 
         def compute(groups: list[list[Trained]]) -> Iterator[Tensor]:
-            for one in self._passes([Micro(group, network, base=base) for group in groups], wanted):
+            micros = [Micro(group, network, base=base) for group in groups]
+            for one in self._work.passes(micros, Wanted(base=base)):
                 yield run_to_end(one.outputs)().lp
 
-        with torch.no_grad():
-            return per_row(rows, self.budget.tokens, network, compute)
+        while True:
+            try:
+                with torch.no_grad():
+                    return per_row(rows, self._work.groups(rows), compute)
+            except RankLost as lost:
+                self._work.replace(lost)
 
     # ── the reference policy ─────────────────────────────────────────────────
 
     def set_reference(self) -> None:
         """Make the present policy the reference policy from now on."""
         self._reference = {name: p.detach().clone() for name, p in self.parameters.items()}
-        if self._leader is not None:
-            self._leader.tell("set_reference", doing="copying its weights")
+        self._work.tell("set_reference")
 
     def reference(self, rows: Sequence[Trained]) -> list[list[float]]:
         """Return `logprobs` under the reference policy; the present weights stay as they are.
@@ -228,11 +244,11 @@ class Learner:
     @contextmanager
     def _as_reference(self) -> Iterator[None]:
         """Make the model the reference policy within the context, by swapping tensors uncopied."""
-        self._everywhere(self.exchange)
+        self._work.everywhere(self.exchange)
         try:
             yield
         finally:
-            self._everywhere(self.exchange)
+            self._work.everywhere(self.exchange)
 
     def exchange(self) -> None:
         """Exchange the weights for those of the reference policy, and back."""
@@ -267,8 +283,7 @@ class Learner:
         """
         critic = self._with_critic()
         found = critic.update(rows, self.budget)
-        if self._leader is not None:
-            self._leader.share(critic.optimiser.state(), "restore_critic")
+        self._work.share(critic.optimiser.state(), "restore_critic")
         return found
 
     @property
@@ -306,31 +321,17 @@ class Learner:
             for name, tensor in self._reference.items():
                 tensor.copy_(parts["reference"][name])
         self.model.engine.clear()
-        if self._leader is not None:
-            self._leader.share(self.state())
+        self._work.share(self.state())
 
     # ── learning with other ranks ────────────────────────────────────────────
 
-    def lead(self, ranks: Ranks, description: object, *, ordered: bool = False) -> None:
+    def lead(self, leader: Leader) -> None:
         """Share the work with other ranks from now on; they take over the present state.
-
-        If a rank is lost, an update raises RankLost and may be tried again with new ranks: its
-        weights have moved on this rank only if all ranks had voted for it, and `model.version`
-        tells.
-
-        Args:
-            ranks: joined; this process is rank 0.
-            description: from which each other rank makes the same learner, see `following.serve`.
-            ordered: results have the bits of one process, which is slower.
 
         Raises:
             RankLost: a rank could not make the learner, or holds other weights.
         """
-        leader = Leader(ranks, ordered=ordered)
-        leader.start(description, self.model.network.device)
-        leader.share(self.state())
-        leader.agree("compare", self.checksum(), "weights")
-        self._leader = leader
+        self._work.lead(leader)
 
     def restore_critic(self, parts: Parts) -> None:
         """Restore the critic's part of a state."""
@@ -365,19 +366,6 @@ class Learner:
         self._optimiser.drop_gradients()
         if self._critic is not None:
             self._critic.optimiser.drop_gradients()
-
-    def _everywhere(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do something on all ranks: the same method of their learners."""
-        if self._leader is not None:
-            self._leader.tell(work.__name__, *arguments, doing=work.__name__.replace("_", " "))
-        return work(*arguments, **named)
-
-    def _passes(self, micros: Sequence[Micro], wanted: Wanted) -> Iterable[Pass]:
-        """Return the passes of micro-batches, in their order."""
-        compute = partial(self.outputs, wanted=wanted)
-        if self._leader is None:
-            return own_passes(micros, compute)
-        return self._leader.passes(micros, wanted, compute, self.masters)
 
     def _adapters_of_roles(self) -> dict[str, str]:
         """Return the role of each adapter, if several learn."""

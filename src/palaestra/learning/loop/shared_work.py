@@ -1,0 +1,102 @@
+"""The work that a learner may share: it does all of it itself, until it leads other ranks.
+
+Whoever leads does locally what it tells the other ranks to do. A rank that is lost is noticed at
+the next reply; its work is then done again, if there are ranks to replace it (see `Leader`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from torch import Tensor
+
+from palaestra.core.errors import RankLost
+from palaestra.learning.compute.packing import Micro, Trained, micro_batches
+from palaestra.learning.compute.passes import Pass, Wanted, own_passes
+from palaestra.learning.loop.leading import Leader
+
+if TYPE_CHECKING:
+    from palaestra.learning.loop.learner import Learner
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SharedWork:
+    """What a learner does on all ranks; alone, it does it in this process."""
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        self._leader: Leader | None = None
+
+    def lead(self, leader: Leader) -> None:
+        """See `Learner.lead`."""
+        learner = self._learner
+        leader.start(learner.model.network.device)
+        leader.share(learner.state())
+        leader.agree("compare", learner.checksum(), "weights")
+        self._leader = leader
+
+    def replace(self, lost: RankLost) -> None:
+        """Go on with other ranks, which take over the present state; raise `lost` without any."""
+        assert self._leader is not None  # it lost a rank
+        self.lead(self._leader.replaced(lost))
+
+    def tell(self, command: str, *arguments: object) -> None:
+        """Let the other ranks run a command of `Follower`."""
+        if self._leader is not None:
+            self._leader.tell(command, *arguments, doing=command.replace("_", " "))
+
+    def everywhere(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Call a method of the learner on all ranks; return what it returns here."""
+        self.tell(work.__name__, *arguments)
+        return work(*arguments, **named)
+
+    def share(self, parts: Mapping[str, Mapping[str, Tensor]], command: str = "restore") -> None:
+        """Let the other ranks restore a part of the present state."""
+        if self._leader is not None:
+            try:
+                self._leader.share(parts, command)
+            except RankLost as lost:
+                self.replace(lost)
+
+    def agree(self) -> None:
+        """Check that all ranks hold the same weights; replace those that do not."""
+        if self._leader is not None:
+            try:
+                self._leader.agree("compare", self._learner.checksum(), "weights")
+            except RankLost as lost:
+                self.replace(lost)
+
+    def groups(
+        self, rows: Sequence[Trained], *, whole_rollouts: bool = False
+    ) -> list[list[Trained]]:
+        """Return rows in groups, each for one pass; see `micro_batches`."""
+        cut = micro_batches if self._leader is None else self._leader.cut
+        learner = self._learner
+        return cut(
+            rows, learner.budget.tokens, learner.model.network, whole_rollouts=whole_rollouts
+        )
+
+    def passes(self, micros: Sequence[Micro], wanted: Wanted) -> Iterable[Pass]:
+        """Return the passes of micro-batches, in their order.
+
+        Raises:
+            RankLost: while they are run.
+        """
+        learner = self._learner
+        compute = partial(learner.outputs, wanted=wanted)
+        if self._leader is None:
+            return own_passes(micros, compute)
+        return self._leader.passes(micros, wanted, compute, learner.masters)
+
+    def sum_gradients(self) -> None:
+        """Sum the gradients over all ranks.
+
+        Raises:
+            RankLost: a rank is lost, or holds other sums.
+        """
+        if self._leader is not None:
+            self._leader.sum_gradients(self._learner.masters, self._learner.model.network)
