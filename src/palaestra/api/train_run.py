@@ -12,12 +12,12 @@ from palaestra.api.naming import name_of_class
 from palaestra.core.errors import InputError
 from palaestra.evaluation.reports.report import Report
 from palaestra.learning.methods.component import name_of
-from palaestra.learning.parallel import Ranks
 from palaestra.models.registry import REVISIONS
 from palaestra.runtime.concurrency import note, usual
 from palaestra.runtime.progress import Reporter
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.policy_building import prepare_policy
+from palaestra.training.ranks import Team
 from palaestra.training.recipe import Recipe, load, read_recorded
 from palaestra.training.recipe_check import check_recipe
 from palaestra.training.run import execute, write_report
@@ -130,13 +130,13 @@ class Training:
                 reporter.say(version_note)
             yield cls(recipe, run, folder, reporter)
 
-    async def execute(self, ranks: Ranks | None = None) -> Report:
+    async def execute(self, team: Team | None = None) -> Report:
         """Do the remaining work and return the report, which is also in the run's folder.
 
         If cancelled, write the report of the results so far.
 
         Args:
-            ranks: processes that learn together, of which this is rank 0; None: it learns alone.
+            team: processes that learn together; None: this one learns alone.
 
         Raises:
             PalaestraError: the work could not go on; finished work is kept.
@@ -148,7 +148,7 @@ class Training:
         if concurrency_note is not None:
             self.reporter.say(concurrency_note)
         try:
-            return await execute(recipe, self.run, self.reporter, ranks)
+            return await execute(recipe, self.run, self.reporter, team)
         except asyncio.CancelledError:
             self.run.database.check_present()
             write_report(self.run)

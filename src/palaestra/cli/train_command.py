@@ -23,7 +23,7 @@ from palaestra.runtime.machine import launched_rank
 
 if TYPE_CHECKING:
     from palaestra.api.train_run import Training
-    from palaestra.learning.parallel import Ranks
+    from palaestra.training.ranks import Team
     from palaestra.training.recipe import Recipe
 
 EXAMPLE = "palaestra train default --set rl.steps=10 seed=2"
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         return lead_launched(launched, partial(_run, options))
 
 
-def _run(options: argparse.Namespace, ranks: Ranks | None = None) -> int:
+def _run(options: argparse.Namespace, team: Team | None = None) -> int:
     overrides = [*options.overrides, *_shortcuts(options)]
     short = {name: getattr(options, name) for name in ("env", "algorithm", "seed")}
     if options.resume is not None:
@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace, ranks: Ranks | None = None) -> int:
                 "--resume uses the run's own recipe; drop the other options, or start a new run "
                 "without --resume."
             )
-        return _resume(Path(options.resume), options.json, ranks)
+        return _resume(Path(options.resume), options.json, team)
     from palaestra.api.train_run import recipe_of
     from palaestra.store.run_folder import default_root, new_run_path
 
@@ -96,7 +96,7 @@ def _run(options: argparse.Namespace, ranks: Ranks | None = None) -> int:
         from palaestra.cli.dry_run import describe
 
         return describe(recipe, str(folder), as_json=options.json)
-    return _begin(recipe, folder, options.json, ranks)
+    return _begin(recipe, folder, options.json, team)
 
 
 def _shortcuts(options: argparse.Namespace) -> list[str]:
@@ -110,7 +110,7 @@ def _shortcuts(options: argparse.Namespace) -> list[str]:
     return found
 
 
-def _begin(recipe: Recipe, folder: Path, as_json: bool, ranks: Ranks | None) -> int:
+def _begin(recipe: Recipe, folder: Path, as_json: bool, team: Team | None) -> int:
     from palaestra.api.train_run import Training
     from palaestra.cli.dry_run import estimate
     from palaestra.runtime.progress import Reporter
@@ -124,17 +124,17 @@ def _begin(recipe: Recipe, folder: Path, as_json: bool, ranks: Ranks | None) -> 
         resumable(resuming("train", folder), folder),
         Training.begin(recipe, folder, reporter=Reporter(), about=about) as training,
     ):
-        return _train(training, as_json, ranks)
+        return _train(training, as_json, team)
 
 
-def _resume(folder: Path, as_json: bool, ranks: Ranks | None) -> int:
+def _resume(folder: Path, as_json: bool, team: Team | None) -> int:
     with resumable(resuming("train", folder), folder):
         from palaestra.api.train_run import Training
         from palaestra.runtime.progress import Reporter
 
         with Training.resume(folder, reporter=Reporter()) as training:
             _check_ranks(training.recipe)
-            return _train(training, as_json, ranks)
+            return _train(training, as_json, team)
 
 
 def _check_ranks(recipe: Recipe) -> None:
@@ -146,14 +146,14 @@ def _check_ranks(recipe: Recipe) -> None:
         check_launched(recipe, launched)
 
 
-def _train(training: Training, as_json: bool, ranks: Ranks | None) -> int:
+def _train(training: Training, as_json: bool, team: Team | None) -> int:
     """Train to the end and print the report; return the exit code."""
     from rich.console import Console
 
     from palaestra.evaluation.reports import report, report_files
 
     try:
-        built = run_until_interrupted(training.execute(ranks))
+        built = run_until_interrupted(training.execute(team))
     except Stopped:
         training.run.database.check_present()
         resume = resuming("train", training.folder)

@@ -18,10 +18,11 @@ from typing import Any
 
 import torch
 
-from palaestra.core.errors import InputError, PalaestraError
+from palaestra.core.errors import InputError, PalaestraError, RankLost
 from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.critics.value_head import Critic
 from palaestra.learning.loop.following import serve
+from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.learner import Learner, Reference
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Need
@@ -39,6 +40,29 @@ from palaestra.training.policy_building import (
 from palaestra.training.recipe import Recipe, read_recorded
 
 GRACE = 20.0  # seconds in which rank 0 ends the others, after all were told to stop
+
+
+class Team:
+    """The ranks that a run learns with: those that are there now, and how lost ones are replaced."""
+
+    def __init__(self, ranks: Ranks, replace: Callable[[RankLost], Ranks] | None = None) -> None:
+        """Begin with joined ranks, of which this process is rank 0.
+
+        Args:
+            ranks: the first ones.
+            replace: returns new ones when some were lost, or raises; None: the run ends then.
+        """
+        self.ranks, self._replace = ranks, replace
+
+    def leader(self, description: object, *, ordered: bool) -> Leader:
+        """Return a leader of the ranks that are there now; see `Leader`."""
+        replace = None if self._replace is None else self._replaced
+        return Leader(self.ranks, description, ordered=ordered, replace=replace)
+
+    def _replaced(self, lost: RankLost) -> Ranks:
+        assert self._replace is not None
+        self.ranks = self._replace(lost)
+        return self.ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +179,11 @@ def join_launched(launched: LaunchedRank) -> Ranks:
     )
 
 
-def lead_launched(launched: LaunchedRank, work: Callable[[Ranks], int]) -> int:
+def lead_launched(launched: LaunchedRank, work: Callable[[Team], int]) -> int:
     """Do a command's work as rank 0; all other ranks end with its exit code."""
-    ranks, code = join_launched(launched), 1
+    team, code = Team(join_launched(launched)), 1
     try:
-        code = work(ranks)
+        code = work(team)
     except PalaestraError as error:
         code = error.exit_code
         raise
@@ -167,7 +191,7 @@ def lead_launched(launched: LaunchedRank, work: Callable[[Ranks], int]) -> int:
         code = 130
         raise
     finally:
-        ranks.end(code)
+        team.ranks.end(code)
     return code
 
 

@@ -9,7 +9,6 @@ from palaestra.core.episode import derive_seed
 from palaestra.core.task import Split
 from palaestra.environments.registry import make, tasks
 from palaestra.evaluation.reports import report, report_files
-from palaestra.learning.parallel import Ranks
 from palaestra.models.local.tiny import learn_vocabulary
 from palaestra.models.registry import REVISIONS, dropping_thoughts
 from palaestra.runtime import machine
@@ -25,6 +24,7 @@ from palaestra.training.policy_building import (
     prepare_torch,
     write_vocabulary,
 )
+from palaestra.training.ranks import Team
 from palaestra.training.recipe import Recipe
 from palaestra.training.run_context import VOCABULARY, RunContext
 
@@ -32,7 +32,7 @@ VOCABULARY_TASKS = 64  # training tasks whose texts the tiny transformer's vocab
 
 
 async def execute(
-    recipe: Recipe, run: RunFolder, reporter: Reporter, ranks: Ranks | None = None
+    recipe: Recipe, run: RunFolder, reporter: Reporter, team: Team | None = None
 ) -> report.Report:
     """Run every stage that is not done yet; results of finished stages are in the run folder.
 
@@ -40,10 +40,10 @@ async def execute(
         recipe: of the run.
         run: its folder.
         reporter: receives progress.
-        ranks: processes that learn together, of which this is rank 0; None: this one learns alone.
+        team: processes that learn together; None: this one learns alone.
     """
     prepare_torch(recipe)
-    context, valued = RunContext(recipe, run, reporter, ranks), None
+    context, valued = RunContext(recipe, run, reporter, team), None
     context.store.put("machine", machine.as_document())
     context.policy = build_policy(recipe, origin(recipe, run, reporter))
     if context.policy.renderer.drops_thoughts:

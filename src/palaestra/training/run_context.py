@@ -22,10 +22,8 @@ from palaestra.environments.registry import make, spec, tasks
 from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.memory_budget import MemoryBudget
 from palaestra.learning.critics.separate_critic import SeparateCritic
-from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.methods.algorithms import Method
-from palaestra.learning.parallel import Ranks
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.registry import REVISIONS
 from palaestra.rollout.environment_pool import EnvironmentPool
@@ -38,7 +36,7 @@ from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.method import chosen, critic_of
 from palaestra.training.policy_building import selection
-from palaestra.training.ranks import described, make_learner, reference_of
+from palaestra.training.ranks import Team, described, make_learner, reference_of
 from palaestra.training.recipe import Recipe
 from palaestra.training.role_adapters import models_of_roles
 from palaestra.training.tracking import Tracking
@@ -52,9 +50,9 @@ class RunContext:
     """A run in progress; the stages in `stages.py` are functions of it."""
 
     def __init__(
-        self, recipe: Recipe, run: RunFolder, reporter: Reporter, ranks: Ranks | None = None
+        self, recipe: Recipe, run: RunFolder, reporter: Reporter, team: Team | None = None
     ) -> None:
-        self.recipe, self.run, self.reporter, self.ranks = recipe, run, reporter, ranks
+        self.recipe, self.run, self.reporter, self.team = recipe, run, reporter, team
         self.store = run.database
         self.tracking = Tracking(run, recipe.model_dump(mode="json"), reporter)
         self.agent: Agent = make_agent(recipe.agent.chosen)
@@ -174,11 +172,11 @@ class RunContext:
     def learner(self, learning_rate: float, *, for_rl: bool = False) -> Learner:
         """Create the policy's learner; for RL, with the critic and reference it needs."""
         learner = make_learner(self.recipe, self.policy, learning_rate, for_rl=for_rl)
-        if self.ranks is not None:
+        if self.team is not None:
             revisions = self.store.get(REVISIONS) or {}
             folder = self.run.path / VOCABULARY
             description = described(self.recipe, learning_rate, for_rl, revisions, folder)
-            learner.lead(Leader(self.ranks, description, ordered=self.recipe.deterministic))
+            learner.lead(self.team.leader(description, ordered=self.recipe.deterministic))
         return learner
 
     def check_memory(self) -> None:

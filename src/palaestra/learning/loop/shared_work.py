@@ -74,11 +74,9 @@ class SharedWork:
         self, rows: Sequence[Trained], *, whole_rollouts: bool = False
     ) -> list[list[Trained]]:
         """Return rows in groups, each for one pass; see `micro_batches`."""
+        most, network = self._learner.budget.tokens, self._learner.model.network
         cut = micro_batches if self._leader is None else self._leader.cut
-        learner = self._learner
-        return cut(
-            rows, learner.budget.tokens, learner.model.network, whole_rollouts=whole_rollouts
-        )
+        return cut(rows, most, network, whole_rollouts=whole_rollouts)
 
     def passes(self, micros: Sequence[Micro], wanted: Wanted) -> Iterable[Pass]:
         """Return the passes of micro-batches, in their order.
