@@ -1,14 +1,14 @@
-"""Learners in processes of their own, as ranks that learn together."""
+"""Learners in processes of their own: ranks that learn together."""
 
 from __future__ import annotations
 
 import multiprocessing as mp
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 
 import torch
 
@@ -27,22 +27,24 @@ SPAWN = mp.get_context("spawn")
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """From which each rank makes the same learner."""
+    """What each rank makes the same learner from."""
 
     dtype: torch.dtype = torch.float64
     lora: bool = False
     critic: Critic | None = None
     reference: Reference | None = None
     micro_tokens: int = 48
-    seed: int = field(default=0)
+    broken: bool = False  # a description that no rank can use
 
 
-def made(described: Described) -> Learner:
-    torch.set_num_threads(1)
+def made(described: object) -> Learner:
+    assert isinstance(described, Described)
+    if described.broken:
+        raise ValueError("no such model")
     network = tiny().to(described.dtype)
     if described.lora:
         add_lora(network, 4, 3)
-        with torch.no_grad():  # the second factors begin at zero: half of the gradients would be
+        with torch.no_grad():  # with second factors of zero, the first ones have no gradient
             for name, parameter in network.named_parameters():
                 if "lora_" in name:
                     generator = torch.Generator().manual_seed(len(name))
@@ -65,45 +67,42 @@ def free_port() -> int:
 
 def follow(rank: int, world: int, port: int, patience: float) -> None:
     torch.set_num_threads(1)
-    ranks = join(rank, world, f"127.0.0.1:{port}", patience=patience)
-    os._exit(serve(ranks, made))
+    os._exit(serve(join(rank, world, f"127.0.0.1:{port}", patience=patience), made))
+
+
+def started(world: int, patience: float = 30.0) -> tuple[Ranks, list[BaseProcess]]:
+    """Rank 0, and the processes of the others."""
+    port = free_port()
+    processes: list[BaseProcess] = []
+    for rank in range(1, world):
+        process = SPAWN.Process(target=follow, args=(rank, world, port, patience), daemon=True)
+        process.start()
+        processes.append(process)
+    return join(0, world, f"127.0.0.1:{port}", patience=patience), processes
+
+
+def ended(ranks: Ranks, processes: list[BaseProcess], code: int = 0) -> list[int | None]:
+    """End all ranks; return the exit codes of the others, None of one that had to be killed."""
+    ranks.end(code)
+    for process in processes:
+        process.join(20)
+    found = [process.exitcode for process in processes]
+    for process in processes:
+        process.kill()
+    return found
 
 
 @contextmanager
-def others(world: int, *, patience: float = 30.0) -> Iterator[tuple[Ranks, list[Any]]]:
-    """Rank 0 of so many, and the processes of the others."""
-    port = free_port()
-    processes = [
-        SPAWN.Process(target=follow, args=(rank, world, port, patience), daemon=True)
-        for rank in range(1, world)
-    ]
-    for process in processes:
-        process.start()
-    ranks = join(0, world, f"127.0.0.1:{port}", patience=patience)
+def others(world: int) -> Iterator[Ranks]:
+    """Rank 0 of so many."""
+    ranks, processes = started(world)
     try:
-        yield ranks, processes
+        yield ranks
     finally:
-        ranks.end(0)
-        for process in processes:
-            process.join(20)
-            if process.is_alive():
-                process.kill()
+        assert ended(ranks, processes) == [0] * (world - 1)
 
 
-def alone(described: Described, work: Callable[[Learner], Any]) -> Any:
-    learner = made(described)
-    try:
-        return work(learner)
-    finally:
-        learner.close()
-
-
-def together(
-    ranks: Ranks, described: Described, work: Callable[[Learner], Any], *, ordered: bool = False
-) -> Any:
+def leading(ranks: Ranks, described: Described, *, ordered: bool = False) -> Learner:
     learner = made(described)
     learner.lead(Leader(ranks, described, ordered=ordered))
-    try:
-        return work(learner)
-    finally:
-        learner.close()
+    return learner

@@ -102,7 +102,7 @@ class Link:
         if isinstance(message, Failed):
             raise self.lost(f"failed: {message.words}")
         if isinstance(message, OSError):
-            raise self.lost(f"closed its connection ({message})")
+            raise self.lost(f"ended, or its connection broke ({message})")
         return True
 
     def receive(self, longest: float | None = LONGEST) -> Any:
@@ -154,7 +154,7 @@ class Link:
         while rest:
             got = self._socket.recv_into(rest, min(len(rest), CHUNK))
             if not got:
-                raise ConnectionResetError("its process has ended")
+                raise ConnectionResetError("it was closed")
             self._heard = ran()
             rest = rest[got:]
         return found

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
@@ -41,6 +41,19 @@ class End:
     """The last message of rank 0: the exit code of all."""
 
     code: int
+
+
+class Transfers(Protocol):
+    """What is used of torch's process groups."""
+
+    def allreduce(self, tensor: Tensor, /) -> dist.Work:
+        """Begin to sum a tensor over all ranks, in place."""
+
+    def broadcast(self, tensor: Tensor, root: int, /) -> dist.Work:
+        """Begin to overwrite a tensor with that of one rank."""
+
+    def abort(self) -> None:
+        """Break off all transfers."""
 
 
 class Ranks:
@@ -117,15 +130,16 @@ class Ranks:
         """
         if self.device is not None:
             return
-        cuda = device.type == "cuda"
-        dist.init_process_group(
-            "nccl" if cuda else "gloo",
-            store=PrefixStore("transfers", self._store),
-            rank=self.rank,
-            world_size=self.world,
-            timeout=timedelta(seconds=2 * self.patience),  # beats tell before
-            device_id=device if cuda else None,
-        )
+        store = PrefixStore("transfers", self._store)
+        limit = timedelta(seconds=2 * self.patience)  # beats tell before
+        # no default group: a program that uses ranks may have one of its own, or others may follow
+        if device.type == "cuda":
+            options = dist.ProcessGroupNCCL.Options()
+            options._timeout = limit
+            group: object = dist.ProcessGroupNCCL(store, self.rank, self.world, options)
+        else:
+            group = dist.ProcessGroupGloo(store, self.rank, self.world, limit)
+        self._group = cast(Transfers, group)
         self.device = device
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
@@ -136,7 +150,7 @@ class Ranks:
         """
         for bucket in buckets(tensors):
             flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-            self._finish(dist.all_reduce(flat, async_op=True))
+            self._finish(self._group.allreduce(flat))
             for tensor, part in zip(
                 bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True
             ):
@@ -151,13 +165,12 @@ class Ranks:
         assert self.device is not None  # `connect` was called
         for tensor in tensors:
             sent = tensor.detach().to(self.device).contiguous()
-            self._finish(dist.broadcast(sent, src=0, async_op=True))
+            self._finish(self._group.broadcast(sent, 0))
             if self.rank:
                 tensor.copy_(sent)
 
-    def _finish(self, work: dist.Work | None) -> None:
+    def _finish(self, work: dist.Work) -> None:
         """Wait for a transfer, unless a rank that takes part in it is lost."""
-        assert work is not None  # of an asynchronous call
         pause, most = POLL
         while not work.is_completed():
             for link in self._links.values():
@@ -197,7 +210,7 @@ class Ranks:
             link.close()
         self._beating.join()
         if self.device is not None:
-            dist.distributed_c10d._abort_process_group()
+            self._group.abort()
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT):

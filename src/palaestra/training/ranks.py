@@ -43,7 +43,7 @@ GRACE = 20.0  # seconds in which rank 0 ends the others, after all were told to 
 
 
 class Team:
-    """The ranks that a run learns with: those that are there now, and how lost ones are replaced."""
+    """The ranks that a run learns with: those that are there, and how lost ones are replaced."""
 
     def __init__(self, ranks: Ranks, replace: Callable[[RankLost], Ranks] | None = None) -> None:
         """Begin with joined ranks, of which this process is rank 0.

@@ -31,14 +31,15 @@ class EntropyControl:
         """Begin at `step` (1-based), with the state after the previous step."""
         self.plan, self.step = plan, step
         self.history = EntropyHistory(_numbered(memory, "sum"), _counted(memory))
-        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []
+        # by micro-batch, which is computed again where a rank is lost
+        self._seen: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
     def term(self, entropy: Tensor, tokens: Tokens, weight: Tensor) -> Tensor:
         """Return a micro-batch's entropy part of the loss (the learner's `EntropyTerm`)."""
         if not self.plan.smoothing:
             return entropy_bonus(entropy, tokens.turn, weight, coefficient=self.plan.bonus)
         assert tokens.call is not None, "the learner numbers the calls"
-        self._seen.append((entropy.detach(), tokens.call, weight))
+        self._seen[id(tokens.call)] = (entropy.detach(), tokens.call, weight)
         return epo(
             entropy,
             tokens.call,
@@ -55,7 +56,9 @@ class EntropyControl:
         """Return the history with this step in it, as plain numbers."""
         history = self.history
         if self._seen:
-            entropy, calls, weight = (torch.cat(part) for part in zip(*self._seen, strict=True))
+            entropy, calls, weight = (
+                torch.cat(part) for part in zip(*self._seen.values(), strict=True)
+            )
             history = history.updated(entropy, calls, weight)
         sums = {f"{PREFIX}sum.{k}": v for k, v in history.sums.items()}
         return sums | {f"{PREFIX}count.{k}": float(v) for k, v in history.counts.items()}
