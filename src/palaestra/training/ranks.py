@@ -20,6 +20,7 @@ import torch
 
 from palaestra.core.errors import InputError, PalaestraError, RankLost
 from palaestra.learning.compute.master_weights import Optimisation
+from palaestra.learning.compute.memory_budget import SHARE, memory_of
 from palaestra.learning.critics.value_head import Critic
 from palaestra.learning.loop.following import serve
 from palaestra.learning.loop.leading import Leader
@@ -29,7 +30,7 @@ from palaestra.learning.methods.component import Need
 from palaestra.learning.parallel import Ranks, join
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.registry import device
-from palaestra.runtime.machine import LaunchedRank
+from palaestra.runtime.machine import LaunchedRank, launched_rank
 from palaestra.training.method import chosen, critic_of
 from palaestra.training.policy_building import (
     build_policy,
@@ -105,11 +106,23 @@ def make_learner(
     return Learner(
         policy,
         selection(policy, recipe),
-        Optimisation(learning_rate, part.memory_bytes, part.clip_norm),
+        Optimisation(learning_rate, memory_of_rank(recipe), part.clip_norm),
         temperature=recipe.agent.temperature,
         critic=critic,
         reference=reference_of(recipe, method) if for_rl else None,
     )
+
+
+def memory_of_rank(recipe: Recipe) -> int | None:
+    """Return the bytes that learning may take in this process; None: see `MemoryBudget`.
+
+    By default, the ranks on one machine share what one process would take.
+    """
+    launched, given = launched_rank(), recipe.training.memory_bytes
+    where = device(recipe.model.device)
+    if given is not None or launched is None or where.type == "cuda":
+        return given
+    return int(SHARE * memory_of(where) / launched.local_world)
 
 
 def reference_of(recipe: Recipe, method: Method) -> Reference | None:

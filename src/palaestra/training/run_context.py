@@ -36,7 +36,7 @@ from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.method import chosen, critic_of
 from palaestra.training.policy_building import selection
-from palaestra.training.ranks import Team, described, make_learner, reference_of
+from palaestra.training.ranks import Team, described, make_learner, memory_of_rank, reference_of
 from palaestra.training.recipe import Recipe
 from palaestra.training.role_adapters import models_of_roles
 from palaestra.training.tracking import Tracking
@@ -186,7 +186,7 @@ class RunContext:
             self.policy.network,
             chosen.parameters,
             chosen.frozen_layers,
-            self.recipe.training.memory_bytes,
+            memory_of_rank(self.recipe),
             reference=reference_of(self.recipe, self.method) == "start",
         )
 
@@ -195,7 +195,8 @@ class RunContext:
         part, settings = self.recipe.training, critic_of(self.recipe.rl, self.method)
         if settings is None or settings.kind != "separate":
             return None
-        optimisation = Optimisation(settings.learning_rate, part.memory_bytes, part.clip_norm)
+        memory = memory_of_rank(self.recipe)
+        optimisation = Optimisation(settings.learning_rate, memory, part.clip_norm)
         return SeparateCritic(self.policy.network, optimisation)
 
     def save(
