@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError, RankLost
-from palaestra.learning.compute.packing import Trained
+from palaestra.learning.compute.packing import Micro, Trained
+from palaestra.learning.compute.passes import Outputs, Wanted
 from palaestra.learning.credit.rule import Credit
 from palaestra.learning.critics.value_head import Critic
 from palaestra.learning.data.trajectory import Trajectory, Turn
@@ -394,35 +396,68 @@ def test_a_frozen_rank_is_lost_after_a_while() -> None:
 
 
 @pytest.mark.slow
-def test_new_ranks_replace_lost_ones_within_an_update() -> None:
-    """The weights, and all that follows, are those of an undisturbed process."""
-    described = Described(critic=CRITICS[0], reference="start", micro_tokens=1)
-    control = EntropyControl(ENTROPIES[1], 1, {})
-    undisturbed = EntropyControl(ENTROPIES[1], 1, {})
-
-    def work(learner: Learner, loss: Any, entropy: Any) -> dict[str, Tensor]:
-        learner.update(batch(), pg)
-        learner.update(batch(), loss, entropy=entropy)
-        return {"reference": flat(learner.reference(batch()))} | learner.state()["weights"]
-
-    alone = run(made(described), partial(work, loss=pg, entropy=undisturbed.term))
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_new_ranks_replace_lost_ones_within_an_update(dtype: torch.dtype) -> None:
+    """Also while the reference policy computes; all that follows is that of one process."""
+    described = Described(dtype, critic=CRITICS[0], reference="start", micro_tokens=1)
+    control, undisturbed = EntropyControl(ENTROPIES[1], 1, {}), EntropyControl(ENTROPIES[1], 1, {})
     teams = [started(2)]
 
+    def kill() -> None:
+        pid = teams[-1][1][0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
     def replaced(lost: RankLost) -> Ranks:
+        assert lost.rank == 1
         teams.append(started(2))
         return teams[-1][0]
 
-    pid = teams[0][1][0].pid
-    assert pid is not None
+    def work(learner: Learner, loss: Any, entropy: Any, kill: Callable[[], None]) -> Any:
+        learner.update(batch(), pg)
+        learner.update(batch(), loss, entropy=entropy)
+        with monkeypatched(learner, kill):
+            reference = flat(learner.reference(batch()))
+        learner.update(batch(), pg)
+        state = learner.state()
+        return (
+            {"reference": reference}
+            | state["weights"]
+            | {f"{name}.moment": tensor for name, tensor in state["exp_avg"].items()}
+        )
+
+    nothing = partial(work, loss=pg, entropy=undisturbed.term, kill=lambda: None)
+    alone = run(made(described), nothing)
     learner = made(described)
     learner.lead(Leader(teams[0][0], described, ordered=True, replace=replaced))
-    loss = while_learning(lambda: os.kill(pid, signal.SIGKILL), 3)
-    together = run(learner, partial(work, loss=loss, entropy=control.term))
-    assert len(teams) == 2
-    assert all(torch.equal(alone[name], together[name]) for name in alone)
+    loss = while_learning(kill, 3)
+    together = run(learner, partial(work, loss=loss, entropy=control.term, kill=kill))
+    assert len(teams) == 3
+    assert [name for name in alone if not torch.equal(alone[name], together[name])] == []
     assert control.remembered() == undisturbed.remembered()
-    teams[0][1][0].join(20)
-    assert ended(*teams[1], code=3) == [3]
+    assert ended(*teams[-1], code=3) == [3]
+    for _, processes in teams[:-1]:
+        processes[0].join(20)
+        assert processes[0].exitcode == -signal.SIGKILL
+
+
+@contextmanager
+def monkeypatched(learner: Learner, act: Callable[[], None]) -> Iterator[None]:
+    """Within the context, something happens once, before the second pass here."""
+    calls: list[object] = []
+    outputs = learner.outputs
+
+    def counted(micro: Micro, wanted: Wanted) -> Outputs:
+        calls.append(micro)
+        if len(calls) == 2:
+            act()
+        return outputs(micro, wanted)
+
+    learner.outputs = counted  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        learner.outputs = outputs  # type: ignore[method-assign]
 
 
 @pytest.mark.slow

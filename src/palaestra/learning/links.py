@@ -79,7 +79,7 @@ class Link:
             try:
                 self._socket.sendall(_LENGTH.pack(0))
             except OSError:
-                return  # whoever uses the link finds out
+                return  # the next message fails
             finally:
                 self._sending.release()
 

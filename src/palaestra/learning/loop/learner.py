@@ -10,7 +10,7 @@ Other processes may share the work (see `leading`): results stay the same up to 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Literal
 
 import torch
@@ -202,9 +202,15 @@ class Learner:
         return self._without_gradient(rows)
 
     def _without_gradient(
-        self, rows: Sequence[Trained], *, base: bool = False
+        self, rows: Sequence[Trained], *, base: bool = False, reference: bool = False
     ) -> list[list[float]]:
-        """Return log-probabilities under the present weights; with `base`, without adapters."""
+        """Return log-probabilities under the present weights, or others.
+
+        Args:
+            rows: with the tokens.
+            base: leave adapters out.
+            reference: take the copied weights of the reference policy.
+        """
         network = self.model.network
 
         def compute(groups: list[list[Trained]]) -> Iterator[Tensor]:
@@ -214,7 +220,7 @@ class Learner:
 
         while True:
             try:
-                with torch.no_grad():
+                with torch.no_grad(), self._as_reference() if reference else nullcontext():
                     return per_row(rows, self._work.groups(rows), compute)
             except RankLost as lost:
                 self._work.replace(lost)
@@ -238,8 +244,7 @@ class Learner:
             raise InputError(
                 "The learner has no reference policy; construct it with reference='start'."
             )
-        with self._as_reference():
-            return self.logprobs(rows)
+        return self._without_gradient(rows, reference=True)
 
     @contextmanager
     def _as_reference(self) -> Iterator[None]:

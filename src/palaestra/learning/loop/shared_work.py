@@ -1,7 +1,7 @@
 """The work that a learner may share: it does all of it itself, until it leads other ranks.
 
-Whoever leads does locally what it tells the other ranks to do. A rank that is lost is noticed at
-the next reply; its work is then done again, if there are ranks to replace it (see `Leader`).
+A learner that leads does here what it tells the other ranks to do. A rank that is lost is noticed
+at the next reply; its work is then done again, if there are ranks to replace it (see `Leader`).
 """
 
 from __future__ import annotations
