@@ -1,10 +1,10 @@
 """Two learner ranks of one thread each against one process, on the same update.
 
 One optimiser step of a transformer of 13 million weights in fp32 on 8 tasks x 8 rollouts, which
-share their first half. What a step computes and what ranks send both grow with the weights, so their
-ratio is that of a larger model on as many tokens. On one machine ranks gain nothing that threads
-would not: the comparison with two threads shows what dealing out, sending and summing cost, the one
-with a single thread what two ranks gain where each has its own processor:
+share their first half. What a step computes and what ranks send both grow with the weights, so
+their ratio is that of a larger model on as many tokens. On one machine ranks gain nothing that
+threads would not: the comparison with two threads shows what dealing out, sending and summing cost,
+the one with a single thread what two ranks gain where each has its own processor:
     python benchmarks/ranks.py [--json]
 """
 
