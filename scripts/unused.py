@@ -30,7 +30,7 @@ ALLOWED = {
         SUPPORTS_RESUME SUPPORTS_TOOL_INTERCEPTION QUERIES""",
     "read by Python and by notebooks": "__getattr__ __dir__ _repr_html_",
     "fields that are stored or shown all at once, and what requests may hold": """
-        background best_of masters brier clipped clipped_high clipped_low ece echo first_breach
+        background best_of brier clipped clipped_high clipped_low ece echo first_breach
         overconfidence pearson RECOMPUTE silent_groups spearman
         specificity top_logprobs zero_tokens zero_turns""",
     "parts of methods that no recipe can use yet (see docs/algorithms.md)": """
@@ -39,7 +39,7 @@ ALLOWED = {
         tallies
         value_targets voted warming""",
     "documented for programs of one's own": """
-        conversation_example disagreements in_reward journey_score python_mounts repair restarts
+        conversation_example disagreements in_reward journey_score python_mounts repair
         to_pandas trace_of weakest win_probability""",
     "what tests compare with": "EXPLOITABLE in_torchs_order SIGNATURE",
     "made when a recipe's file is run": "Maze Solver",
