@@ -109,7 +109,7 @@ def test_compiled_code_dequantises_as_torch_does(
 ) -> None:
     layer = QuantisedLinear(random(*shape), format)
     ours = layer.dense(dtype)
-    monkeypatch.setattr(quantised, "native_quantised", lambda: None)
+    monkeypatch.setattr(quantised, "native_packed", lambda: None)
     assert torch.equal(ours, layer.dense(dtype))
     assert torch.equal(ours, layer.dense(torch.float32).to(dtype))
 

@@ -83,7 +83,8 @@ class StepAttention:
         self._sequences = (table, starts, counts)
         self._reach = max(s + n for s, n in zip(starts, counts, strict=True))
         self._general: dict[int | None, list[tuple[int, int, Part]]] = {}  # parts by window
-        few = sum(n <= FEW for n in counts)
+        many = native is not None and native.reads_many
+        few = len(counts) if many else sum(n <= FEW for n in counts)
         self._parts: list[tuple[int, int, Part]] = []  # first token, last token (exclusive), how
         self.in_place: InPlace | None = None  # set if all tokens read their blocks in place
         if few and native is not None:

@@ -2,8 +2,9 @@
 
 torch's bf16 products pack the weights again in every call, which dominates a product with few
 tokens. Packed once per update, and multiplied by `matmul.c` if available, else by oneDNN,
-decoding's products take half the time. The price is a second copy of the weights. Everything else
-is shared with the network: modules, embeddings and norms.
+decoding's products take half the time. In fp32, products are those of `packed_matmul.c`, and
+weights that were loaded from bf16 are stored in bf16, exactly. The price is a second copy of the
+weights. Everything else is shared with the network: modules, embeddings and norms.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from palaestra.models.local.kernels.matmul import native_matmul
+from palaestra.models.local.kernels.packed_matmul import native_packed
 from palaestra.models.local.network import DecoderNetwork
 
 WORTHWHILE = 2**16  # entries of a matrix to be packed; LoRA's matrices are smaller
@@ -27,7 +29,7 @@ def packed(network: DecoderNetwork) -> DecoderNetwork:
     if network.whole:  # its modules are not ours to replace
         return network
     weight = network.embedding.weight
-    if weight.dtype != torch.bfloat16 or weight.device.type != "cpu":
+    if weight.device.type != "cpu" or not _packs(weight.dtype):
         return network
     try:
         twin = _twin(network)
@@ -53,6 +55,20 @@ class PackedLinear(nn.Module):
         return self._native.multiply(x, self.packed, self._outputs)
 
 
+class WideLinear(nn.Module):
+    """A linear layer in fp32 with a packed copy of a matrix, multiplied by `packed_matmul.c`."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        found = native_packed()
+        assert found is not None
+        self._native = found
+        self.packed, self.matrix = found.pack(weight.detach())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._native.multiply(x, self.matrix)
+
+
 class ReorderedLinear(nn.Module):
     """A linear layer with a packed copy of a matrix, multiplied by oneDNN."""
 
@@ -64,7 +80,17 @@ class ReorderedLinear(nn.Module):
         return torch.ops.mkldnn._linear_pointwise(x, self._packed, None, "none", [], "")
 
 
+def _packs(dtype: torch.dtype) -> bool:
+    """Return whether packed weights in this number format are faster than the network's own."""
+    native = native_packed()
+    return dtype is torch.bfloat16 or (
+        dtype is torch.float32 and native is not None and native.pays
+    )
+
+
 def _packed(weight: Tensor) -> nn.Module:
+    if weight.dtype is torch.float32:
+        return WideLinear(weight)
     even = weight.shape[1] % 2 == 0
     return PackedLinear(weight) if even and native_matmul() else ReorderedLinear(weight)
 

@@ -8,7 +8,7 @@ Weights only; a weight is `code x scale`:
 
 Scales are bf16, so a weight takes 1 byte, or 0.53. Acting and learning use the same numbers: the
 dequantised weight, in the number format of the network. The engine dequantises as it multiplies
-(`quantised_matmul.c`), the learner one layer at a time, in the forward pass and again in the
+(`packed_matmul.c`), the learner one layer at a time, in the forward pass and again in the
 backward pass. Whatever is no linear layer of a block stays as it is: embedding, head, norms,
 routers.
 
@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from palaestra.models.local.kernels.quantised_matmul import COLUMNS, Matrix, native_quantised
+from palaestra.models.local.kernels.packed_matmul import COLUMNS, Matrix, native_packed
 from palaestra.models.local.quantisation import FORMATS, Quantisation
 
 GROUP = 64  # inputs that share a scale in nf4
@@ -67,7 +67,7 @@ class QuantisedLinear(nn.Module):
         """Multiply x [N, inputs]; return [N, outputs]."""
         if torch.is_grad_enabled() or not self._multiplies(x):
             return _Product.apply(x, self)  # type: ignore[no-untyped-call]
-        native = native_quantised()
+        native = native_packed()
         assert native is not None
         return native.multiply(x, self.matrix)
 
@@ -82,7 +82,7 @@ class QuantisedLinear(nn.Module):
     @torch.no_grad()
     def dense(self, dtype: torch.dtype) -> Tensor:
         """Return the dequantised weights [outputs, inputs]: those that all products use."""
-        native = native_quantised() if self.codes.device.type == "cpu" else None
+        native = native_packed() if self.codes.device.type == "cpu" else None
         if native is not None and dtype in (torch.float32, torch.bfloat16):
             return native.dense(self.matrix, dtype)
         groups = self.scales.shape[1]
@@ -109,7 +109,7 @@ class QuantisedLinear(nn.Module):
         return self.codes.nbytes + self.scales.nbytes
 
     def _multiplies(self, x: Tensor) -> bool:
-        native = native_quantised() if x.device.type == "cpu" else None
+        native = native_packed() if x.device.type == "cpu" else None
         return native is not None and native.multiplies(x.dtype, self.in_features)
 
 

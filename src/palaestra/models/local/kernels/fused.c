@@ -4,35 +4,13 @@
    only stored numbers are rounded. Rows are divided among threads in equal parts, and each thread
    has its own sums over rows, so equal numbers of threads give equal results. */
 
+#include "element.h"
 #include "softmax.h"
 
 #include <math.h>
 #include <omp.h>
 #include <stdint.h>
 #include <string.h>
-
-#ifdef BF16
-typedef uint16_t element;
-
-static inline float wide(element narrow) {
-    uint32_t bits = (uint32_t)narrow << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* to the nearest, ties to even */
-static inline element narrow(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (element)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-#else
-typedef float element;
-
-static inline float wide(element value) { return value; }
-static inline element narrow(float value) { return value; }
-#endif
 
 /* e^x to fp32's precision; 0 below -87, and NaN stays NaN. 2^n 2^f with |f| <= 1/2, where
    2^f is a polynomial (Taylor's, of e^(f ln 2)). */

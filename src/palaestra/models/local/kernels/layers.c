@@ -1,19 +1,19 @@
 /* The blocks of a transformer for tokens that each read their sequence's past in place: one call
-   for all layers. It only calls the compiled functions of matmul.c, fused.c and paged_attention.c,
-   so the results equal theirs to the bit. It saves the calls from Python, which take as long as the
-   functions themselves if few tokens run. Numbers are 16-bit (bf16). */
+   for all layers. It only calls the compiled functions of matmul.c or packed_matmul.c, fused.c and
+   paged_attention.c, so the results equal theirs to the bit. It saves the calls from Python, which take as long as the
+   functions themselves if few tokens run. Compiled for one number format, see element.h. */
+
+#include "element.h"
 
 #include <stdint.h>
 #include <string.h>
-
-typedef uint16_t element;
 
 typedef struct {
     void (*rms_norm)(const element *, const element *, element *, float *, long, long, float);
     void (*rotate)(const element *, long, const element *, const element *, float, element *, long,
                    long, long, long);
     void (*gated)(const element *, element *, long, long);
-    void (*multiply)(const element *, const element *, element *, long, long, long, long);
+    void (*multiply)(const element *, const void *, element *, long, long, long, long);
     void (*attend)(const element *, long, const element *, const element *, element *,
                    const int32_t *, long, const int32_t *, const int32_t *, long, long, float);
 } functions;
@@ -21,9 +21,15 @@ typedef struct {
 /* weights as `rms_norm` and `multiply` read them; keys and values as `attend` does. Norms and biases
    that a network does not have are NULL. */
 typedef struct {
-    const element *attention_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *out, *out_bias;
-    const element *attention_after_norm;
-    const element *mlp_norm, *gate_up, *gate_up_bias, *down, *down_bias, *mlp_after_norm;
+    const element *attention_norm;
+    const void *qkv;
+    const element *qkv_bias, *q_norm, *k_norm;
+    const void *out;
+    const element *out_bias, *attention_after_norm, *mlp_norm;
+    const void *gate_up;
+    const element *gate_up_bias;
+    const void *down;
+    const element *down_bias, *mlp_after_norm;
     element *keys, *values;
 } layer;
 
@@ -35,20 +41,6 @@ typedef struct {
     long q_rows, k_rows;
     float eps, scale, residual;
 } sizes;
-
-static inline float wide(element narrow) {
-    uint32_t bits = (uint32_t)narrow << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* to the nearest, ties to even */
-static inline element narrow(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (element)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
 
 /* x += y */
 static void add(element *x, const element *y, long count) {

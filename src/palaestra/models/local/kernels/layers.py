@@ -23,9 +23,9 @@ from palaestra.models.local.kernels.c_build import compiled
 from palaestra.models.local.kernels.fused import load
 from palaestra.models.local.kernels.matmul import native_matmul
 from palaestra.models.local.kernels.paged_attention import NativeAttention
-from palaestra.models.local.kernels.quantised_matmul import Matrix, native_quantised
+from palaestra.models.local.kernels.packed_matmul import Matrix, native_packed
 from palaestra.models.local.network import Block, DecoderNetwork
-from palaestra.models.local.packed_weights import PackedLinear
+from palaestra.models.local.packed_weights import PackedLinear, WideLinear
 from palaestra.models.local.quantised import QuantisedLinear
 
 SOURCE = Path(__file__).with_name("layers.c")
@@ -89,9 +89,11 @@ class NativeLayers:
             )
         )
 
-    def _address(self, part: Tensor | PackedLinear | QuantisedLinear | None) -> int | None:
+    def _address(
+        self, part: Tensor | PackedLinear | WideLinear | QuantisedLinear | None
+    ) -> int | None:
         """Return where a weight begins; None if the network has none."""
-        if isinstance(part, QuantisedLinear):
+        if isinstance(part, WideLinear | QuantisedLinear):
             self._matrices.append(part.matrix)
             return ctypes.addressof(self._matrices[-1])
         if isinstance(part, PackedLinear):
@@ -138,15 +140,16 @@ def native_layers(
     """
     if network.whole:
         return None
-    matmul, config = native_matmul(), network.config
-    if attention is None or matmul is None or network.dtype is not torch.bfloat16:
+    config, dtype = network.config, network.dtype
+    if attention is None or dtype not in (torch.bfloat16, torch.float32):
         return None
-    kernels, run = load(torch.bfloat16), _library()
+    kernels, run = load(dtype), _library(dtype)
     if kernels is None or run is None or not _known(network):
         return None
     multiply = _multiply(network)
     if multiply is None:
         return None
+    matmul = native_matmul() if dtype is torch.bfloat16 else None
     functions = _Functions(
         *(kernels.address(name) for name in ("rms_norm", "rotate", "gated")),
         *(multiply, attention.address),
@@ -157,7 +160,10 @@ def native_layers(
     sizes = _Sizes(
         *(config.hidden_size, config.num_attention_heads, config.num_key_value_heads),
         *(config.head_dim, config.intermediate_size),
-        *(matmul.stretch(inputs) for inputs in (config.hidden_size, own, config.intermediate_size)),
+        *(
+            0 if matmul is None else matmul.stretch(inputs)
+            for inputs in (config.hidden_size, own, config.intermediate_size)
+        ),
         *normed,
         *(config.rms_norm_eps, config.attention_scale, config.residual_multiplier),
     )
@@ -165,8 +171,8 @@ def native_layers(
 
 
 @cache
-def _library() -> Callable[..., None] | None:
-    library = compiled(SOURCE)
+def _library(dtype: torch.dtype) -> Callable[..., None] | None:
+    library = compiled(SOURCE, ["-DBF16"] if dtype is torch.bfloat16 else [])
     if library is None:
         return None
     library.run.argtypes = [_P, _P, _P, _L, *[_P] * 4, _L, _P, _P, _L, *[_P] * 7]
@@ -185,16 +191,21 @@ def _known(network: DecoderNetwork) -> bool:
 
 def _multiply(network: DecoderNetwork) -> int | None:
     """Return the address of the product with the blocks' matrices; None if it is not compiled."""
-    matmul, quantised = native_matmul(), native_quantised()
-    if matmul is None or not all(map(_narrow, network.blocks)):
+    matmul, native, dtype = native_matmul(), native_packed(), network.dtype
+    if not all(_of_one_format(block, dtype) for block in network.blocks):
         return None
     layers = [getattr(block, name) for block in network.blocks for name in _MATRICES]
     if all(type(layer) is PackedLinear for layer in layers):
-        return matmul.address
-    even = all(type(layer) is QuantisedLinear and layer.in_features % 2 == 0 for layer in layers)
-    return quantised.address if even and quantised is not None else None
+        return None if matmul is None else matmul.address
+    if native is None or not all(
+        type(layer) is WideLinear
+        or (type(layer) is QuantisedLinear and native.multiplies(dtype, layer.in_features))
+        for layer in layers
+    ):
+        return None
+    return native.address(dtype)
 
 
-def _narrow(block: object) -> bool:
-    """Return whether a block is a resident one, and all but its matrices is bf16."""
-    return type(block) is Block and all(p.dtype is torch.bfloat16 for p in block.parameters())
+def _of_one_format(block: object, dtype: torch.dtype) -> bool:
+    """Return whether a block is a resident one, and all but its matrices is of `dtype`."""
+    return type(block) is Block and all(p.dtype is dtype for p in block.parameters())

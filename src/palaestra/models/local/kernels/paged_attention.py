@@ -30,6 +30,9 @@ class NativeAttention:
         self._attend.restype = None
         self._softmax = library.softmax_seen
         self._softmax.argtypes, self._softmax.restype = [_P, _P, _L, _L, _L, _L], None
+        library.together.restype = _L
+        self.reads_many: bool = bool(library.together())
+        """Whether it is the fastest for many new tokens of a sequence, too."""
         self._scale = scale
 
     @property

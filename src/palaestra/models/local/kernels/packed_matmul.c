@@ -1,23 +1,41 @@
-/* Products with quantised weights: each is a code times the scale of its group.
+/* Products with packed weights that are widened as they are multiplied: quantised ones, in which each
+   is a code times the scale of its group, and those of networks in fp32, stored in bf16 if that is
+   exact.
 
-   Weights are stored in blocks of COLUMNS outputs; within a block, the codes of one input (int8), or
-   of two inputs in the halves of a byte (NF4, the first in the lower half), lie side by side for all
-   outputs, and so do the scales of one group. A product dequantises a stretch of a block into a
-   buffer that stays in the core's cache, and multiplies all tokens by it: with few tokens, the time
-   is that of reading the codes. Dequantised weights are code x scale, in fp32 or rounded to bf16,
-   so that a product equals one with the dense matrix; bf16 products sum as matmul.c does. */
+   Weights are stored in blocks of COLUMNS outputs. Within a block, for all outputs side by side, lie
+   the codes of one input (INT8), those of two inputs in the halves of a byte (NF4, the first in the
+   lower half), the weights of one input (FP32), or those of two inputs (NARROW, as in matmul.c); so do
+   the scales of one group. A product widens a stretch of a block into a buffer that stays in the
+   core's cache, and multiplies all tokens by it: with few tokens, the time is that of reading the
+   weights as they are stored. Dequantised weights are code x scale, in fp32 or rounded to bf16, so
+   that a product equals one with the dense matrix; bf16 products sum as matmul.c does. */
+
+#include "element.h"
 
 #include <stdint.h>
 #include <string.h>
 
 #define COLUMNS 48
-#define STEP 64   /* inputs dequantised at once, of one group */
-#define PANEL 256 /* tokens for which a stretch is dequantised once */
+#define STEP 64   /* inputs widened at once, of one group */
+#define PANEL 256 /* tokens for which a stretch is widened once */
 
-enum { INT8, NF4 };
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
 
-/* codes: [blocks, inputs, COLUMNS] of int8, or [blocks, (inputs + 1) / 2, COLUMNS] of NF4.
-   scales: bf16 [blocks, groups, COLUMNS]; a group is a multiple of STEP inputs, or all of them. */
+typedef float vector __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4)));
+
+enum { INT8, NF4, NARROW, FP32 };
+
+/* codes: [blocks, inputs, COLUMNS] of int8 or fp32, [blocks, (inputs + 1) / 2, COLUMNS] of NF4, or
+   [blocks, (inputs + 1) / 2, COLUMNS, 2] of bf16.
+   scales: bf16 [blocks, groups, COLUMNS]; a group is a multiple of STEP inputs, or all of them; none
+   without quantisation. */
 typedef struct {
     const uint8_t *codes;
     const uint16_t *scales;
@@ -33,31 +51,19 @@ static const float nf4[16] = {
 
 static inline long smaller(long a, long b) { return a < b ? a : b; }
 
-static inline float wide(uint16_t narrow) {
-    uint32_t bits = (uint32_t)narrow << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* to the nearest, ties to even */
-static inline uint16_t narrow(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
-/* where the codes of a block begin at an input; even, of NF4 */
+/* where the codes of a block begin at an input, which is even if two share a row */
 static inline const uint8_t *codes_at(const matrix *m, long block, long input) {
-    long rows = m->format == NF4 ? (m->inputs + 1) / 2 : m->inputs;
-    return m->codes + (block * rows + (m->format == NF4 ? input / 2 : input)) * COLUMNS;
+    static const long bytes[] = {[INT8] = 1, [NF4] = 1, [NARROW] = 4, [FP32] = 4};
+    long shared = m->format == NF4 || m->format == NARROW ? 2 : 1;
+    long rows = (m->inputs + shared - 1) / shared;
+    return m->codes + (block * rows + input / shared) * COLUMNS * bytes[m->format];
 }
 
 /* the scales of a block at an input */
 static inline void scales_at(const matrix *m, long block, long input, float *scales) {
     long groups = (m->inputs + m->group - 1) / m->group;
     const uint16_t *from = m->scales + (block * groups + input / m->group) * COLUMNS;
-    for (int c = 0; c < COLUMNS; c++) scales[c] = wide(from[c]);
+    for (int c = 0; c < COLUMNS; c++) scales[c] = from_bf16(from[c]);
 }
 
 #if defined(__AVX512F__) || defined(__AVX2__)
@@ -121,7 +127,7 @@ void dense(const matrix *m, void *out, long is_wide) {
                         ((float *)out)[to + i] = stretch[i * COLUMNS + c];
                 else
                     for (long i = 0; i < count; i++)
-                        ((uint16_t *)out)[to + i] = narrow(stretch[i * COLUMNS + c]);
+                        ((uint16_t *)out)[to + i] = to_bf16(stretch[i * COLUMNS + c]);
             }
         }
     }
@@ -129,21 +135,67 @@ void dense(const matrix *m, void *out, long is_wide) {
 
 /* ── fp32 ─────────────────────────────────────────────────────────────────── */
 
-#if defined(__AVX512F__)
-#define LANES 16
-#elif defined(__AVX__)
-#define LANES 8
-#else
-#define LANES 4
-#endif
+/* Whether products with weights that are not quantised pay: with vectors of at least 256 bits they
+   are faster than torch's; narrower ones were not measured. */
+long pays(void) { return LANES >= 8; }
+
+/* whether all of these numbers are bf16 ones */
+long fits_bf16(const uint32_t *numbers, long count) {
+    uint32_t rest = 0;
+#pragma omp parallel for simd schedule(static) reduction(| : rest)
+    for (long i = 0; i < count; i++) rest |= numbers[i];
+    return (rest & 0xffff) == 0;
+}
+
+/* weights: fp32 [outputs, inputs] -> packed: as codes of NARROW, which must be exact, or of FP32, and
+   zeros for outputs and an input that there are not */
+void pack(const uint32_t *weights, uint32_t *packed, long outputs, long inputs, long format) {
+    long shared = format == NARROW ? 2 : 1, rows = (inputs + shared - 1) / shared;
+    long blocks = (outputs + COLUMNS - 1) / COLUMNS;
+#pragma omp parallel for schedule(static)
+    for (long block = 0; block < blocks; block++)
+        for (long row = 0; row < rows; row++)
+            for (long c = 0; c < COLUMNS; c++) {
+                long output = block * COLUMNS + c, i = row * shared;
+                const uint32_t *from = weights + output * inputs + i;
+                uint32_t found = output < outputs ? from[0] : 0;
+                if (format == NARROW) {
+                    uint32_t second = output < outputs && i + 1 < inputs ? from[1] : 0;
+                    found = found >> 16 | (second & 0xffff0000u);
+                }
+                packed[(block * rows + row) * COLUMNS + c] = found;
+            }
+}
+
+/* pairs of weights in fp32: out [2 pairs, COLUMNS] */
+static inline void widen(const uint32_t *from, long pairs, float *out) {
+    for (long pair = 0; pair < pairs; pair++, from += COLUMNS, out += 2 * COLUMNS)
+        for (int c = 0; c < COLUMNS; c += LANES) {
+            words both = *(const words *)(from + c);
+            *(words *)(out + c) = both << 16;
+            *(words *)(out + COLUMNS + c) = both & 0xffff0000u;
+        }
+}
+
+/* weights of a block from input `from` on, [count, COLUMNS] in fp32, all of one group; in `buffer`
+   unless they are stored so */
+static inline const float *weights_at(const matrix *m, long block, long from, long count,
+                                      float *buffer) {
+    const void *stored = codes_at(m, block, from);
+    if (m->format == FP32) return stored;
+    if (m->format == NARROW)
+        widen(stored, (count + 1) / 2, buffer);
+    else
+        dequantise(m, block, from, count, buffer);
+    return buffer;
+}
+
 #if defined(__AVX512F__) || defined(__aarch64__)
 #define ROWS 8 /* of 32 vector registers */
 #else
 #define ROWS 4 /* of 16 */
 #endif
 #define GROUP 3 /* vectors of outputs at once */
-
-typedef float vector __attribute__((vector_size(4 * LANES), aligned(4)));
 
 /* sums [rows, COLUMNS] += x [rows, count] x weights [count, COLUMNS] */
 static inline __attribute__((always_inline)) void add_tile(const float *x, long stride,
@@ -174,24 +226,26 @@ static inline __attribute__((always_inline)) void add_tile(const float *x, long 
     }
 }
 
-/* x: [count, inputs], y: [count, outputs] */
-void multiply_fp32(const float *x, const matrix *m, float *y, long count) {
-    long blocks = (m->outputs + COLUMNS - 1) / COLUMNS;
-#pragma omp parallel for schedule(static)
+/* x: [count, inputs], y: [count, outputs]. Sums run over all inputs, so `chunk` means nothing: the
+   signature is that of matmul.c. */
+void multiply_fp32(const float *x, const matrix *m, float *y, long count, long inputs, long outputs,
+                   long chunk) {
+    long blocks = (outputs + COLUMNS - 1) / COLUMNS;
+#pragma omp parallel for collapse(2) schedule(static)
     for (long block = 0; block < blocks; block++)
         for (long panel = 0; panel < count; panel += PANEL) {
             float sums[PANEL * COLUMNS], stretch[STEP * COLUMNS];
             long tokens = smaller(PANEL, count - panel), first = block * COLUMNS;
             memset(sums, 0, tokens * COLUMNS * sizeof *sums);
-            for (long from = 0; from < m->inputs; from += STEP) {
-                long some = smaller(STEP, m->inputs - from);
-                dequantise(m, block, from, some, stretch);
+            for (long from = 0; from < inputs; from += STEP) {
+                long some = smaller(STEP, inputs - from);
+                const float *weights = weights_at(m, block, from, some, stretch);
                 for (long row = 0; row < tokens; row += ROWS) {
-                    const float *given = x + (panel + row) * m->inputs + from;
+                    const float *given = x + (panel + row) * inputs + from;
                     float *own = sums + row * COLUMNS;
 #define TILE(n) \
     case n: \
-        add_tile(given, m->inputs, stretch, some, own, n); \
+        add_tile(given, inputs, weights, some, own, n); \
         break;
                     switch (smaller(ROWS, tokens - row)) {
                         TILE(1)
@@ -208,9 +262,9 @@ void multiply_fp32(const float *x, const matrix *m, float *y, long count) {
 #undef TILE
                 }
             }
-            long columns = smaller(COLUMNS, m->outputs - first);
+            long columns = smaller(COLUMNS, outputs - first);
             for (long row = 0; row < tokens; row++)
-                memcpy(y + (panel + row) * m->outputs + first, sums + row * COLUMNS,
+                memcpy(y + (panel + row) * outputs + first, sums + row * COLUMNS,
                        columns * sizeof *y);
         }
 }
@@ -219,11 +273,9 @@ void multiply_fp32(const float *x, const matrix *m, float *y, long count) {
 
 #ifdef __AVX512BF16__
 
-typedef uint16_t element;
-
 /* weights of a block from input `from` on, in pairs: out [count / 2, COLUMNS, 2]; all of one group */
 static inline void dequantise_pairs(const matrix *m, long block, long from, long count,
-                                    element *out) {
+                                    uint16_t *out) {
     static const uint16_t alternating[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                              21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                              11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -235,7 +287,7 @@ static inline void dequantise_pairs(const matrix *m, long block, long from, long
     for (int c = 0; c < COLUMNS; c += 16) {
         const __m512 scale = _mm512_loadu_ps(scales + c);
         const uint8_t *here = codes + c;
-        element *to = out + 2 * c;
+        uint16_t *to = out + 2 * c;
         for (long pair = 0; pair < count / 2; pair++, to += 2 * COLUMNS) {
             __m512 even, odd;
             if (m->format == NF4) {
@@ -258,8 +310,8 @@ static inline void dequantise_pairs(const matrix *m, long block, long from, long
 }
 
 /* sums [rows, COLUMNS] += x [rows, 2 pairs] x weights in pairs */
-static inline __attribute__((always_inline)) void add_pairs(const element *x, long stride,
-                                                            const element *weights, long pairs,
+static inline __attribute__((always_inline)) void add_pairs(const uint16_t *x, long stride,
+                                                            const uint16_t *weights, long pairs,
                                                             float *sums, const int rows) {
     __m512 own[8][3];
 #pragma GCC unroll 8
@@ -267,7 +319,7 @@ static inline __attribute__((always_inline)) void add_pairs(const element *x, lo
 #pragma GCC unroll 3
         for (int v = 0; v < 3; v++) own[row][v] = _mm512_loadu_ps(sums + row * COLUMNS + 16 * v);
     for (long pair = 0; pair < pairs; pair++) {
-        const element *here = weights + pair * COLUMNS * 2;
+        const uint16_t *here = weights + pair * COLUMNS * 2;
         __m512bh a = (__m512bh)_mm512_loadu_si512(here);
         __m512bh b = (__m512bh)_mm512_loadu_si512(here + 32);
         __m512bh c = (__m512bh)_mm512_loadu_si512(here + 64);
@@ -289,14 +341,14 @@ static inline __attribute__((always_inline)) void add_pairs(const element *x, lo
 
 /* x: [count, inputs], y: [count, outputs], inputs even. Sums run over stretches of `chunk` pairs (a
    multiple of STEP / 2, or all), which are then added. The signature is that of matmul.c. */
-void multiply_bf16(const element *x, const matrix *m, element *y, long count, long inputs,
+void multiply_bf16(const uint16_t *x, const matrix *m, uint16_t *y, long count, long inputs,
                    long outputs, long chunk) {
     long blocks = (outputs + COLUMNS - 1) / COLUMNS;
 #pragma omp parallel for schedule(static)
     for (long block = 0; block < blocks; block++)
         for (long panel = 0; panel < count; panel += PANEL) {
             float sums[PANEL * COLUMNS], whole[PANEL * COLUMNS];
-            element stretch[STEP * COLUMNS];
+            uint16_t stretch[STEP * COLUMNS];
             long tokens = smaller(PANEL, count - panel), first = block * COLUMNS;
             for (long start = 0; start < inputs; start += 2 * chunk) {
                 long end = smaller(inputs, start + 2 * chunk);
@@ -305,7 +357,7 @@ void multiply_bf16(const element *x, const matrix *m, element *y, long count, lo
                     long some = smaller(STEP, end - from);
                     dequantise_pairs(m, block, from, some, stretch);
                     for (long row = 0; row < tokens; row += 8) {
-                        const element *given = x + (panel + row) * inputs + from;
+                        const uint16_t *given = x + (panel + row) * inputs + from;
                         float *own = sums + row * COLUMNS;
 #define TILE(n) \
     case n: \
@@ -333,7 +385,7 @@ void multiply_bf16(const element *x, const matrix *m, element *y, long count, lo
                     if (left <= 0) break;
                     __mmask16 mask = left >= 16 ? 0xffff : (__mmask16)((1u << left) - 1);
                     __m512 found = _mm512_loadu_ps(whole + row * COLUMNS + 16 * v);
-                    element *to = y + (panel + row) * outputs + first + 16 * v;
+                    uint16_t *to = y + (panel + row) * outputs + first + 16 * v;
                     _mm256_mask_storeu_epi16(to, mask, (__m256i)_mm512_cvtneps_pbh(found));
                 }
         }
