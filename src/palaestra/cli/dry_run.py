@@ -4,7 +4,7 @@ Memory, in bytes, with P the model's parameters, T those that are trained, b the
 number in the chosen precision:
 
     weights       P b
-    packed        P b in bf16 on processors: the copy with which the engine acts
+    packed        P b on processors: the copy with which the engine acts
     masters       master weights: 4 T in bf16; none in fp32
     gradients     4 T
     moments       8 T (AdamW keeps two)
@@ -360,11 +360,14 @@ def _network(recipe: Recipe, dtype: torch.dtype) -> tuple[DecoderNetwork, str]:
 
 def _packs(recipe: Recipe, size: Size) -> bool:
     """Return whether the engine acts with packed weights, as `packed_weights` makes them."""
+    import torch
+
+    from palaestra.models.local.packed_weights import packs
     from palaestra.models.registry import device
 
     on_processor = device(recipe.model.device).type == "cpu"
     whole = recipe.model.quantise is None and size.way == "resident"
-    return on_processor and whole and _narrow(recipe)
+    return on_processor and whole and packs(torch.bfloat16 if _narrow(recipe) else torch.float32)
 
 
 def _narrow(recipe: Recipe) -> bool:

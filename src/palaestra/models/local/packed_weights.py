@@ -21,6 +21,14 @@ from palaestra.models.local.network import DecoderNetwork
 WORTHWHILE = 2**16  # entries of a matrix to be packed; LoRA's matrices are smaller
 
 
+def packs(dtype: torch.dtype) -> bool:
+    """Return whether a CPU multiplies packed weights of this number format faster than others."""
+    if dtype is torch.float32:
+        native = native_packed()
+        return native is not None and native.pays
+    return dtype is torch.bfloat16
+
+
 def packed(network: DecoderNetwork) -> DecoderNetwork:
     """Return the network with its current weights packed; the network itself if that is no gain.
 
@@ -29,7 +37,7 @@ def packed(network: DecoderNetwork) -> DecoderNetwork:
     if network.whole:  # its modules are not ours to replace
         return network
     weight = network.embedding.weight
-    if weight.device.type != "cpu" or not _packs(weight.dtype):
+    if weight.device.type != "cpu" or not packs(weight.dtype):
         return network
     try:
         twin = _twin(network)
@@ -78,14 +86,6 @@ class ReorderedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self._packed, None, "none", [], "")
-
-
-def _packs(dtype: torch.dtype) -> bool:
-    """Return whether packed weights in this number format are faster than the network's own."""
-    native = native_packed()
-    return dtype is torch.bfloat16 or (
-        dtype is torch.float32 and native is not None and native.pays
-    )
 
 
 def _packed(weight: Tensor) -> nn.Module:

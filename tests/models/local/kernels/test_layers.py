@@ -17,16 +17,21 @@ from palaestra.models.local.engine import Engine
 from palaestra.models.local.kernels.matmul import native_matmul
 from palaestra.models.local.lora import add_lora, quantise
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.packed_weights import packs
 from palaestra.models.local.quantisation import FORMATS
 
 VOCABULARY = 200
 
+DTYPES = [torch.bfloat16] if native_matmul() is not None else []
+DTYPES += [torch.float32] if packs(torch.float32) else []
 compiled = pytest.mark.skipif(
-    native_matmul() is None, reason="no C compiler, or a processor without products of bf16"
+    not DTYPES, reason="no C compiler, or a processor without products of our own"
 )
 
 
-def network(heads: int, kv_heads: int, seed: int = 0, **traits: Any) -> DecoderNetwork:
+def network(
+    heads: int, kv_heads: int, seed: int = 0, dtype: torch.dtype = torch.bfloat16, **traits: Any
+) -> DecoderNetwork:
     """Return a network wide enough for its matrices to be packed."""
     torch.manual_seed(seed)
     config = NetworkConfig(
@@ -39,7 +44,7 @@ def network(heads: int, kv_heads: int, seed: int = 0, **traits: Any) -> DecoderN
         if parameter.dim() == 1:
             parameter.add_(0.2 * torch.randn(parameter.shape))
     made.embedding.weight.mul_(0.1)  # otherwise it always repeats the last token
-    return made.bfloat16()
+    return made.to(dtype)
 
 
 TRAITS: dict[str, dict[str, Any]] = {
@@ -51,11 +56,15 @@ TRAITS: dict[str, dict[str, Any]] = {
         "layers": (LayerTraits(Rotary(share=0.5, magnitude=1.2), 128), LayerTraits(Rotary(share=0)))
     },
 }
-NETWORKS = {str(shape): network(*shape) for shape in ((4, 4), (8, 2), (16, 16))}
-NETWORKS |= {name: network(8, 2, **traits) for name, traits in TRAITS.items()}
-for format in FORMATS:
-    NETWORKS[format] = network(8, 2)
-    quantise(NETWORKS[format], format)
+NETWORKS: dict[str, DecoderNetwork] = {}
+for dtype in DTYPES:
+    for shape in ((4, 4), (8, 2), (16, 16)):
+        NETWORKS[f"{shape} {dtype}"] = network(*shape, dtype=dtype)
+    for name, traits in TRAITS.items():
+        NETWORKS[f"{name} {dtype}"] = network(8, 2, dtype=dtype, **traits)
+    for format in FORMATS:
+        NETWORKS[f"{format} {dtype}"] = network(8, 2, dtype=dtype)
+        quantise(NETWORKS[f"{format} {dtype}"], format)
 
 
 def roll_out(engine: Engine, lengths: list[int], seed: int) -> list[object]:
@@ -93,8 +102,9 @@ def test_one_call_gives_what_the_layers_give_one_by_one(
 
 
 @compiled
-def test_new_weights_are_taken_at_once() -> None:
-    first, second = network(4, 4), network(4, 4, seed=1)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_new_weights_are_taken_at_once(dtype: torch.dtype) -> None:
+    first, second = network(4, 4, dtype=dtype), network(4, 4, seed=1, dtype=dtype)
     engine = Engine(first, frozenset(), slots=2, context=128, memory=2**24)
     before = roll_out(engine, [5, 9], 0)
     first.load_state_dict(second.state_dict())
@@ -113,7 +123,7 @@ def test_layers_that_are_not_plain_go_one_by_one() -> None:
     with_lora = network(4, 4)
     add_lora(with_lora, rank=2, seed=0)
     windows = network(4, 4, layers=(LayerTraits(window=64), LayerTraits()))
-    for other in (with_lora, network(4, 4).float(), network(4, 4, norm_offset=1.0), windows):
+    for other in (with_lora, network(4, 4).double(), network(4, 4, norm_offset=1.0), windows):
         engine = Engine(other, frozenset(), slots=2, context=128, memory=2**24)
         roll_out(engine, [5, 9], 0)
         assert engine.forward.layers is None

@@ -10,6 +10,7 @@ from palaestra.models.local.kernels import (
     fused,
     layers,
     matmul,
+    packed_matmul,
     paged_attention,
 )
 from palaestra.models.local.kernels.c_build import flags_of
@@ -111,7 +112,9 @@ def test_a_function_gives_what_it_gives_here(file, function, kind, cpu, tmp_path
     ("module", "flags"),
     [
         (matmul, []),
+        (packed_matmul, []),
         (layers, []),
+        (layers, ["-DBF16"]),
         (fused, ["-DBF16"]),
         (paged_attention, [*SHAPE, "-DBF16"]),
         (causal_attention, [f"-DHEAD_DIM={HEAD_DIM}"]),

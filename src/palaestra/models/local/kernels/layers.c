@@ -42,6 +42,8 @@ typedef struct {
     float eps, scale, residual;
 } sizes;
 
+#define MANY 64 /* tokens whose keys and values are worth two threads */
+
 /* x += y */
 static void add(element *x, const element *y, long count) {
 #pragma omp parallel for simd schedule(static)
@@ -117,6 +119,7 @@ void run(const functions *f, const sizes *s, const layer *layers, long count, el
         norm_heads(f, qkv + own, all, l->k_norm, tokens, s->k_rows, s->kv_heads * d / s->k_rows,
                    s->eps, mixed, scales);
         f->rotate(qkv, all, angles[0], angles[1], 1.0f, qkv, all, tokens, turned, d / 2);
+#pragma omp parallel for schedule(static) if (tokens > MANY)
         for (long t = 0; t < tokens; t++)
             for (long g = 0; g < s->kv_heads; g++) {
                 const long to = written[t * s->kv_heads + g] * d;

@@ -22,8 +22,8 @@ from palaestra.models.local.engine_attention import InPlace
 from palaestra.models.local.kernels.c_build import compiled
 from palaestra.models.local.kernels.fused import load
 from palaestra.models.local.kernels.matmul import native_matmul
-from palaestra.models.local.kernels.paged_attention import NativeAttention
 from palaestra.models.local.kernels.packed_matmul import Matrix, native_packed
+from palaestra.models.local.kernels.paged_attention import NativeAttention
 from palaestra.models.local.network import Block, DecoderNetwork
 from palaestra.models.local.packed_weights import PackedLinear, WideLinear
 from palaestra.models.local.quantised import QuantisedLinear

@@ -1,7 +1,7 @@
 """Products with packed weights on CPUs: the functions of `packed_matmul.c`, on tensors.
 
 Weights are quantised, or those of a network in fp32. The latter are stored in bf16 if that loses
-nothing, as in a network that was loaded from bf16: half the memory to be read, and the same numbers.
+nothing, as in a network that was loaded from bf16: half the memory to read, and the same numbers.
 """
 
 from __future__ import annotations
