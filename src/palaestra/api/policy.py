@@ -75,7 +75,9 @@ class Policy:
         return self.name
 
     def __repr__(self) -> str:
-        parameters = sum(p.numel() for p in self.model.network.parameters())
+        from palaestra.models.local.packed_weights import parameters_of
+
+        parameters = parameters_of(self.model.network)
         return f"<Policy {self.name}: {parameters / 1e6:.1f} million parameters>"
 
 

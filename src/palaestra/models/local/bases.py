@@ -72,7 +72,10 @@ def load_resident(
     dtype = torch.float32 if stored == {"F32"} else precision("auto", target)
     with ThreadPoolExecutor(1) as beside:  # a large tokenizer takes as long as the weights
         renderer = beside.submit(renderer_of, found.folder, keep_thoughts=keep_thoughts)
-        network = load_network(found.folder, dtype, quantisation=found.quantise).to(target)
+        here = target.type == "cpu"
+        network = load_network(found.folder, dtype, quantisation=found.quantise, acts_only=here).to(
+            target
+        )
     longest = min(context, network.config.max_position_embeddings)
     model = ResidentModel(name, network, renderer.result(), slots=slots, context=longest)
     if found.adapter is not None:

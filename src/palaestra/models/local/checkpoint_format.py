@@ -23,6 +23,7 @@ from palaestra.models.local.lora import linear_layers
 from palaestra.models.local.model_types import read_config, write_config
 from palaestra.models.local.mxfp4 import expert_of, plain_names
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.packed_weights import WORTHWHILE, packed_layer
 from palaestra.models.local.quantisation import Quantisation
 from palaestra.models.local.quantised import QuantisedLinear
 from palaestra.models.local.rotary import feature_order
@@ -30,12 +31,23 @@ from palaestra.models.local.tensor_names import HEAD, USELESS, place_of
 
 
 def read_network(
-    folder: Path, dtype: torch.dtype, quantisation: Quantisation | None = None
+    folder: Path,
+    dtype: torch.dtype,
+    quantisation: Quantisation | None = None,
+    *,
+    acts_only: bool = False,
 ) -> DecoderNetwork:
     """Load the network of a checkpoint folder, in `dtype`.
 
     Layers are quantised one after the other, from their stored numbers: no more than one of them
     is held as it was.
+
+    Args:
+        folder: of the checkpoint.
+        dtype: of the network.
+        quantisation: of its blocks' linear layers; None: they stay as they are.
+        acts_only: on a CPU, hold large matrices only as the engine multiplies them, packed straight
+            from the files where that pays. Such a network cannot learn or be saved.
 
     Raises:
         InputError: the architecture is not known, has other tensors than the checkpoint, or files
@@ -53,11 +65,33 @@ def read_network(
             _check_shape(name, weight, layer.weight, config, folder)
             network.set_submodule(place, QuantisedLinear(weight, quantisation))
         network.quantisation = quantisation
+    elif acts_only:
+        _pack(network, theirs, dtype, folder)
     ours = from_hugging_face(network, theirs, dtype)
     for name, wanted in network.named_parameters():
         _check_shape(name, ours[name], wanted, config, folder)
     network.load_state_dict(ours, strict=False, assign=True)  # codes and scales are there already
     return network
+
+
+def _pack(
+    network: DecoderNetwork, theirs: Mapping[str, Tensor], dtype: torch.dtype, folder: Path
+) -> None:
+    """Replace the network's large linear layers by packed ones, one after the other."""
+    layers: dict[str, Any] = dict(linear_layers(network))
+    if network.head is not None:
+        layers["head"] = network.head
+    for place, layer in layers.items():
+        if layer.weight.numel() < WORTHWHILE:
+            continue
+        name = f"{place}.weight"
+        parts = parts_of(name, theirs, network.config)
+        whole = torch.empty(sum(map(len, parts)), *parts[0].shape[1:], device="meta")
+        _check_shape(name, whole, layer.weight, network.config, folder)
+        narrow = all(part.dtype is torch.bfloat16 for part in parts)
+        found = packed_layer(parts if narrow else [part.to(dtype) for part in parts], dtype)
+        if found is not None:
+            network.set_submodule(place, found)
 
 
 def _check_shape(
@@ -165,14 +199,18 @@ def _sizes(tensor: Tensor) -> str:
 
 def weight_of(name: str, theirs: Mapping[str, Tensor], config: NetworkConfig) -> Tensor:
     """Return one weight of the network, made of a checkpoint's tensors."""
+    parts = parts_of(name, theirs, config)
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def parts_of(name: str, theirs: Mapping[str, Tensor], config: NetworkConfig) -> list[Tensor]:
+    """Return the rows of one weight of the network in parts, mapped as they are where possible."""
     place = place_of(name, config.model_type)
     if place.expert is not None:
         stacked = _transposed(expert_of(theirs, place.names[0], place.expert))
-        return torch.cat([stacked[::2], stacked[1::2]]) if "gate_up" in name else stacked
-    parts = [theirs[one] for one in place.names]
-    weight = parts[0] if len(parts) == 1 else torch.cat(parts)
-    order = row_order(name, config)
-    return weight if order is None else weight[order]
+        return [stacked[::2], stacked[1::2]] if "gate_up" in name else [stacked]
+    parts, order = [theirs[one] for one in place.names], row_order(name, config)
+    return parts if order is None else [torch.cat(parts)[order]]
 
 
 def _transposed(weight: Tensor) -> Tensor:

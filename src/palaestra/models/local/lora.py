@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.packed_weights import PACKED
 from palaestra.models.local.quantisation import Quantisation
 from palaestra.models.local.quantised import QuantisedLinear
 from palaestra.models.local.rounding import round_into
@@ -119,11 +120,14 @@ class AdaptedLinear(nn.Module):
         self._active = active
 
     def add(self, name: str, factors: Factors, dtype: torch.dtype) -> None:
-        """Add an adapter, in the layer's number format, or `dtype` if that is quantised."""
+        """Add an adapter, in the layer's number format, or `dtype` if it is quantised or packed."""
         base: Any = self.base_layer
-        quantised = isinstance(base, QuantisedLinear)
-        like: Tensor = base.scales if quantised else base.weight
-        kind, device = dtype if quantised else like.dtype, like.device
+        like: Tensor
+        if isinstance(base, QuantisedLinear):
+            like = base.scales
+        else:
+            like = base.packed if isinstance(base, PACKED) else base.weight
+        kind, device = like.dtype if like.is_floating_point() else dtype, like.device
         self.lora_A[name] = nn.Parameter(factors.down.detach().to(device, kind, copy=True))
         self.lora_B[name] = nn.Parameter(factors.up.detach().to(device, kind, copy=True))
         self.scales[name] = factors.scale
@@ -226,7 +230,7 @@ def linear_layers(network: DecoderNetwork) -> dict[str, nn.Module]:
 
     A router is none: its outputs choose, they are not features.
     """
-    kinds: tuple[type[nn.Module], ...] = (nn.Linear, QuantisedLinear)
+    kinds: tuple[type[nn.Module], ...] = (nn.Linear, QuantisedLinear, *PACKED)
     if network.whole:
         from transformers.pytorch_utils import Conv1D
 
@@ -248,7 +252,7 @@ TARGETS = ("qkv", "out", "gate_up", "down")  # of resident networks
 
 def sizes_of(layer: nn.Module) -> tuple[int, int]:
     """Return the numbers of outputs and inputs of a linear layer."""
-    if isinstance(layer, QuantisedLinear):
+    if isinstance(layer, (QuantisedLinear, *PACKED)):
         return layer.out_features, layer.in_features
     weight: Any = layer.weight
     outputs, inputs = weight.shape if isinstance(layer, nn.Linear) else reversed(weight.shape)

@@ -53,15 +53,19 @@ def load_network(
     dtype: torch.dtype,
     backend: Backend = "auto",
     quantisation: Quantisation | None = None,
+    *,
+    acts_only: bool = False,
 ) -> DecoderNetwork:
     """Load the network of a checkpoint, in `dtype`, with its linear layers quantised or not.
+
+    With `acts_only`, it need not learn or be saved; see `read_network`.
 
     Raises:
         InputError: it cannot run here, or files are missing or damaged.
     """
     check_quantisation(folder, quantisation, backend)
     if runs_resident(folder, backend):
-        return read_network(folder, dtype, quantisation)
+        return read_network(folder, dtype, quantisation, acts_only=acts_only)
     from palaestra.models.local.own_cache_network import load
 
     return load(folder, dtype)

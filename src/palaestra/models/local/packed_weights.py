@@ -10,13 +10,16 @@ weights. Everything else is shared with the network: modules, embeddings and nor
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from palaestra.models.local.kernels.matmul import native_matmul
-from palaestra.models.local.kernels.packed_matmul import native_packed
+from palaestra.models.local.kernels.packed_matmul import Matrix, native_packed
+from palaestra.models.local.kernels.packing import native_packing
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.quantised import QuantisedLinear
 
 WORTHWHILE = 2**16  # entries of a matrix to be packed; LoRA's matrices are smaller
 
@@ -52,26 +55,36 @@ def packed(network: DecoderNetwork) -> DecoderNetwork:
 class PackedLinear(nn.Module):
     """A linear layer with a packed copy of a matrix, multiplied by `matmul.c`."""
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, parts: Sequence[Tensor]) -> None:
+        """Pack the rows of a matrix of bf16, in order."""
         super().__init__()
-        found = native_matmul()
-        assert found is not None
-        self._native, self._outputs = found, len(weight)
-        self.packed = found.pack(weight.detach())
+        native, packing = native_matmul(), native_packing()
+        assert native is not None and packing is not None
+        self._native = native
+        self.out_features, self.in_features = sum(map(len, parts)), parts[0].shape[1]
+        self.packed = packing.pack(parts)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._native.multiply(x, self.packed, self._outputs)
+        return self._native.multiply(x, self.packed, self.out_features)
 
 
 class WideLinear(nn.Module):
     """A linear layer in fp32 with a packed copy of a matrix, multiplied by `packed_matmul.c`."""
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, parts: Sequence[Tensor]) -> None:
+        """Pack the rows of a matrix, in order, all in bf16 or all in fp32."""
         super().__init__()
-        found = native_packed()
-        assert found is not None
-        self._native = found
-        self.packed, self.matrix = found.pack(weight.detach())
+        native, packing = native_packed(), native_packing()
+        assert native is not None and packing is not None
+        self._native = native
+        self.out_features, self.in_features = sum(map(len, parts)), parts[0].shape[1]
+        if all(part.dtype is torch.bfloat16 or packing.fits_bf16(part) for part in parts):
+            parts = [part.bfloat16() for part in parts]  # the same numbers
+        self.packed = packing.pack(parts)
+        self.matrix = Matrix.of(
+            *(self.packed, self.out_features, self.in_features),
+            narrow=parts[0].dtype is torch.bfloat16,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self._native.multiply(x, self.matrix)
@@ -88,11 +101,35 @@ class ReorderedLinear(nn.Module):
         return torch.ops.mkldnn._linear_pointwise(x, self._packed, None, "none", [], "")
 
 
+PACKED = (PackedLinear, WideLinear)
+"""Layers that a network which only acts may hold in place of linear ones."""
+
+
+def packed_layer(parts: Sequence[Tensor], dtype: torch.dtype) -> PackedLinear | WideLinear | None:
+    """Return a layer with a packed matrix on a CPU; None if compiled code does not multiply it.
+
+    Args:
+        parts: the matrix's rows, in order; in bf16, or in `dtype`. They are read once.
+        dtype: of activations.
+    """
+    if dtype is torch.float32:
+        return WideLinear(parts) if packs(dtype) else None
+    even = parts[0].shape[1] % 2 == 0
+    narrow = dtype is torch.bfloat16 and native_matmul() is not None
+    return PackedLinear(parts) if even and narrow else None
+
+
+def parameters_of(network: nn.Module) -> int:
+    """Return the number of weights, those of packed and quantised layers included."""
+    held = sum(parameter.numel() for parameter in network.parameters())
+    kinds = (*PACKED, QuantisedLinear)
+    layers = [layer for layer in network.modules() if isinstance(layer, kinds)]
+    return held + sum(layer.in_features * layer.out_features for layer in layers)
+
+
 def _packed(weight: Tensor) -> nn.Module:
-    if weight.dtype is torch.float32:
-        return WideLinear(weight)
-    even = weight.shape[1] % 2 == 0
-    return PackedLinear(weight) if even and native_matmul() else ReorderedLinear(weight)
+    weight = weight.detach()
+    return packed_layer([weight], weight.dtype) or ReorderedLinear(weight)
 
 
 def _twin(module: nn.Module) -> nn.Module:

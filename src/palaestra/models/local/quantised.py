@@ -24,7 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from palaestra.models.local.kernels.packed_matmul import COLUMNS, Matrix, native_packed
+from palaestra.models.local.kernels.packed_matmul import Matrix, native_packed
+from palaestra.models.local.kernels.packing import COLUMNS
 from palaestra.models.local.quantisation import FORMATS, Quantisation
 
 GROUP = 64  # inputs that share a scale in nf4

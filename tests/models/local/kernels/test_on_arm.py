@@ -11,6 +11,7 @@ from palaestra.models.local.kernels import (
     layers,
     matmul,
     packed_matmul,
+    packing,
     paged_attention,
 )
 from palaestra.models.local.kernels.c_build import flags_of
@@ -113,6 +114,7 @@ def test_a_function_gives_what_it_gives_here(file, function, kind, cpu, tmp_path
     [
         (matmul, []),
         (packed_matmul, []),
+        (packing, []),
         (layers, []),
         (layers, ["-DBF16"]),
         (fused, ["-DBF16"]),

@@ -13,7 +13,13 @@ from torch import Tensor
 
 from palaestra.models.local.architecture import NetworkConfig
 from palaestra.models.local.kernels.c_build import compiled
-from palaestra.models.local.kernels.packed_matmul import SOURCE, NativePacked, native_packed
+from palaestra.models.local.kernels.packed_matmul import (
+    SOURCE,
+    Matrix,
+    NativePacked,
+    native_packed,
+)
+from palaestra.models.local.kernels.packing import native_packing
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.packed_weights import WideLinear, packed, packs
 
@@ -29,59 +35,61 @@ def random(*shape: int, seed: int, exact: bool) -> Tensor:
     return numbers.bfloat16().float() if exact else numbers
 
 
+def product(native: NativePacked, x: Tensor, parts: list[Tensor]) -> Tensor:
+    """Return the product with a matrix packed in parts, all in bf16 or all in fp32."""
+    packing = native_packing()
+    assert packing is not None
+    packed = packing.pack(parts)
+    sizes = sum(map(len, parts)), parts[0].shape[1]
+    narrow = parts[0].dtype is torch.bfloat16
+    return native.multiply(x, Matrix.of(packed, *sizes, narrow=narrow))
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(NATIVES),
     st.integers(1, 300),
     st.integers(1, 140),
-    st.integers(1, 120),
+    st.lists(st.integers(1, 120), min_size=1, max_size=3),
     st.booleans(),
     st.integers(0, 99),
 )
-def test_it_is_the_product(
-    native: NativePacked, rows: int, inputs: int, outputs: int, exact: bool, seed: int
+def test_it_is_the_product_with_the_rows_of_all_parts(
+    native: NativePacked, rows: int, inputs: int, outputs: list[int], narrow: bool, seed: int
 ) -> None:
     x = random(rows, inputs, seed=seed, exact=False)
-    weight = random(outputs, inputs, seed=seed + 1, exact=exact)
-    wanted = x.double() @ weight.double().T
-    tensor, matrix = native.pack(weight)
-    found = native.multiply(x, matrix)
-    assert found.shape == (rows, outputs) and tensor.nbytes >= weight.nbytes / (2 if exact else 1)
+    weight = random(sum(outputs), inputs, seed=seed + 1, exact=narrow)
+    parts = list((weight.bfloat16() if narrow else weight).split(outputs))
+    found, wanted = product(native, x, parts), x.double() @ weight.double().T
+    assert found.shape == wanted.shape
     slack = 2e-6 * (x.double().abs() @ weight.double().abs().T)  # what fp32 sums lose
     assert bool(((found.double() - wanted).abs() <= slack).all())
 
 
 @pytest.mark.parametrize("native", NATIVES)
-def test_weights_of_bf16_take_half_the_memory_and_give_the_same_bits(
-    native: NativePacked, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_in_bf16_give_the_bits_of_the_same_weights_in_fp32(native: NativePacked) -> None:
     weight = random(96, 131, seed=0, exact=True)
     x = random(40, 131, seed=1, exact=False)
-    narrow, matrix = native.pack(weight)
-    found = native.multiply(x, matrix)
-    monkeypatch.setattr(native, "_fits", lambda *given: 0)
-    whole, matrix = native.pack(weight)
-    assert torch.equal(found, native.multiply(x, matrix))
-    assert narrow.nbytes * 131 == whole.nbytes * 66  # an odd number of inputs, in pairs
-
-
-@pytest.mark.parametrize("native", NATIVES)
-def test_one_weight_that_is_none_of_bf16_is_not_rounded(native: NativePacked) -> None:
-    weight = random(50, 64, seed=0, exact=True)
-    weight[37, 11] = 1 + 2**-20
-    _tensor, matrix = native.pack(weight)
-    found = native.multiply(torch.eye(64), matrix)
-    assert torch.equal(found, weight.T)
+    assert torch.equal(product(native, x, [weight]), product(native, x, [weight.bfloat16()]))
 
 
 @pytest.mark.parametrize("native", NATIVES)
 def test_a_row_does_not_depend_on_the_others(native: NativePacked) -> None:
-    x = random(300, 130, seed=0, exact=False)
-    _tensor, matrix = native.pack(random(100, 130, seed=1, exact=False))
-    whole = native.multiply(x, matrix)
+    x, weight = (random(n, 130, seed=n, exact=False) for n in (300, 100))
+    whole = product(native, x, [weight])
     for count in (1, 3, 8, 19, 257):
-        assert torch.equal(native.multiply(x[:count], matrix), whole[:count])
-    assert torch.equal(native.multiply(x[::2], matrix), whole[::2])  # rows with gaps
+        assert torch.equal(product(native, x[:count], [weight]), whole[:count])
+    assert torch.equal(product(native, x[::2], [weight]), whole[::2])  # rows with gaps
+
+
+@pytest.mark.skipif(not packs(torch.float32), reason="no vectors of 256 bits")
+def test_a_layer_in_fp32_stores_bf16_where_that_rounds_nothing() -> None:
+    weight = random(96, 64, seed=0, exact=True)
+    assert 2 * WideLinear([weight]).packed.nbytes == weight.nbytes
+    weight[37, 11] = 1 + 2**-20
+    layer = WideLinear([weight])
+    assert layer.packed.nbytes == weight.nbytes
+    assert torch.equal(layer(torch.eye(64)), weight.T)
 
 
 @pytest.mark.skipif(not packs(torch.float32), reason="no vectors of 256 bits")

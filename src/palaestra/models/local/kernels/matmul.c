@@ -1,46 +1,26 @@
 /* Products of 16-bit activations with packed 16-bit weights, for CPUs with AVX512-BF16.
 
-   The weights are stored in blocks of COLUMNS outputs, each with its pairs of inputs in order, so
-   that one pass over a block reads it sequentially. A tile of ROWS x COLUMNS results stays in
+   The weights are stored as packed_layout.h says, so that one pass over a block reads it sequentially. A tile of ROWS x COLUMNS results stays in
    registers. Sums are fp32: they run in the order of the inputs over stretches of `chunk` pairs,
    which are then added, and rounded once at the end. oneDNN sums in the same way; the caller finds
    its stretch length by trial. While a block is in use, the next one is prefetched. */
 
+#include "packed_layout.h"
+
 #include <stdint.h>
 
-#define COLUMNS 48 /* three vectors */
 #define ROWS 8
 
 #ifdef __AVX512BF16__
 #include <immintrin.h>
 #include <string.h>
 
-long columns(void) { return COLUMNS; }
-
-/* weights: [outputs, inputs] -> packed: [blocks, inputs / 2, COLUMNS, 2], zeros at its end.
-   Two inputs of an output stay adjacent. */
-void pack(const uint16_t *weights, uint16_t *packed, long outputs, long inputs) {
-    long pairs = inputs / 2, blocks = (outputs + COLUMNS - 1) / COLUMNS;
-#pragma omp parallel for schedule(static)
-    for (long number = 0; number < blocks; number++) {
-        long first = number * COLUMNS, left = outputs - first;
-        long count = left < COLUMNS ? left : COLUMNS;
-        for (long pair = 0; pair < pairs; pair++)
-            for (long column = 0; column < COLUMNS; column++) {
-                uint32_t two = 0;
-                if (column < count)
-                    memcpy(&two, weights + (first + column) * inputs + 2 * pair, sizeof two);
-                memcpy(packed + 2 * ((first * pairs) + pair * COLUMNS + column), &two, sizeof two);
-            }
-    }
-}
-
 static inline __attribute__((always_inline)) void tile(const uint16_t *x, const uint16_t *block,
                                                        uint16_t *y, long inputs, long outputs,
                                                        long chunk, long left,
                                                        const uint16_t *ahead, long first,
                                                        long apart, const int rows) {
-    __m512 sums[ROWS][3], whole[ROWS][3];
+    __m512 sums[ROWS][3], whole[ROWS][3]; /* COLUMNS are three vectors */
     long wanted = first, pairs = inputs / 2;
     for (long from = 0; from < pairs; from += chunk) {
 #pragma GCC unroll 8
@@ -86,7 +66,7 @@ static inline __attribute__((always_inline)) void tile(const uint16_t *x, const 
         }
 }
 
-/* x: [count, inputs], y: [count, outputs] */
+/* x: [count, inputs], y: [count, outputs]; packed: [blocks, inputs / 2, COLUMNS, 2] */
 void multiply(const uint16_t *x, const uint16_t *packed, uint16_t *y, long count, long inputs,
               long outputs, long chunk) {
     long blocks = (outputs + COLUMNS - 1) / COLUMNS, tiles = (count + ROWS - 1) / ROWS;

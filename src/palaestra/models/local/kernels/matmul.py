@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from palaestra.models.local.kernels.c_build import compiled
+from palaestra.models.local.kernels.packing import Packing, native_packing
 
 SOURCE = Path(__file__).with_name("matmul.c")
 
@@ -27,27 +28,15 @@ _P, _L = ctypes.c_void_p, ctypes.c_long
 
 
 class NativeMatmul:
-    """The compiled functions of `matmul.c`."""
+    """The compiled product of `matmul.c`, of an even number of inputs."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        library.columns.restype = _L
-        self._columns = library.columns()
-        self._pack, self._multiply = library.pack, library.multiply
-        self._pack.argtypes, self._pack.restype = [_P, _P, _L, _L], None
+    def __init__(self, library: ctypes.CDLL, packing: Packing) -> None:
+        self._multiply, self._packing = library.multiply, packing
         self._multiply.argtypes, self._multiply.restype = [_P, _P, _P, _L, _L, _L, _L], None
         self._chunks: dict[int, int | None] = {}  # by number of inputs; None: no guess was right
 
-    def pack(self, weight: Tensor) -> Tensor:
-        """Pack a matrix [outputs, inputs] of bf16, inputs even, in the layout of `multiply`."""
-        outputs, inputs = weight.shape
-        blocks = -(-outputs // self._columns)
-        packed = weight.new_empty(blocks, inputs // 2, self._columns, 2)
-        weight = weight.contiguous()
-        self._pack(weight.data_ptr(), packed.data_ptr(), outputs, inputs)
-        return packed
-
     def multiply(self, x: Tensor, packed: Tensor, outputs: int) -> Tensor:
-        """Multiply x [N, inputs] by the transpose of the packed matrix: [N, outputs]."""
+        """Multiply x [N, inputs] by the transpose of a matrix from `Packing`: [N, outputs]."""
         inputs = x.shape[1]
         return self._product(x, packed, outputs, self.stretch(inputs))
 
@@ -71,7 +60,7 @@ class NativeMatmul:
             guesses = [inputs // 2, *STRETCHES]
             for shape in TRIALS:
                 x, weight = (torch.randn(n, inputs, generator=g).bfloat16() for n in shape)
-                packed, wanted = self.pack(weight), F.linear(x, weight)
+                packed, wanted = self._packing.pack([weight]), F.linear(x, weight)
                 guesses = [
                     guess
                     for guess in guesses
@@ -91,7 +80,7 @@ class NativeMatmul:
 @cache
 def native_matmul() -> NativeMatmul | None:
     """Return the functions; None without a compiler, or on a CPU that cannot multiply bf16."""
-    library = compiled(SOURCE)
-    if library is None or not hasattr(library, "multiply"):
+    library, packing = compiled(SOURCE), native_packing()
+    if library is None or packing is None or not hasattr(library, "multiply"):
         return None
-    return NativeMatmul(library)
+    return NativeMatmul(library, packing)

@@ -2,20 +2,20 @@
    is a code times the scale of its group, and those of networks in fp32, stored in bf16 if that is
    exact.
 
-   Weights are stored in blocks of COLUMNS outputs. Within a block, for all outputs side by side, lie
-   the codes of one input (INT8), those of two inputs in the halves of a byte (NF4, the first in the
-   lower half), the weights of one input (FP32), or those of two inputs (NARROW, as in matmul.c); so do
-   the scales of one group. A product widens a stretch of a block into a buffer that stays in the
-   core's cache, and multiplies all tokens by it: with few tokens, the time is that of reading the
-   weights as they are stored. Dequantised weights are code x scale, in fp32 or rounded to bf16, so
-   that a product equals one with the dense matrix; bf16 products sum as matmul.c does. */
+   In a block of COLUMNS outputs, quantised weights lie like those of packed_layout.h: for all outputs
+   side by side, the codes of one input (INT8), or those of two inputs in the halves of a byte (NF4,
+   the first in the lower half); so do the scales of one group. A product widens a stretch of a block
+   into a buffer that stays in the core's cache, and multiplies all tokens by it: with few tokens,
+   the time is that of reading the weights as they are stored. Dequantised weights are code x scale,
+   in fp32 or rounded to bf16, so that a product equals one with the dense matrix; bf16 products sum
+   as matmul.c does. */
 
 #include "element.h"
+#include "packed_layout.h"
 
 #include <stdint.h>
 #include <string.h>
 
-#define COLUMNS 48
 #define STEP 64   /* inputs widened at once, of one group */
 #define PANEL 256 /* tokens for which a stretch is widened once */
 
@@ -32,8 +32,8 @@ typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4)));
 
 enum { INT8, NF4, NARROW, FP32 };
 
-/* codes: [blocks, inputs, COLUMNS] of int8 or fp32, [blocks, (inputs + 1) / 2, COLUMNS] of NF4, or
-   [blocks, (inputs + 1) / 2, COLUMNS, 2] of bf16.
+/* codes: [blocks, inputs, COLUMNS] of int8, [blocks, (inputs + 1) / 2, COLUMNS] of NF4, or weights as
+   packed_layout.h has them, in bf16 (NARROW) or fp32.
    scales: bf16 [blocks, groups, COLUMNS]; a group is a multiple of STEP inputs, or all of them; none
    without quantisation. */
 typedef struct {
@@ -138,34 +138,6 @@ void dense(const matrix *m, void *out, long is_wide) {
 /* Whether products with weights that are not quantised pay: with vectors of at least 256 bits they
    are faster than torch's; narrower ones were not measured. */
 long pays(void) { return LANES >= 8; }
-
-/* whether all of these numbers are bf16 ones */
-long fits_bf16(const uint32_t *numbers, long count) {
-    uint32_t rest = 0;
-#pragma omp parallel for simd schedule(static) reduction(| : rest)
-    for (long i = 0; i < count; i++) rest |= numbers[i];
-    return (rest & 0xffff) == 0;
-}
-
-/* weights: fp32 [outputs, inputs] -> packed: as codes of NARROW, which must be exact, or of FP32, and
-   zeros for outputs and an input that there are not */
-void pack(const uint32_t *weights, uint32_t *packed, long outputs, long inputs, long format) {
-    long shared = format == NARROW ? 2 : 1, rows = (inputs + shared - 1) / shared;
-    long blocks = (outputs + COLUMNS - 1) / COLUMNS;
-#pragma omp parallel for schedule(static)
-    for (long block = 0; block < blocks; block++)
-        for (long row = 0; row < rows; row++)
-            for (long c = 0; c < COLUMNS; c++) {
-                long output = block * COLUMNS + c, i = row * shared;
-                const uint32_t *from = weights + output * inputs + i;
-                uint32_t found = output < outputs ? from[0] : 0;
-                if (format == NARROW) {
-                    uint32_t second = output < outputs && i + 1 < inputs ? from[1] : 0;
-                    found = found >> 16 | (second & 0xffff0000u);
-                }
-                packed[(block * rows + row) * COLUMNS + c] = found;
-            }
-}
 
 /* pairs of weights in fp32: out [2 pairs, COLUMNS] */
 static inline void widen(const uint32_t *from, long pairs, float *out) {

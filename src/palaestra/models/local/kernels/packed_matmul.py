@@ -17,7 +17,6 @@ from palaestra.models.local.kernels.c_build import compiled
 from palaestra.models.local.kernels.matmul import native_matmul
 
 SOURCE = Path(__file__).with_name("packed_matmul.c")
-COLUMNS = 48  # outputs of a block, as in the C code
 _NARROW, _FP32 = 2, 3  # formats of the C code, after those of `quantisation.FORMATS`
 
 _P, _L = ctypes.c_void_p, ctypes.c_long
@@ -31,6 +30,12 @@ class Matrix(ctypes.Structure):
         *((name, _L) for name in ("inputs", "outputs", "group", "format")),
     ]
 
+    @classmethod
+    def of(cls, packed: Tensor, outputs: int, inputs: int, *, narrow: bool) -> Matrix:
+        """Return a matrix that `Packing` packed, from bf16 (`narrow`) or fp32."""
+        format = _NARROW if narrow else _FP32
+        return cls(packed.data_ptr(), None, inputs, outputs, inputs, format)
+
 
 class NativePacked:
     """The compiled functions of `packed_matmul.c`."""
@@ -39,9 +44,6 @@ class NativePacked:
         self._dense, self._wide = library.dense, library.multiply_fp32
         self._dense.argtypes, self._dense.restype = [_P, _P, _L], None
         self._wide.argtypes, self._wide.restype = [*[_P] * 3, *[_L] * 4], None
-        self._fits, self._pack = library.fits_bf16, library.pack
-        self._fits.argtypes, self._fits.restype = [_P, _L], _L
-        self._pack.argtypes, self._pack.restype = [_P, _P, _L, _L, _L], None
         library.pays.restype = _L
         self.pays: bool = bool(library.pays())
         """Whether products with packed weights in fp32 are faster than torch's."""
@@ -53,17 +55,6 @@ class NativePacked:
         """Return the product's address, for other compiled code to call; None without one."""
         product = self._wide if dtype is torch.float32 else self._narrow
         return None if product is None else ctypes.cast(product, _P).value
-
-    def pack(self, weight: Tensor) -> tuple[Tensor, Matrix]:
-        """Pack a matrix [outputs, inputs] of fp32, exactly; the matrix reads the tensor."""
-        weight = weight.contiguous()
-        outputs, inputs = weight.shape
-        narrow = bool(self._fits(weight.data_ptr(), weight.numel()))
-        rows = -(-inputs // 2) if narrow else inputs
-        packed = torch.empty(-(-outputs // COLUMNS), rows, COLUMNS, dtype=torch.int32)
-        format = _NARROW if narrow else _FP32
-        self._pack(weight.data_ptr(), packed.data_ptr(), outputs, inputs, format)
-        return packed, Matrix(packed.data_ptr(), None, inputs, outputs, inputs, format)
 
     def multiplies(self, dtype: torch.dtype, inputs: int) -> bool:
         """Return whether there is a product in this number format, with this number of inputs."""

@@ -1,0 +1,67 @@
+"""Weights in the layout of the compiled products: the functions of `packing.c`, on tensors."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from palaestra.models.local.kernels.c_build import compiled
+
+SOURCE = Path(__file__).with_name("packing.c")
+COLUMNS = 48  # outputs of a block, as in the C code
+
+_P, _L = ctypes.c_void_p, ctypes.c_long
+
+
+class Packing:
+    """The compiled functions of `packing.c`."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._fits, self._pack, self._huge = (
+            library.fits_bf16,
+            library.pack,
+            library.use_huge_pages,
+        )
+        self._fits.argtypes, self._fits.restype = [_P, _L], _L
+        self._pack.argtypes, self._pack.restype = [_P, _P, _L, _L, _L, _L], None
+        self._huge.argtypes, self._huge.restype = [_P, _L], None
+
+    def fits_bf16(self, weight: Tensor) -> bool:
+        """Return whether fp32 weights are numbers of bf16, so that bf16 holds them exactly."""
+        weight = weight.contiguous()
+        return bool(self._fits(weight.data_ptr(), weight.numel()))
+
+    def pack(self, parts: Sequence[Tensor]) -> Tensor:
+        """Pack a matrix [outputs, inputs].
+
+        Args:
+            parts: its rows, in order, all in bf16 or all in fp32. They are read once, so they may
+                be mapped files.
+
+        Returns:
+            the packed matrix in 32-bit words, [blocks, inputs, COLUMNS]; in bf16, words are pairs,
+            of which there are (inputs + 1) / 2.
+        """
+        inputs, narrow = parts[0].shape[1], parts[0].dtype is torch.bfloat16
+        outputs = sum(map(len, parts))
+        rows = -(-inputs // 2) if narrow else inputs
+        packed = torch.empty(-(-outputs // COLUMNS), rows, COLUMNS, dtype=torch.int32)
+        self._huge(packed.data_ptr(), packed.nbytes)
+        first = 0
+        for part in parts:
+            part = part.contiguous()
+            self._pack(part.data_ptr(), packed.data_ptr(), first, len(part), inputs, narrow)
+            first += len(part)
+        return packed
+
+
+@cache
+def native_packing() -> Packing | None:
+    """Return the functions; None without a compiler."""
+    library = compiled(SOURCE)
+    return None if library is None else Packing(library)
