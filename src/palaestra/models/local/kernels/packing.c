@@ -4,9 +4,6 @@
 
 #include <stdint.h>
 #include <string.h>
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 /* whether all of these numbers in fp32 are numbers in bf16 as well */
 long fits_bf16(const uint32_t *numbers, long count) {
@@ -14,15 +11,6 @@ long fits_bf16(const uint32_t *numbers, long count) {
 #pragma omp parallel for simd schedule(static) reduction(| : rest)
     for (long i = 0; i < count; i++) rest |= numbers[i];
     return (rest & 0xffff) == 0;
-}
-
-/* Lets the system back fresh memory with huge pages: else touching it takes longer than filling it. */
-void use_huge_pages(char *start, long bytes) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-    const uintptr_t page = 2 << 20, from = ((uintptr_t)start + page - 1) & -page;
-    const uintptr_t to = ((uintptr_t)start + bytes) & -page;
-    if (from < to) madvise((void *)from, to - from, MADV_HUGEPAGE); /* refused: it stays as it is */
-#endif
 }
 
 /* Packs weights [outputs, inputs], of bf16 if `narrow`, else of fp32: the matrix's outputs from

@@ -22,14 +22,9 @@ class Packing:
     """The compiled functions of `packing.c`."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self._fits, self._pack, self._huge = (
-            library.fits_bf16,
-            library.pack,
-            library.use_huge_pages,
-        )
+        self._fits, self._pack = library.fits_bf16, library.pack
         self._fits.argtypes, self._fits.restype = [_P, _L], _L
         self._pack.argtypes, self._pack.restype = [_P, _P, _L, _L, _L, _L], None
-        self._huge.argtypes, self._huge.restype = [_P, _L], None
 
     def fits_bf16(self, weight: Tensor) -> bool:
         """Return whether fp32 weights are numbers of bf16, so that bf16 holds them exactly."""
@@ -51,7 +46,6 @@ class Packing:
         outputs = sum(map(len, parts))
         rows = -(-inputs // 2) if narrow else inputs
         packed = torch.empty(-(-outputs // COLUMNS), rows, COLUMNS, dtype=torch.int32)
-        self._huge(packed.data_ptr(), packed.nbytes)
         first = 0
         for part in parts:
             part = part.contiguous()
