@@ -23,6 +23,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
 
+import avx2
 import torch
 import workload
 from decode import decoded
@@ -31,7 +32,6 @@ from provenance import ROOT
 
 from palaestra.learning.compute.shared_prefix_attention import RowAttention
 from palaestra.models.local.engine import Engine
-from palaestra.models.local.kernels import c_build
 from palaestra.models.local.lora import linear_layers
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.networks import load_network
@@ -39,11 +39,6 @@ from palaestra.models.local.quantisation import FORMATS, Quantisation
 from palaestra.models.local.quantised import QuantisedLinear
 from palaestra.models.registry import renderer_of
 
-HIDDEN = {  # AVX-512, from torch's own kernels, oneDNN and MKL; ours are compiled for Haswell
-    "ATEN_CPU_CAPABILITY": "avx2",
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-}
 BATCHES, CONTEXT = (1, 16, 64), 64
 TEXT, TOKENS = ROOT / "docs" / "design.md", 512
 
@@ -117,7 +112,7 @@ def rows(narrow: bool, rounds: int) -> list[Result]:
 def hidden(rounds: int) -> list[Result]:
     """The rows of a process without AVX-512."""
     command = [sys.executable, str(Path(__file__)), "--json", "--avx2", f"--rounds={rounds}"]
-    done = subprocess.run(command, env=os.environ | HIDDEN, capture_output=True, text=True)
+    done = subprocess.run(command, env=os.environ | avx2.VARIABLES, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"the process without AVX-512 failed: {done.stderr}")
     return [Result(**row) for row in json.loads(done.stdout)]
@@ -128,15 +123,18 @@ def measure(options: argparse.Namespace) -> list[Result]:
     if torch.cuda.is_available():
         raise PeerUnavailable("these are figures of processors")
     if options.avx2:
-        c_build.FLAGS = tuple(f.replace("native", "haswell") for f in c_build.FLAGS)
+        avx2.hold()
         return rows(narrow=False, rounds=options.rounds)
     found = rows(narrow=True, rounds=options.rounds)
-    return found + (hidden(options.rounds) if platform.machine() == "x86_64" else [])
+    with_avx2 = platform.machine() == "x86_64" and not options.native
+    return found + (hidden(options.rounds) if with_avx2 else [])
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    workload.options(parser)
-    parser.add_argument("--avx2", action="store_true", help="only the rows without AVX-512")
+    parser.add_argument("--rounds", type=int, default=3, help="of alternation (3)")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--avx2", action="store_true", help="only the rows without AVX-512")
+    only.add_argument("--native", action="store_true", help="only the rows with AVX-512")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ PEERS = ("transformers", "bf16", "Q8_0")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    workload.options(parser)
+    parser.add_argument("--rounds", type=int, default=3, help="of alternation (3)")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS)
 
 
