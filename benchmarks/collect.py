@@ -38,6 +38,7 @@ ORDER = (
     "adapters",
     "quantised",
     "decode",
+    "first_token",
     "attention",
     "learner*",
     "step*",

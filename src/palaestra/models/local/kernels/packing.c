@@ -21,7 +21,8 @@ void pack(const void *weights, uint32_t *packed, long first, long outputs, long 
     const uint32_t *numbers = weights;
     const long rows = narrow ? (inputs + 1) / 2 : inputs, end = first + outputs;
     const long whole = narrow ? inputs / 2 : inputs; /* rows that are full */
-#pragma omp parallel for schedule(static)
+    /* dynamic: while a model is loaded, a tokenizer is read beside it */
+#pragma omp parallel for schedule(dynamic, 4)
     for (long block = first / COLUMNS; block < (end + COLUMNS - 1) / COLUMNS; block++) {
         const long base = block * COLUMNS, start = base < first ? first - base : 0;
         const long stop = end - base < COLUMNS ? end - base : COLUMNS;
