@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +20,16 @@ from transformers import PreTrainedConfig
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 GROWING = ("keys", "values")  # of a `DynamicLayer`: [batch, heads, tokens, d]
+
+
+@dataclass(slots=True, eq=False)
+class Reading:
+    """A conversation that goes on: what the model remembers of it, and its next tokens."""
+
+    state: Any  # None: nothing was read yet
+    start: int  # tokens that were read
+    tokens: Sequence[int]  # the next ones, at least one
+    hidden: Tensor | None = None  # the last hidden state of the last token, [width]
 
 
 def copied(state: Any) -> Any:

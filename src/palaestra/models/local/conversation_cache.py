@@ -207,7 +207,7 @@ class OwnCachePass:
 
     def __call__(self, chunks: Sequence[Chunk]) -> Tensor:
         """Read the chunks; return the hidden state [B, width] of each one's last token."""
-        from palaestra.models.local.own_cache_network import Reading
+        from palaestra.models.local.cache_states import Reading
 
         by_adapter: dict[str | None, list[tuple[Conversation, Reading]]] = {}
         for chunk in chunks:

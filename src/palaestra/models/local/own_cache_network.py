@@ -5,17 +5,14 @@ and values, or along rows that share their beginnings, runs as transformers' `ge
 Each conversation has the model's own cache object (`conversation_cache`), and the learner runs one
 row at a time, whole.
 
-When a model is loaded, it is tried: its own logits against those of its last hidden states, one
-pass against one token after the other, and what its cache allows besides (several tokens at once,
-conversations side by side). What fails the first two is refused.
+When a model is loaded, it is tried (`own_cache_trial`).
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +21,19 @@ from torch import Tensor, nn
 
 from palaestra.models.local import transformers_network
 from palaestra.models.local.architecture import NetworkConfig
-from palaestra.models.local.attention import Attend, AttendAlongRows, Scores
+from palaestra.models.local.attention import Attend, AttendAlongRows
 from palaestra.models.local.cache_states import (
+    Reading,
     apart,
     copied,
-    difference,
     form_of,
     joined,
     length_of,
     size_of,
 )
 from palaestra.models.local.checkpoint_files import sees
+from palaestra.models.local.own_cache_trial import measure, try_out
 from palaestra.models.local.transformers_network import (
-    CLOSE,
     FAILURES,
     CannotRun,
     TransformersNetwork,
@@ -51,19 +48,7 @@ from palaestra.models.local.transformers_network import (
 )
 
 CACHES = ("past_key_values", "cache_params", "state")  # what models call their cache
-CLOSE_STATES = {torch.float32: 1e-3, torch.bfloat16: 0.2}  # of the greatest entry
 RESCALE = "rescale_every"  # of RWKV
-READ, TRIED = 19, 24  # tokens of a trial that are read at once, and in all
-
-
-@dataclass(slots=True, eq=False)
-class Reading:
-    """A conversation that goes on: what the model remembers of it, and its next tokens."""
-
-    state: Any  # None: nothing was read yet
-    start: int  # tokens that were read
-    tokens: Sequence[int]  # the next ones, at least one
-    hidden: Tensor | None = None  # the last hidden state of the last token, [width]
 
 
 class OwnCacheNetwork(TransformersNetwork):
@@ -101,9 +86,9 @@ class OwnCacheNetwork(TransformersNetwork):
             form side by side, of any lengths side by side, and several tokens of each at once."""
             self.state_bytes = self.token_bytes = 0
             """Of a conversation's cache: whatever its length, and for each token."""
-            begun, steps = self._measure()
+            begun, steps = measure(self)
             if model.device.type != "meta":
-                self._try(begun, steps)
+                try_out(self, begun, steps)
         except FAILURES as error:
             line = " ".join(str(error).split())[:120]
             raise refusal(folder, f"code that fails with its own cache ({line})") from error
@@ -262,113 +247,6 @@ class OwnCacheNetwork(TransformersNetwork):
             for name, layer in layers.items()
             if layer not in called and self.layer_of(f"{name}.weight") is not None
         )
-
-    # ── the trial ────────────────────────────────────────────────────────────
-
-    @torch.no_grad()
-    def _measure(self) -> tuple[Reading, Reading]:
-        """Measure the cache; return a sequence half read, and read token by token from there."""
-        row = self._row()
-        begun = Reading(None, 0, row[:READ])
-        self.read([begun])
-        self.reads_on = False
-        steps = Reading(copied(begun.state), READ, row[READ:])
-        self.read([steps])
-        self.reads_on = True
-        small, large = size_of(begun.state), size_of(steps.state)
-        self.token_bytes = -(-max(0, large - small) // (TRIED - READ))
-        self.state_bytes = max(0, large - TRIED * self.token_bytes)
-        return begun, steps
-
-    @torch.no_grad()
-    def _try(self, begun: Reading, steps: Reading) -> None:
-        """Try the model on two short sequences, of which `_measure` read the first."""
-        first = self._row()
-        second = first[::-1]
-        wanted = self._plain_logits(first)
-        x = self.embed(torch.tensor(first, device=self.device))
-        whole = self.run(x, torch.arange(TRIED, device=self.device), _one_row)
-        if not self._close(self.logits(whole), wanted):
-            raise refusal(self.folder, "logits that its last hidden states alone do not give")
-        if not (self._same(begun, wanted[READ - 1]) and self._same(steps, wanted[-1])):
-            raise refusal(self.folder, "a cache that does not compute what one pass computes")
-        self.reads_on = self._works(lambda: self._reads_on(begun, first, wanted))
-        rows, logits = (first, second), (wanted, self._plain_logits(second))
-        self.joins = True
-        self.joins = self._works(lambda: self._joins(rows, logits, READ, 1))
-        self.pads = self.joins
-        self.pads = self.joins and self._works(lambda: self._joins(rows, logits, READ - 3, 1))
-        lengths, count = {READ, READ - 3 if self.pads else READ}, 2 if self.reads_on else 1
-        self.joins_several = self.joins
-        self.joins_several = self.joins and self._works(
-            lambda: all(self._joins(rows, logits, length, count) for length in lengths)
-        )
-
-    def _reads_on(self, begun: Reading, row: Sequence[int], wanted: Tensor) -> bool:
-        """Return whether several tokens can be read at once after others.
-
-        What a recurrence remembers shows less in the logits than in its state, and fades.
-        """
-        whole = Reading(None, 0, row)
-        found = Reading(copied(begun.state), READ, row[READ : READ + 2])
-        self.read([whole, found])
-        if not self._same(found, wanted[READ + 1]):
-            return False
-        found.tokens = row[READ + 2 :]
-        self.read([found])
-        alike = difference(found.state, whole.state) <= CLOSE_STATES.get(self.dtype, 0.2)
-        return alike and self._same(found, wanted[-1])
-
-    def _joins(
-        self, rows: Sequence[Sequence[int]], wanted: Sequence[Tensor], length: int, count: int
-    ) -> bool:
-        """Return whether conversations of READ and `length` tokens go on side by side, in steps."""
-        starts = (READ, length)
-        readings = [Reading(None, 0, row[:n]) for row, n in zip(rows, starts, strict=True)]
-        self.read(readings)
-        if self.pads or length == READ:  # else they would run apart
-            forms = {form_of(reading.state, padded=self.pads) for reading in readings}
-            if len(forms) > 1:
-                return False
-        for step in range(0, TRIED - READ - count + 1, count):
-            for reading, row, n in zip(readings, rows, starts, strict=True):
-                reading.tokens = row[n + step : n + step + count]
-            self.read(readings)
-            for reading, logits, n in zip(readings, wanted, starts, strict=True):
-                if not self._same(reading, logits[n + step + count - 1]):
-                    return False
-        return True
-
-    def _works(self, trial: Callable[[], bool]) -> bool:
-        try:
-            return trial()
-        except FAILURES:
-            return False
-
-    def _same(self, reading: Reading, wanted: Tensor) -> bool:
-        assert reading.hidden is not None
-        return self._close(self.logits(reading.hidden[None])[0], wanted)
-
-    def _close(self, found: Tensor, wanted: Tensor) -> bool:
-        limit = CLOSE.get(self.dtype, 0.05) * float(wanted.abs().max())
-        return float((found - wanted).abs().max()) <= limit  # not a number: not close
-
-    def _plain_logits(self, row: Sequence[int]) -> Tensor:
-        tokens = torch.tensor([row], device=self.device)
-        found: Tensor = self.model(input_ids=tokens, use_cache=False).logits[0]
-        return found
-
-    def _row(self) -> list[int]:
-        generator = torch.Generator().manual_seed(0)
-        most = self.config.vocab_size
-        row = torch.randint(most, (TRIED,), generator=generator).tolist()
-        padding = getattr(self.model.config.get_text_config(), "pad_token_id", None)
-        return [token if token != padding else (token + 1) % most for token in row]
-
-
-def _one_row(layer: int, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
-    """Stand for the attention of one row (an `Attend`): the model attends by its own code."""
-    raise AssertionError("a model with its own cache asked for an attention of ours")
 
 
 def check(folder: Path) -> None:
