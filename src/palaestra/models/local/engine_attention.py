@@ -2,9 +2,10 @@
 
 Tokens are stored flat, sequence after sequence. Their keys and values are written into the cache
 first; then each token attends to its sequence up to itself. Sequences with few new tokens
-(decoding) use the compiled attention if it is available. All others are computed in groups of
-nearly equal length, on copies of their keys and values, padded to the longest of the group. So are
-all sequences in layers that need more than plain attention (windows, caps, sinks).
+(decoding), in fp32 those with any number, use the compiled attention if it is available. All others
+are computed in groups of nearly equal length, on copies of their keys and values, padded to the
+longest of the group. So are all sequences in layers that need more than plain attention (windows,
+caps, sinks).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class StepAttention:
             blocks: of each sequence, enough for its new tokens; sequences sorted by `rank`.
             starts: known tokens of each sequence.
             counts: new tokens of each sequence.
-            native: compiled attention for sequences with few new tokens; None uses tensors only.
+            native: compiled attention; None uses tensors only.
         """
         self.cache, device = cache, cache.keys[0].device
         width = max(map(len, blocks))
