@@ -25,8 +25,8 @@ import io
 import re
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,27 @@ WORLDS = [
 
 
 @dataclass(frozen=True)
+class Limits:
+    """The limits of one environment that differ from the study's."""
+
+    turns: int
+    tokens: int = TOKENS
+    context: int | None = None
+
+
+CODER_WORLDS = {
+    "terminal/mixed": Limits(turns=5, tokens=2048),
+    "textworld/coin-easy": Limits(turns=10, tokens=2048),
+    "repository/mixed": Limits(turns=8, tokens=4096, context=4096),
+    "agentdojo/banking": Limits(turns=8, tokens=4096, context=4096),
+    "bfcl/multi_turn_base": Limits(turns=20, tokens=6144, context=6144),
+    "tau2/retail": Limits(turns=16, tokens=6144, context=6144),
+}
+CODER_AGENTS = ["direct", "react", "plan", "tools", "vote?samples=3&temperature=0.7", "refine"]
+CODER_AGENTS += ["code", "verify"]
+
+
+@dataclass(frozen=True)
 class StudyModel:
     """A model of the study, and its default numbers of tasks, episodes at once and tokens."""
 
@@ -83,6 +104,9 @@ class StudyModel:
     tasks: int
     concurrency: int  # 1: agents that learn from episode to episode do so in the order of the tasks
     reply: int  # tokens
+    temperature: float = 1.0
+    limits: Mapping[str, Limits] = field(default_factory=dict)  # environments of this model alone
+    agents: Sequence[str] = ()  # empty: all agents
 
 
 MODELS = {
@@ -93,7 +117,16 @@ MODELS = {
     "trained": StudyModel(
         "runs/trained", "SmolLM2-135M-Instruct, trained in GoToLocalS5N2 as `direct`", 20, 8, 48
     ),
-    "coder": StudyModel("qwen2.5-coder-1.5b", "Qwen2.5-Coder-1.5B-Instruct, untrained", 16, 16, 64),
+    "coder": StudyModel(
+        "qwen2.5-coder-1.5b",
+        "Qwen2.5-Coder-1.5B-Instruct, untrained",
+        24,
+        24,
+        96,
+        temperature=0.7,
+        limits=CODER_WORLDS,
+        agents=CODER_AGENTS,
+    ),
 }
 
 
@@ -132,14 +165,21 @@ def run_missing(options: argparse.Namespace) -> int:
     if asked_model is None:
         print("--model trained needs trained weights; pass --weights", file=sys.stderr)
         return 2
-    agents = options.agents.split(",") if options.agents else [*every_agent(), *AGENTS]
+    agents = options.agents.split(",") if options.agents else model.agents
+    agents = agents or [*every_agent(), *AGENTS]
     failed = 0
-    for world in options.worlds.split(",") if options.worlds else WORLDS:
+    for world in options.worlds.split(",") if options.worlds else model.limits or WORLDS:
+        limits = model.limits.get(world)
+        given = ["--tokens", str(limits.tokens if limits else TOKENS)]
+        if limits is not None:
+            given += ["--turns", str(limits.turns)]
+            given += ["--context", str(limits.context)] if limits.context else []
         for agent in agents:
             folder = options.folder / options.model / plain(world) / plain(agent)
             folder.parent.mkdir(parents=True, exist_ok=True)
             asked = ["agents", "compare", world, "--agents", agent, "--model", asked_model]
-            asked += ["--tokens", str(TOKENS), "--max-tokens", str(model.reply), "--json"]
+            asked += [*given, "--max-tokens", str(model.reply), "--json"]
+            asked += ["--temperature", str(model.temperature)]
             asked += ["--tasks", str(options.tasks or model.tasks), "--seeds", options.seeds]
             asked += ["--concurrency", str(model.concurrency), "--run", str(folder)]
             started = time.monotonic()

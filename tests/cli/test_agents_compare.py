@@ -98,6 +98,8 @@ def test_words_of_an_expert_are_counted_as_a_real_model_would_count_them(
     ("arguments", "words"),
     [
         (["--tokens", "0"], "--tokens 0 leaves nothing to do"),
+        (["--context", "4096"], "--context has no effect: none of the models runs in this process"),
+        (["--model", "smollm2-135m", "--context", "9000"], "8192"),
         (["--seeds", "one"], "write e.g. 1,2,3"),
         (["--agents", "direct,raect"], "Did you mean 'react'"),
         (["--agents", "direct,direct"], "given twice"),

@@ -143,7 +143,7 @@ class Evaluation:
         given = policies or {}
         revisions = prepare_models(sorted(made.models - given.keys()), reporter.say)
         made, notes = plan(asked)  # a model that was downloaded may turn out to read text only
-        _check_local(asked, made.models, given, reporter, name)
+        check_local(asked, made.models, given, reporter, name)
         documents = {DOCUMENT: as_json(made), "machine": as_document(), REVISIONS: revisions}
         with RunFolder.create(
             path, settings_of(made), documents=documents, durability=durability
@@ -232,7 +232,7 @@ class Evaluation:
         self._summaries[cell.phase] = summary(episodes, self.plan.prices)
 
 
-def _check_local(
+def check_local(
     asked: MatrixRequest,
     models: Iterable[str],
     loaded: Iterable[str],

@@ -66,6 +66,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--max-tokens", type=int, metavar="N",
         help=f"per reply (default: {REPLY}; a remote model's own)",
     )  # fmt: skip
+    new.add_argument(
+        "--context", type=int, metavar="N",
+        help="tokens of the longest conversation with a local model (default: 2048, or the "
+        "model's own if shorter)",
+    )  # fmt: skip
     new.add_argument("--price", action="append", default=[], metavar="MODEL=IN/OUT")
     new.add_argument("--concurrency", type=int, default=8, metavar="N", help="concurrent episodes")
     new.add_argument(
@@ -88,10 +93,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def compare(options: argparse.Namespace) -> int:
+    from palaestra.api.evaluating import check_local
     from palaestra.cli.agents_text import rows, show
     from palaestra.evaluation.reports import cell_samples
     from palaestra.evaluation.reports.leaderboard import build
-    from palaestra.evaluation.running.evaluation_plan import CONTEXT, DOCUMENT, as_json, from_json
+    from palaestra.evaluation.running.evaluation_plan import DOCUMENT, as_json, from_json
     from palaestra.evaluation.running.evaluation_run import evaluate
     from palaestra.evaluation.running.matrix import plan
     from palaestra.evaluation.running.spending_budget import SpendingBudget
@@ -101,7 +107,9 @@ def compare(options: argparse.Namespace) -> int:
 
     reporter = Reporter()
     agents = options.agents.split(",") if options.agents else every_agent()
-    made, notes = plan(_asked(options, agents))
+    asked = _asked(options, agents)
+    made, notes = plan(asked)
+    check_local(asked, made.models, (), reporter, _flag)
     folder = Path(options.folder) if options.folder else new_run_path(default_root(), "agents")
     about = f"agents compared with {options.model} on {', '.join(options.env)}"
     calls: dict[tuple[str, str], list[int]] = {}  # of each scored episode, by agent and environment
@@ -110,7 +118,7 @@ def compare(options: argparse.Namespace) -> int:
         slots = options.concurrency + 2
         recorded = opened.database.get(REVISIONS) or {}  # runs of older versions have none
         model = load_model(
-            name, agent, slots=slots, context=CONTEXT, progress=reporter.say,
+            name, agent, slots=slots, context=made.cells[0].context, progress=reporter.say,
             revision=recorded.get(name),
         )  # fmt: skip
         if name.partition("?")[0] in UNTOKENED:
@@ -165,11 +173,10 @@ def _asked(options: argparse.Namespace, agents: list[str]) -> MatrixRequest:
     from palaestra.evaluation.running.suite import Entry, Limits
     from palaestra.models.registry import is_remote
 
-    for name in ("tokens", "tasks", "max_tokens", "concurrency", "turns"):
+    for name in ("tokens", "tasks", "max_tokens", "concurrency", "turns", "context"):
         value = getattr(options, name)
         if value is not None and value < 1:
-            flag = name.replace("_", "-")
-            raise InputError(f"--{flag} {value} leaves nothing to do; give 1 or more.")
+            raise InputError(f"{_flag(name)} {value} leaves nothing to do; give 1 or more.")
     seeds = options.seeds.split(",")
     if not all(seed.strip().isdecimal() for seed in seeds):
         raise InputError(f"--seeds {options.seeds} is not a list of numbers; write e.g. 1,2,3.")
@@ -189,9 +196,14 @@ def _asked(options: argparse.Namespace, agents: list[str]) -> MatrixRequest:
         models=[options.model],
         seeds=[int(seed) for seed in seeds],
         temperature=options.temperature,
+        context=options.context,
         limits=Limits(total_tokens=options.tokens),
         prices=options.price,
     )
+
+
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"
 
 
 def every_agent() -> list[str]:
