@@ -147,6 +147,14 @@ def test_a_world_of_words_has_one_tool() -> None:
     assert [step.action for step in episode.steps] == [Action("up")] * 3
 
 
+@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```", "```\n{}\n```\n"])
+def test_a_call_without_its_tags_is_a_call(form: str) -> None:
+    written = json.dumps({"name": "act", "arguments": {"action": "ls"}}, indent=2)
+    assert actions_of(form.replace("{}", written), []) == [Action("ls")]
+    data = form.replace("{}", '{"name": "Ann"}')
+    assert actions_of(data, [])[0].call is None
+
+
 def test_text_actions_are_demonstrated_as_text_without_the_tool_act() -> None:
     agent, done = ToolsAgent(), Action("done")
     assert agent.answer([system("<tools>\n{}\n</tools>"), user("?")], [done]) == "done"

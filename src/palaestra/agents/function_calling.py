@@ -34,6 +34,7 @@ FORMAT = (
     "You will read what it returned between <tool_response> tags."
 )
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|$)", re.DOTALL)
+_OBJECT = re.compile(r"\A\s*(?:```(?:json)?\s*)?(\{.*\})\s*(?:```)?\s*\Z", re.DOTALL)
 
 
 class ToolsAgent(Agent):
@@ -93,8 +94,11 @@ def listing(tools: Sequence[Tool]) -> str:
 
 
 def actions_of(reply: str, tools: Sequence[Tool]) -> list[Action]:
-    """Return the actions of a reply: its calls of `tools` or `act` in order, else its text."""
-    written = _CALL.findall(reply)
+    """Return the actions of a reply: its calls of `tools` or `act` in order, else its text.
+
+    A reply that is the JSON of a call, without the tags, is that call: small models forget them.
+    """
+    written = _CALL.findall(reply) or _OBJECT.findall(reply)
     return [_action(part.strip(), tools) for part in written] or [Action(reply.strip())]
 
 

@@ -26,6 +26,9 @@ FORMAT = (
 )
 CALLS = "Before each call of a tool, say what you see and what to do next."
 SURE = "\nConfidence: how likely you are to solve the task, from 0 to 1"
+_ACTION = re.compile(r"(?:(?im:^[ \t*_#>-]*action:)|Action:)[*_]*")
+_FENCED = re.compile(r"```\w*\n(.*?)(?:```|\Z)", re.DOTALL)
+_QUOTED = re.compile(r"`([^`]*[^`\s][^`]*)`")
 _CONFIDENCE = re.compile(r"Confidence:[ \t]*(\d{0,3}\.?\d+)[ \t]*(%?)")
 
 
@@ -72,9 +75,21 @@ class ReActAgent(Agent):
 
 
 def action_of(reply: str) -> str:
-    """Return what follows the last `Action:`; the whole reply if there is none."""
-    _, found, after = reply.rpartition("Action:")
-    return after.strip().splitlines()[0].strip() if found and after.strip() else reply.strip()
+    """Return what follows the last `Action:`; the whole reply if there is none.
+
+    It is the rest of the line, or the fenced block that follows. At the beginning of a line, the
+    mark may be in lower case or in bold: models write it so.
+    """
+    ends = [mark.end() for mark in _ACTION.finditer(reply)]
+    after = reply[ends[-1] :].strip() if ends else ""
+    if not after:
+        return reply.strip()
+    fenced = _FENCED.match(after)
+    if fenced and fenced[1].strip():
+        return fenced[1].strip()
+    line = after.splitlines()[0].strip()
+    quoted = _QUOTED.fullmatch(line)
+    return quoted[1].strip() if quoted else line
 
 
 def confidence_of(reply: str) -> float | None:

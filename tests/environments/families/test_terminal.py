@@ -11,6 +11,7 @@ import pytest
 
 from palaestra.core.environment import Action
 from palaestra.core.errors import MissingSystemPart, UnknownName
+from palaestra.core.message import ToolCall
 from palaestra.core.task import Split, Task
 from palaestra.environments import registry
 from palaestra.environments.conformance import clauses
@@ -83,6 +84,15 @@ def test_the_oracle_solves_many_tasks(worlds: Callable[[str], Terminal], name: s
             world.reset(task(f"terminal/{name}", index, split))
             assert world.progress() < 0.9
             assert follow(world, world.oracle())[-1][0].success
+
+
+def test_a_call_of_a_tool_is_refused_and_not_run(worlds: Callable[[str], Terminal]) -> None:
+    world = worlds("mixed")
+    world.reset(task("terminal/mixed"))
+    call = ToolCall("touch", {})
+    before = world.folder
+    assert not world.step(Action("touch made.txt", call)).valid and world.folder == before
+    assert world.step(Action("touch made.txt")).valid and world.folder != before
 
 
 def test_the_oracle_repairs_what_was_damaged(worlds: Callable[[str], Terminal]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -38,6 +39,7 @@ def pairs(before: str, between: str, after: str) -> str:
 
 HERMES = f'<tool_call>\n{{"name": "swap", "arguments": {JSON}}}\n</tool_call>'
 DOUBLED = f'{{{{"name": "swap", "arguments": {JSON}}}}}'
+INDENTED = json.dumps({"name": "swap", "arguments": json.loads(JSON)}, indent=2)
 QWEN_XML = xml(
     "<tool_call>\n<function=swap>\n",
     pairs("<parameter=", ">\n", "\n</parameter>\n"),
@@ -98,6 +100,17 @@ CASES = {
         format_of("Qwen2.5-Coder"),
         f"{DOUBLED.removesuffix('}')} so",
         Reply("so", "", (CALL,)),
+    ),
+    "coder in a fence": (
+        format_of("Qwen2.5-Coder"),
+        f"Now.\n```json\n{INDENTED}\n```\nDone.",
+        Reply("Now.\n\nDone.", "", (CALL,)),
+    ),
+    "coder without a fence": (format_of("Qwen2.5-Coder"), INDENTED, Reply("", "", (CALL,))),
+    "coder with data": (
+        format_of("Qwen2.5-Coder"),
+        'See:\n```json\n{"name": "Ann"}\n```',
+        Reply('See:\n```json\n{"name": "Ann"}\n```'),
     ),
     "qwen xml": (format_of("Qwen3-Coder"), f"Now.\n\n{QWEN_XML}", Reply("Now.", "", (TEXTS,))),
     "glm": (

@@ -88,8 +88,8 @@ class FolderEnvironment(
     def _act(self, action: Action) -> Transition:
         shell = self._running()
         command = command_of(action.text)
-        if not command or "\0" in command:
-            return refused(HOW)
+        if action.call is not None or not command or "\0" in command:
+            return refused(HOW)  # there are no tools to call: in a shell, a call is an error
         if command == SUBMIT:
             return self._submitted()
         edited = self.edited(command)

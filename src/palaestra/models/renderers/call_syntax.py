@@ -36,21 +36,28 @@ def _hermes(text: Scanner) -> list[ToolCall]:
     return calls
 
 
-def _doubled(text: Scanner) -> list[ToolCall]:
+def _coder(text: Scanner) -> list[ToolCall]:
     """Read `{{"name": "f", "arguments": {…}}}` in Hermes's tags or without; or as Hermes has it.
 
-    Qwen2.5-Coder writes so, because its template shows the form with doubled outer braces.
+    Qwen2.5-Coder writes so, because its template shows the form with doubled outer braces. It also
+    writes the object alone, or in a fence. Outside the tags, an object without arguments is text.
     """
-    tag = text.optional("<tool_call>")
+    opening = text.optional("<tool_call>", "```json")
     text.blanks()
     doubled = text.optional("{{")
     text.place -= len(doubled) // 2
-    calls = _calls(text.json())
+    value = text.json()
+    if opening != "<tool_call>" and not _has_arguments(value):
+        raise Malformed
+    calls = _calls(value)
     if doubled:
         text.blanks()
         text.optional("}")  # which it often forgets
-    if tag:
+    if opening == "<tool_call>":
         _closed(text, "</tool_call>")
+    elif opening:
+        text.blanks()
+        text.optional("```")
     return calls
 
 
@@ -268,7 +275,7 @@ def _json(text: Scanner) -> list[ToolCall]:
     text.blanks()
     if text.sees("{"):
         value = text.json()
-        if not isinstance(value, dict) or not {"arguments", "parameters"} & set(value):
+        if not _has_arguments(value):
             raise Malformed
         return _at_the_end(text, _calls(value))
     if not tag:
@@ -278,7 +285,11 @@ def _json(text: Scanner) -> list[ToolCall]:
 
 
 HERMES = CallSyntax("hermes", ("<tool_call>",), _hermes)
-DOUBLED = CallSyntax("hermes, braces doubled", ("<tool_call>", '{{"name":'), _doubled)
+CODER = CallSyntax(
+    "hermes, braces doubled or bare",
+    ("<tool_call>", "```json", '{{"name":', '{"name":', '{\n  "name":', '{\n    "name":'),
+    _coder,
+)
 QWEN_XML = CallSyntax("qwen xml", ("<tool_call>",), _qwen_xml)
 GLM = CallSyntax("glm", ("<tool_call>",), _glm)
 MINIMAX = CallSyntax("minimax", ("<minimax:tool_call>",), _minimax)
@@ -299,6 +310,10 @@ JSON = CallSyntax("json", ("{", "<|python_tag|>"), _json, whole=True)
 def _calls(value: Any) -> list[ToolCall]:
     """Return the calls of a JSON object or of a list of them."""
     return _some([_call(item) for item in (value if isinstance(value, list) else [value])])
+
+
+def _has_arguments(value: Any) -> bool:
+    return isinstance(value, dict) and bool({"arguments", "parameters"} & set(value))
 
 
 def _call(value: Any) -> ToolCall:

@@ -94,7 +94,7 @@ FAMILIES = (
     ),
     Family(
         "Qwen2.5-Coder",
-        call_syntax.DOUBLED,
+        call_syntax.CODER,
         ("<tool_call>", '{{\\"name\\"'),
         _marks(*_TOOL_CALL),
     ),
