@@ -20,7 +20,7 @@ from palaestra.core.message import Message
 from palaestra.core.session import Session
 
 FORMAT = (
-    "Answer each observation in two lines:\n"
+    "But do not reply with the action alone. Each reply has two lines:\n"
     "Thought: what you see and what to do next\n"
     "Action: one action"
 )

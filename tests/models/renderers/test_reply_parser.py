@@ -112,6 +112,11 @@ CASES = {
         'See:\n```json\n{"name": "Ann"}\n```',
         Reply('See:\n```json\n{"name": "Ann"}\n```'),
     ),
+    "coder with a schema": (
+        format_of("Qwen2.5-Coder"),
+        '<tools>{"name": "swap", "parameters": {"type": "object"}}</tools>',
+        Reply('<tools>{"name": "swap", "parameters": {"type": "object"}}</tools>'),
+    ),
     "qwen xml": (format_of("Qwen3-Coder"), f"Now.\n\n{QWEN_XML}", Reply("Now.", "", (TEXTS,))),
     "glm": (
         format_of("GLM 4.5", reasoning=THINK),

@@ -40,14 +40,15 @@ def _coder(text: Scanner) -> list[ToolCall]:
     """Read `{{"name": "f", "arguments": {…}}}` in Hermes's tags or without; or as Hermes has it.
 
     Qwen2.5-Coder writes so, because its template shows the form with doubled outer braces. It also
-    writes the object alone, or in a fence. Outside the tags, an object without arguments is text.
+    writes the object alone, or in a fence. Outside the tags, an object without arguments is text,
+    and so is a tool's schema, which it sometimes repeats.
     """
     opening = text.optional("<tool_call>", "```json")
     text.blanks()
     doubled = text.optional("{{")
     text.place -= len(doubled) // 2
     value = text.json()
-    if opening != "<tool_call>" and not _has_arguments(value):
+    if opening != "<tool_call>" and not (isinstance(value, dict) and "arguments" in value):
         raise Malformed
     calls = _calls(value)
     if doubled:
@@ -275,7 +276,7 @@ def _json(text: Scanner) -> list[ToolCall]:
     text.blanks()
     if text.sees("{"):
         value = text.json()
-        if not _has_arguments(value):
+        if not isinstance(value, dict) or not {"arguments", "parameters"} & set(value):
             raise Malformed
         return _at_the_end(text, _calls(value))
     if not tag:
@@ -310,10 +311,6 @@ JSON = CallSyntax("json", ("{", "<|python_tag|>"), _json, whole=True)
 def _calls(value: Any) -> list[ToolCall]:
     """Return the calls of a JSON object or of a list of them."""
     return _some([_call(item) for item in (value if isinstance(value, list) else [value])])
-
-
-def _has_arguments(value: Any) -> bool:
-    return isinstance(value, dict) and bool({"arguments", "parameters"} & set(value))
 
 
 def _call(value: Any) -> ToolCall:
