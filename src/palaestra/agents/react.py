@@ -1,7 +1,7 @@
 """ReAct: think, then act (Yao et al. 2023).
 
-Each reply holds a thought and, on its own line, `Action: …`. A reply without that line is passed
-to the environment as it is, which replies what is wrong with it. With `react?confidence=yes` each
+Each reply holds a thought and, on its own line, `Action: …`. A reply without either is passed to
+the environment as it is, which replies what is wrong with it. With `react?confidence=yes` each
 reply also states the probability of solving the task, so that calibration can be measured.
 
 In an environment with tools, a model with `native_tools` thinks in text and acts by a tool call.
@@ -27,6 +27,7 @@ FORMAT = (
 CALLS = "Before each call of a tool, say what you see and what to do next."
 SURE = "\nConfidence: how likely you are to solve the task, from 0 to 1"
 _ACTION = re.compile(r"(?:(?im:^[ \t*_#>-]*action:)|Action:)[*_]*")
+_THOUGHT = re.compile(r"[\s*_#>-]*thought[*_]*:", re.IGNORECASE)
 _FENCED = re.compile(r"```\w*\n(.*?)(?:```|\Z)", re.DOTALL)
 _QUOTED = re.compile(r"`([^`]*[^`\s][^`]*)`")
 _CONFIDENCE = re.compile(r"Confidence:[ \t]*(\d{0,3}\.?\d+)[ \t]*(%?)")
@@ -75,15 +76,16 @@ class ReActAgent(Agent):
 
 
 def action_of(reply: str) -> str:
-    """Return what follows the last `Action:`; the whole reply if there is none.
+    """Return what follows the last `Action:`; without that, the whole reply unless it is a thought.
 
     It is the rest of the line, or the fenced block that follows. At the beginning of a line, the
-    mark may be in lower case or in bold: models write it so.
+    mark may be in lower case or in bold: models write it so. A thought alone is the empty action,
+    which environments refuse: a shell would run it.
     """
     ends = [mark.end() for mark in _ACTION.finditer(reply)]
     after = reply[ends[-1] :].strip() if ends else ""
     if not after:
-        return reply.strip()
+        return "" if _THOUGHT.match(reply) else reply.strip()
     fenced = _FENCED.match(after)
     if fenced and fenced[1].strip():
         return fenced[1].strip()
