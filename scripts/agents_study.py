@@ -122,7 +122,7 @@ MODELS = {
         "Qwen2.5-Coder-1.5B-Instruct, untrained",
         24,
         24,
-        96,
+        160,
         temperature=0.7,
         limits=CODER_WORLDS,
         agents=CODER_AGENTS,
