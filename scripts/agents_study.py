@@ -44,14 +44,15 @@ INTRO = f"""# Agents side by side, at equal budgets
 
 All agents run the same held-out tasks with the same seeds. An episode ends, at the latest, after
 {TOKENS} tokens read and sampled (a new prompt costs all its tokens; one that continues a
-conversation costs only the added tokens) or after the environment's default number of actions.
-Success with its 95 % interval over tasks (Wilson), the difference to `direct` paired by task
-(Newcombe); tokens, calls and turns are means per episode.
+conversation costs only the added tokens) or after the environment's default number of actions,
+unless said otherwise. Success with its 95 % interval over tasks (Wilson), the difference to
+`direct` paired by task (Newcombe); tokens, calls and turns are means per episode.
 
 ```
 python scripts/agents_study.py run runs/agents --model expert
 python scripts/agents_study.py run runs/agents --model smollm2
 python scripts/agents_study.py run runs/agents --model trained --weights runs/trained
+python scripts/agents_study.py run runs/agents --model coder
 python scripts/agents_study.py table runs/agents --to docs/results/agents.md
 ```
 
@@ -203,8 +204,22 @@ def page(folder: Path) -> str:
     for key, model in MODELS.items():
         found = sorted((folder / key).glob("*/*/run.json"))
         if found:
-            parts += [f"## {model.words} (`{model.name}`)", *_tables(found)]
+            parts += [f"## {model.words} (`{model.name}`)"]
+            parts += [_limits(model)] if model.limits else []
+            parts += _tables(found)
     return "\n\n".join(parts) + "\n"
+
+
+def _limits(model: StudyModel) -> str:
+    """Return the limits of the model's environments as a sentence."""
+    each = "; ".join(
+        f"{world} {limits.turns} actions and {limits.tokens} tokens"
+        for world, limits in model.limits.items()
+    )
+    return (
+        f"At most, per episode: {each}. Replies of at most {model.reply} tokens at temperature "
+        f"{model.temperature:g}."
+    )
 
 
 def _tables(found: Sequence[Path]) -> list[str]:
