@@ -71,6 +71,27 @@ def test_an_action_is_improved_until_the_critic_is_content() -> None:
         assert shown == ["up"] * number + ["fall"]
 
 
+@pytest.mark.parametrize(
+    ("feedback", "approves"),
+    [
+        ('"Fine"', True),
+        ("Fine, go ahead.", True),
+        ("The action is correct.", True),
+        ("There is nothing wrong with that action.", True),
+        ("There is no issue with the command.", True),
+        ("Nothing.", True),
+        ("The action is correct, but it should be up.", False),
+        ("The action is incorrect.", False),
+        ("Finer steps would help.", False),
+        ("Nothing was moved.", False),
+    ],
+)
+def test_a_critic_may_agree_in_other_words(feedback: str, approves: bool) -> None:
+    models = as_roles(agent=lambda m: "up", critic=lambda m: feedback)
+    episode = run_episode(RefineAgent(rounds=1), models)
+    assert len(output(episode, "agent")) == 3 * (1 if approves else 2)
+
+
 @pytest.mark.parametrize("rounds", [0, 1, 3])
 def test_rounds_of_feedback_are_bounded(rounds: int) -> None:
     models = as_roles(agent=lambda m: "up", critic=lambda m: "Never good enough.")

@@ -7,6 +7,7 @@ prompts: the conversation keeps only the actions taken.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -23,6 +24,13 @@ ROLE = "critic"
 CRITIC = 'You criticise the last action before it is taken. If it is right, reply "Fine".'
 FEEDBACK = 'What is wrong with that action? If nothing is, reply "Fine".'
 IMPROVE = "Improve the action by that criticism. Reply with the action alone."
+_ACTION = "(the|that|this|your) (action|command|answer|reply|move)"
+_APPROVAL = re.compile(
+    rf"\W*(fine\b|nothing( is wrong)?( with {_ACTION})?\W*\Z"
+    rf"|there is (nothing wrong|no issue|no problem)( with {_ACTION})?\W*\Z"
+    rf"|{_ACTION} (is|looks|seems) (correct|right|fine|good|valid)\W*\Z)",
+    re.IGNORECASE,
+)  # models agree in more words than the one asked for
 
 
 class RefineAgent(Agent):
@@ -49,7 +57,7 @@ class RefineAgent(Agent):
         for _ in range(self.rounds):
             messages += [reply.message, user(FEEDBACK)]
             feedback = (await session.generate([as_critic, *messages[1:]], role=ROLE)).text
-            if feedback.strip().lower().startswith("fine"):
+            if _APPROVAL.match(feedback):
                 break
             messages += [assistant(feedback), user(IMPROVE)]
             reply = await session.generate(messages)
