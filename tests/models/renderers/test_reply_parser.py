@@ -106,6 +106,11 @@ CASES = {
         f"Now.\n```json\n{INDENTED}\n```\nDone.",
         Reply("Now.\n\nDone.", "", (CALL,)),
     ),
+    "coder with a brace too many": (
+        format_of("Qwen2.5-Coder"),
+        f"<tool_call>\n{INDENTED}\n}}\n</tool_call>\n{INDENTED}}}",
+        Reply("", "", (CALL, CALL)),
+    ),
     "coder without a fence": (format_of("Qwen2.5-Coder"), INDENTED, Reply("", "", (CALL,))),
     "coder with data": (
         format_of("Qwen2.5-Coder"),

@@ -51,9 +51,10 @@ def _coder(text: Scanner) -> list[ToolCall]:
     if opening != "<tool_call>" and not (isinstance(value, dict) and "arguments" in value):
         raise Malformed
     calls = _calls(value)
-    if doubled:
-        text.blanks()
-        text.optional("}")  # which it often forgets
+    place = text.place
+    text.blanks()
+    if not text.optional("}"):  # which it often forgets, and writes where it opened one alone
+        text.place = place
     if opening == "<tool_call>":
         _closed(text, "</tool_call>")
     elif opening:
