@@ -93,7 +93,7 @@ CODER_WORLDS = {
     "tau2/retail": Limits(turns=16, tokens=6144, context=6144),
 }
 CODER_AGENTS = ["direct", "react", "plan", "tools", "vote?samples=3&temperature=0.7", "refine"]
-CODER_AGENTS += ["code", "verify"]
+CODER_AGENTS += ["places"]
 
 
 @dataclass(frozen=True)
@@ -205,16 +205,18 @@ def page(folder: Path) -> str:
         found = sorted((folder / key).glob("*/*/run.json"))
         if found:
             parts += [f"## {model.words} (`{model.name}`)"]
-            parts += [_limits(model)] if model.limits else []
+            parts += [_limits(model, found)] if model.limits else []
             parts += _tables(found)
     return "\n\n".join(parts) + "\n"
 
 
-def _limits(model: StudyModel) -> str:
-    """Return the limits of the model's environments as a sentence."""
+def _limits(model: StudyModel, found: Sequence[Path]) -> str:
+    """Return the limits of the environments that were run as a sentence."""
+    run = {file.parent.parent.name for file in found}
     each = "; ".join(
         f"{world} {limits.turns} actions and {limits.tokens} tokens"
         for world, limits in model.limits.items()
+        if plain(world) in run
     )
     return (
         f"At most, per episode: {each}. Replies of at most {model.reply} tokens at temperature "
