@@ -87,10 +87,8 @@ class Limits:
 CODER_WORLDS = {
     "terminal/mixed": Limits(turns=5, tokens=2048),
     "textworld/coin-easy": Limits(turns=10, tokens=2048),
-    "repository/mixed": Limits(turns=8, tokens=4096, context=4096),
     "agentdojo/banking": Limits(turns=8, tokens=4096, context=4096),
     "bfcl/multi_turn_base": Limits(turns=20, tokens=6144, context=6144),
-    "tau2/retail": Limits(turns=16, tokens=6144, context=6144),
 }
 CODER_AGENTS = ["direct", "react", "plan", "tools", "vote?samples=3&temperature=0.7", "refine"]
 CODER_AGENTS += ["places"]
