@@ -15,7 +15,7 @@ from palaestra.learning.losses.entropy import Smoother
 from palaestra.learning.losses.entropy_control import EntropyPlan
 from palaestra.learning.methods.component import Kind, find
 from palaestra.training.recipe import Recipe
-from palaestra.training.recipe_sections import Entropy, Horizon, Reinforcement
+from palaestra.training.reinforcement_section import Entropy, Horizon, Reinforcement
 from palaestra.training.role_adapters import learning
 from palaestra.training.run_context import RunContext, typical_turns
 

@@ -14,7 +14,7 @@ from palaestra.learning.credit.per_player import JOINT
 from palaestra.learning.methods.algorithms import Algorithm, Method
 from palaestra.learning.methods.component import Kind, Need, components
 from palaestra.training.recipe import Recipe
-from palaestra.training.recipe_sections import Critic, Reinforcement
+from palaestra.training.reinforcement_section import Critic, Reinforcement
 from palaestra.training.usable_parts import named, refuse_unmet
 
 PARTS = ("credit", "loss", "aggregation", "filter", "correction", "whiten")

@@ -23,10 +23,10 @@ from palaestra.training.recipe_sections import (
     Evaluation,
     Imitation,
     ModelPart,
-    Reinforcement,
     Section,
     Training,
 )
+from palaestra.training.reinforcement_section import Reinforcement
 from palaestra.training.renamed_keys import (
     refuse_renamed,
     refuse_renamed_key,

@@ -18,7 +18,7 @@ from palaestra.training.actor import check_actor
 from palaestra.training.demonstrations import RECORDED, check_recorded
 from palaestra.training.method import check_declared, check_method, chosen
 from palaestra.training.recipe import Recipe
-from palaestra.training.recipe_sections import Curriculum
+from palaestra.training.reinforcement_section import Curriculum
 from palaestra.training.role_adapters import check_role_adapters
 from palaestra.training.sight import check_sight
 from palaestra.training.trackers import check_tracker

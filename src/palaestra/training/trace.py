@@ -25,7 +25,7 @@ from palaestra.store.damage import NAME
 from palaestra.store.database import Database
 from palaestra.store.parquet import ParquetTrace
 from palaestra.store.run_folder import RunFolder, is_run, run_path
-from palaestra.training.recipe_sections import Reinforcement
+from palaestra.training.reinforcement_section import Reinforcement
 from palaestra.training.renamed_keys import with_present_names
 
 TURN_LIMITS = "turn_limits"  # document: maximum actions of an episode, by environment

@@ -147,7 +147,7 @@ def _ruled(database: Database, phase: str, group: int, count: int) -> Credits:
 def _method(given: Mapping[str, Any] | None) -> Method:
     from palaestra.learning.methods.algorithms import Method, algorithm
     from palaestra.training.method import chosen
-    from palaestra.training.recipe_sections import Reinforcement
+    from palaestra.training.reinforcement_section import Reinforcement
 
     if given is None:
         return Method(algorithm(FALLBACK))

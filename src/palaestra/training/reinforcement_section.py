@@ -1,0 +1,221 @@
+"""The table `rl` of a recipe: reinforcement learning from rollouts, and its subtables."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from palaestra.learning.data.control_reward import Arm
+from palaestra.learning.losses.aggregation import Aggregation
+from palaestra.training.recipe_sections import Section
+
+
+class Critic(Section):
+    """The value function for credit rules that need one."""
+
+    kind: Literal["head", "separate"] = Field(
+        "head", description="head: on the policy's features; separate: its own network"
+    )
+    learning_rate: float = Field(1e-3, gt=0)
+    coefficient: float | None = Field(
+        None, gt=0, description="head: weight of its loss beside the policy's; unset: 0.5"
+    )
+    shared: bool = Field(False, description="let the head's gradient reach the policy's features")
+    warmup: int = Field(0, ge=0, description="first steps, in which only the critic learns")
+
+    @model_validator(mode="after")
+    def _separate_shares_nothing(self) -> Critic:
+        for name in ("shared", "coefficient"):
+            if self.kind == "separate" and getattr(self, name):
+                raise ValueError(f"rl.critic.{name} has no effect with rl.critic.kind = 'separate'")
+        return self
+
+
+class Entropy(Section):
+    """Entropy bonus and smoothing, which keep up exploration."""
+
+    bonus: float = Field(gt=0, description="weight of the entropy, per nat and token")
+    smoothing: float = Field(
+        0.0,
+        ge=0,
+        description="EPO: weight of the penalty for leaving the band of past entropy; 0: none",
+    )
+    form: Literal["squared", "indicator"] | None = Field(
+        None, description="of EPO's penalty; unset: squared; indicator: as released, no gradient"
+    )
+
+    @model_validator(mode="after")
+    def _a_form_needs_smoothing(self) -> Entropy:
+        if self.form is not None and not self.smoothing:
+            raise ValueError("rl.entropy.form has no effect without rl.entropy.smoothing")
+        return self
+
+
+class Entropulse(Section):
+    """Phases of imitating the run's own successes, between phases of reinforcement."""
+
+    rl_steps: int = Field(ge=1, description="maximum steps of reinforcement per phase")
+    sft_steps: int = Field(ge=1, description="steps of imitation per phase")
+    cycles: int = Field(1, ge=1, description="number of imitation phases")
+    entropy: float | None = Field(
+        None, gt=0, description="imitate when the entropy falls below this"
+    )
+    plateau: int | None = Field(None, ge=1, description="or after this many steps without success")
+    batch: int = Field(16, ge=1, description="successes per step of imitation")
+    learning_rate: float | None = Field(None, gt=0, description="unset: half of rl.learning_rate")
+
+
+class OverlongPart(Section):
+    """DAPO's soft overlong penalty for rollouts that sample too many tokens."""
+
+    limit: int = Field(ge=1, description="sampled tokens of a rollout")
+    buffer: int = Field(ge=1, description="tokens before the limit where the penalty starts")
+    factor: float = Field(1.0, gt=0, description="reward lost at the limit")
+
+    @model_validator(mode="after")
+    def _buffer_fits(self) -> OverlongPart:
+        if self.buffer > self.limit:
+            raise ValueError("rl.overlong.buffer is larger than rl.overlong.limit; lower it")
+        return self
+
+
+class Horizon(Section):
+    """ScalingInter-RL: more turns per episode as training goes on."""
+
+    turns: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        min_length=1, description="turns per stage, e.g. [4, 8, 12]"
+    )
+    every: int = Field(ge=1, description="RL steps per stage")
+
+
+class Curriculum(Section):
+    """The choice of training tasks: among levels, or among a fixed number of tasks."""
+
+    rule: str = Field("learnability", description="a rule of `palaestra list curricula`")
+    options: dict[str, Any] = Field({}, description="e.g. {window = 64}")
+    levels: tuple[str, ...] = Field((), description="environments to choose from")
+    tasks: int | None = Field(
+        None, ge=1, description="or the number of tasks of environment.id to choose from"
+    )
+
+    @model_validator(mode="after")
+    def _levels_or_tasks(self) -> Curriculum:
+        if bool(self.levels) == (self.tasks is not None):
+            raise ValueError("rl.curriculum needs levels or tasks to choose from; set one")
+        return self
+
+
+class Reinforcement(Section):
+    """Reinforcement learning from rollouts."""
+
+    algorithm: str = Field("loop", description="an algorithm of `palaestra list algorithms`")
+    credit: str | None = Field(None, description="its credit rule, e.g. rloo or rloo + 0.5*anchor")
+    loss: str | None = Field(None, description="its loss, e.g. ppo")
+    aggregation: Aggregation | None = Field(
+        None, description="how the losses of tokens are aggregated"
+    )
+    filter: str | None = Field(None, description="its group filter, e.g. dapo")
+    correction: str | None = Field(None, description="its off-policy correction, e.g. tis")
+    whiten: Literal["batch", "task", "group", "trajectory"] | None = Field(
+        None, description="scope over which advantages are normalized"
+    )
+    credit_options: dict[str, Any] = Field({}, description="options of the credit rule")
+    loss_options: dict[str, Any] = Field({}, description="options of the loss, e.g. {beta = 0.01}")
+    reference: Literal["start", "base"] | None = Field(
+        None,
+        description="reference policy of losses that have one: the policy as RL begins (start; "
+        "unset), or, with training.weights = lora, the base without adapters, at no memory",
+    )
+    filter_options: dict[str, Any] = Field({})
+    correction_options: dict[str, Any] = Field({})
+    critic: Critic | None = Field(
+        None, description="for credit rules that read values; unset: the defaults"
+    )
+    entropy: Entropy | None = Field(None, description="unset: no entropy term")
+    staleness: int = Field(
+        0, ge=0, description="maximum steps between starting a rollout and learning from it"
+    )
+    asynchronous: bool = Field(
+        False, description="make rollouts while the learner works, instead of alternating"
+    )
+    on_update: Literal["drain", "recompute", "keep"] | None = Field(
+        None,
+        description="asynchronous: on new weights, finish running replies first (drain; unset), or "
+        "continue them with keys and values recomputed or kept",
+    )
+    actor: str | None = Field(
+        None,
+        description="actor of the rollouts: the learner's process (unset), process (another one on "
+        "this machine), or served:MODEL@URL (vLLM or palaestra's server, on the same files)",
+    )
+    recompute: bool = Field(
+        True, description="stale rollouts: lp_old from the learner's weights, not the sampler's"
+    )
+    steps: int = Field(20, ge=0)
+    tokens: int | None = Field(
+        None,
+        ge=1,
+        description="stop before `steps` after this many tokens of rollouts; unset: no limit",
+    )
+    tasks: int = Field(16, ge=1, description="tasks per step")
+    group: int = Field(4, ge=1, description="rollouts per task")
+    quorum: int | None = Field(
+        None,
+        ge=1,
+        description="valid rollouts of a group after which the others are cancelled; unset: none",
+    )
+    minibatches: int = Field(2, ge=1, description="optimizer steps per RL step")
+    learning_rate: float = Field(2.5e-5, gt=0)
+    warmup: int = Field(2, ge=1, description="steps over which the learning rate rises")
+    turn_cost: float = Field(
+        0.2, ge=0, le=1, description="share of the reward lost when all turns are used"
+    )
+    invalid_cost: float = Field(0.05, ge=0, description="reward lost per invalid action")
+    overlong: OverlongPart | None = Field(None, description="unset: no length penalty")
+    environment_reward: float = Field(
+        0.0, ge=0, description="weight of the environment's own rewards, turn by turn"
+    )
+    progress_reward: float = Field(
+        0.0,
+        ge=0,
+        description="reward per unit of progress, turn by turn, if the environment declares it",
+    )
+    horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
+    curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
+    entropulse: Entropulse | None = Field(None, description="unset: reinforcement only")
+    control: Arm | None = Field(
+        None,
+        description="control experiment: replace the true reward by a fair coin, a constant or its "
+        "inverse; unset: the true reward",
+    )
+    success_replay: bool = Field(
+        False, description="ARPO: add a stored success of the task to a group that fails completely"
+    )
+
+    @model_validator(mode="after")
+    def _options_belong_to_parts(self) -> Reinforcement:
+        if self.correction_options and self.correction is None:
+            raise ValueError("rl.correction_options has no effect without rl.correction")
+        if not self.recompute and not self.staleness:
+            raise ValueError("rl.recompute = false has no effect without rl.staleness")
+        if self.asynchronous and not self.staleness:
+            raise ValueError("rl.asynchronous needs rl.staleness of 1 or more")
+        if self.on_update and not self.asynchronous:
+            raise ValueError("rl.on_update has no effect without rl.asynchronous")
+        if self.quorum is not None and self.quorum >= self.group:
+            raise ValueError("rl.quorum has no effect unless it is less than rl.group")
+        if self.asynchronous and (self.success_replay or self.entropulse):
+            part = "rl.success_replay" if self.success_replay else "rl.entropulse"
+            raise ValueError(f"{part} works step by step; unset it or rl.asynchronous")
+        for name in ("curriculum", "success_replay", "entropulse", "progress_reward"):
+            if self.control is not None and getattr(self, name):
+                raise ValueError(
+                    f"rl.{name} reads the true success, which rl.control = '{self.control}' "
+                    "hides; unset one"
+                )
+        if self.success_replay and (self.curriculum is None or self.curriculum.tasks is None):
+            raise ValueError(
+                "rl.success_replay needs tasks that are repeated; set rl.curriculum.tasks"
+            )
+        return self
