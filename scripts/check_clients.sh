@@ -3,8 +3,8 @@
 #
 # Each client has a virtual environment of its own in .peers/clients, made where it does not fit
 # yet, for they want different versions of one another; those of Node share one folder. The scripts
-# that drive them are in tests/gateway/clients. Without a name all are tried, and one that
-# cannot be installed is told and left out.
+# that drive them are in tests/gateway/clients. Only the clients named are installed and run; without
+# a name all are tried, and one that cannot be installed is named and left out.
 #
 # PIP_ARGS  further options for `pip install`
 set -eu
@@ -76,4 +76,8 @@ for client in ${*:-$ALL}; do
         fi
     fi
 done
-.venv/bin/python -m pytest -n 0 -m slow tests/gateway/test_clients.py
+chosen=
+for client; do
+    chosen="$chosen${chosen:+ or }[$client-"
+done
+.venv/bin/python -m pytest -n 0 -m slow -k "$chosen" tests/gateway/test_clients.py

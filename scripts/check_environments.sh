@@ -1,15 +1,34 @@
 #!/bin/sh
 # Runs tests/environments with every family's package: `make check-environments`.
 #
+#     scripts/check_environments.sh [NAME …] [PYTEST-OPTION …]
+#
 # The packages go into an environment of their own, .peers/environments, on top of .venv, made
-# where it does not fit yet: what they hold back or bring along touches nothing else. Arguments go
-# to pytest; without any, the tests that are not slow are run, and then those of the packages that
-# cannot live beside others (OpenEnv's servers want an old mcp, verifiers an exact one), each in an
-# environment of its own, .peers/NAME.
+# where it does not fit yet: what they hold back or bring along touches nothing else. A NAME is a
+# family, such as babyai: only the tests of the families named are run. Two families cannot live
+# beside others (OpenEnv's servers want an old mcp, verifiers an exact one): their tests run in an
+# environment of their own, .peers/NAME, by name or if nothing is given. Options go to pytest in
+# place of `-m "not slow"`.
 #
 # PIP_ARGS  further options for `pip install`
 set -eu
 cd "$(dirname "$0")/.."
+names=
+while [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; do
+    if [ ! -f "tests/environments/families/test_$1.py" ]; then
+        echo "palaestra: there is no family '$1'; name some of:" \
+            "$(ls tests/environments/families | sed -n 's/^test_\(.*\)\.py$/\1/p' | tr '\n' ' ')" >&2
+        exit 2
+    fi
+    names="$names $1"
+    shift
+done
+apart="openenv verifiers"
+if [ $# -gt 0 ]; then
+    apart=
+else
+    set -- -m "not slow"
+fi
 scripts/setup.sh dev
 place=.peers/environments
 python=$place/bin/python
@@ -32,24 +51,24 @@ site() {
     "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 }
 
-if [ ! -f $place/.ready ] || [ "$(cat $place/.ready)" != "$(fingerprint)" ]; then
-    echo "Making $place with every environment's package; this takes some minutes, once."
-    rm -rf $place
-    .venv/bin/python -m venv $place
-    printf '%s\n%s\n' "$(site .venv/bin/python)" "$(pwd -P)/src" >"$(site $python)/palaestra.pth"
-    packages >$place/packages.txt
-    # PIP_ARGS is a list of options: it must be split at its spaces.
-    # shellcheck disable=SC2086
-    $python -m pip install --no-input --quiet ${PIP_ARGS:-} -c constraints.txt -r $place/packages.txt
-    for list in requirements/*.txt; do
+together() {
+    if [ ! -f $place/.ready ] || [ "$(cat $place/.ready)" != "$(fingerprint)" ]; then
+        echo "Making $place with every environment's package; this takes some minutes, once."
+        rm -rf $place
+        .venv/bin/python -m venv $place
+        printf '%s\n%s\n' "$(site .venv/bin/python)" "$(pwd -P)/src" >"$(site $python)/palaestra.pth"
+        packages >$place/packages.txt
+        # PIP_ARGS is a list of options: it must be split at its spaces.
         # shellcheck disable=SC2086
-        $python -m pip install --no-input --quiet ${PIP_ARGS:-} --no-deps -r "$list"
-    done
-    fingerprint >$place/.ready
-fi
-if [ $# -gt 0 ]; then
-    exec $python -m pytest tests/environments "$@"
-fi
+        $python -m pip install --no-input --quiet ${PIP_ARGS:-} -c constraints.txt -r $place/packages.txt
+        for list in requirements/*.txt; do
+            # shellcheck disable=SC2086
+            $python -m pip install --no-input --quiet ${PIP_ARGS:-} --no-deps -r "$list"
+        done
+        fingerprint >$place/.ready
+    fi
+    $python -m pytest "$@"
+}
 
 apart() {
     own=.peers/$1
@@ -63,9 +82,16 @@ apart() {
             >"$(site "$own/bin/python")/zz-palaestra.pth" # behind what it has itself
         echo "$2" >"$own/.ready"
     fi
-    "$own/bin/python" -m pytest "tests/environments/families/test_$1.py" -m "not slow"
+    name=$1
+    shift 2
+    "$own/bin/python" -m pytest "tests/environments/families/test_$name.py" "$@"
 }
 
-$python -m pytest tests/environments -m "not slow"
-apart openenv openenv==0.10.0
-apart verifiers verifiers==0.4.0
+[ -n "$names" ] || together tests/environments "$@"
+for name in ${names:-$apart}; do
+    case $name in
+        openenv) apart openenv openenv==0.10.0 "$@" ;;
+        verifiers) apart verifiers verifiers==0.4.0 "$@" ;;
+        *) together "tests/environments/families/test_$name.py" "$@" ;;
+    esac
+done

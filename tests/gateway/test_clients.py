@@ -1,7 +1,8 @@
 """Foreign clients, each as it is, live episodes whose every token is what it is in process.
 
 Their scripts are in `clients`, and read nothing but what any program is told. What is installed by
-`scripts/check_clients.sh` is driven, the rest skipped.
+`scripts/check_clients.sh` is driven, the rest skipped; the script selects clients by the ids of the
+test.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ def essence(episode: Episode) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.script)
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: f"{client.place}-{client.script}")
 def test_a_foreign_client_leaves_the_record_of_the_same_episode_in_process(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

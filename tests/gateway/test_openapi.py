@@ -88,7 +88,7 @@ def test_no_request_that_the_document_allows_or_forbids_breaks_the_gateway(
     app: Starlette, mode: str
 ) -> None:
     schemathesis = pytest.importorskip(
-        "schemathesis", reason="in an environment of its own; see docs/gateway.md"
+        "schemathesis", reason="needs schemathesis; see Tests in docs/gateway.md"
     )
     checks = [
         getattr(schemathesis.checks, name)
