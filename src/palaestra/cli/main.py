@@ -26,6 +26,11 @@ palaestra: build, run, train and evaluate LLM agents in interactive environments
 
 All commands: palaestra --help"""
 
+NO_TORCH = (
+    "torch is not installed, and models in this process and training need it; install it with: "
+    "pip install torch. Evaluations of the expert and of remote models work without it."
+)
+
 COMMANDS = {
     "train": "train a policy from a recipe; a report at the end",
     "eval": "evaluate agents and models on environments or a suite",
@@ -72,6 +77,11 @@ def _main(arguments: Sequence[str] | None) -> int:
         message = " ".join([str(error), *getattr(error, "__notes__", ())])
         print(f"palaestra: {visible(message)}", file=sys.stderr)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        print(f"palaestra: {NO_TORCH}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt as error:
         message = ". ".join(["interrupted", *getattr(error, "__notes__", ())])
         print(f"palaestra: {visible(message)}", file=sys.stderr)

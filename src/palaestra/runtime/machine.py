@@ -28,7 +28,7 @@ class Machine:
     memory_bytes: int
     system: str
     python: str
-    torch: str
+    torch: str  # its version; empty where it is not installed
 
 
 def cores() -> int:
@@ -101,15 +101,19 @@ def _variable(name: str, default: str = "") -> str:
 
 def describe() -> Machine:
     """Describe this machine without importing torch, which an evaluation may not need."""
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        torch = ""
     return Machine(
         cpu=_cpu_name(),
         cores=cores(),
         memory_bytes=_memory(),
         system=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
-        torch=version("torch"),
+        torch=torch,
     )
 
 
