@@ -63,7 +63,7 @@ def test_a_run_records_the_commit_and_goes_on_with_it(
     assert recorded(runs / "a") == {"lab/small": COMMIT}
     capsys.readouterr()
     assert main(["show", str(runs / "a")]) == 0
-    assert f"model lab/small: revision {COMMIT}" in capsys.readouterr().out
+    assert f"model lab/small: revision {COMMIT}, runs by: resident" in capsys.readouterr().out
     folders = {COMMIT: tmp_path / "o", LATER: tmp_path / "n"}
     hub.models["lab/small"] = Repository(folders, {"main": LATER})
     hub.asked.clear()

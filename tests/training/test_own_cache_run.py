@@ -79,6 +79,8 @@ def test_it_is_trained_and_learned_again_from_the_record(recipe: Path, tmp_path:
     assert planned["runs_by"] == "transformers, its own cache"
     done = palaestra("train", recipe, "--run", tmp_path / "a")
     assert "by transformers' own code, with its own cache, much slower" in done.stderr
+    shown = palaestra("show", tmp_path / "a").stdout
+    assert f"model {recipe.parent / 'model'}: runs by: transformers, its own cache" in shown
     start = Qwen3_5ForCausalLM.from_pretrained(recipe.parent / "model").state_dict()
     trained = Qwen3_5ForCausalLM.from_pretrained(tmp_path / "a" / "final").state_dict()
     assert start.keys() == trained.keys()

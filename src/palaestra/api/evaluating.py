@@ -34,6 +34,7 @@ from palaestra.evaluation.running.matrix import MatrixRequest, plan
 from palaestra.evaluation.statistics.power import foresight
 from palaestra.models.registry import (
     REVISIONS,
+    RUNS_BY,
     check_context,
     checkpoint,
     is_local,
@@ -217,7 +218,7 @@ class Evaluation:
         most = given or max(usual(cell.environment, cell.agent) for cell in self.plan.cells)
         slots = min(most, self.plan.episodes) + 2
         recorded = self.run.database.get(REVISIONS) or {}  # runs of older versions have none
-        return load_model(
+        model = load_model(
             name,
             agent,
             slots=slots,
@@ -227,6 +228,12 @@ class Evaluation:
             revision=recorded.get(name),
             bases=self._bases if is_local(name) else None,
         )
+        if is_local(name):
+            from palaestra.models.local.bases import runs_by
+
+            known = self.run.database.get(RUNS_BY) or {}
+            self.run.database.put(RUNS_BY, {**known, name: runs_by(model)})
+        return model
 
     def _summarize(self, cell: Cell, episodes: list[Episode]) -> None:
         self._summaries[cell.phase] = summary(episodes, self.plan.prices)

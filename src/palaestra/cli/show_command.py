@@ -108,7 +108,7 @@ def find_episode(database: Database, name: str) -> Episode:
 def summary(opened: RunFolder) -> Row:
     """Return the run as one JSON object."""
     from palaestra.cli.run_text import phases_of
-    from palaestra.models.registry import REVISIONS
+    from palaestra.models.registry import REVISIONS, RUNS_BY
 
     database = opened.database
     return {
@@ -118,6 +118,7 @@ def summary(opened: RunFolder) -> Row:
         "versions": database.get("versions") or [opened.record.palaestra],
         "recipe": database.get("recipe"),
         "revisions": database.get(REVISIONS) or {},
+        "runs_by": database.get(RUNS_BY) or {},
         "machine": database.get("machine"),
         "totals": database.get("totals"),
         "stages": database.get("stages") or [],

@@ -35,6 +35,9 @@ REMOTE = ("openai:", "anthropic:", "azure:")
 REVISIONS = "revisions"
 """The document of a run that holds the revision of each local model (see `Checkpoint`)."""
 
+RUNS_BY = "runs_by"
+"""The document of a run that holds whose code runs each local model (see `networks.way_of`)."""
+
 
 class About(NamedTuple):
     """A model's entry in a listing."""

@@ -9,8 +9,9 @@ from palaestra.core.episode import derive_seed
 from palaestra.core.task import Split
 from palaestra.environments.registry import make, tasks
 from palaestra.evaluation.reports import report, report_files
+from palaestra.models.local.networks import way_of
 from palaestra.models.local.tiny import learn_vocabulary
-from palaestra.models.registry import REVISIONS, dropping_thoughts
+from palaestra.models.registry import REVISIONS, RUNS_BY, dropping_thoughts
 from palaestra.runtime import machine
 from palaestra.runtime.progress import Reporter
 from palaestra.store.disk import replacing
@@ -46,6 +47,7 @@ async def execute(
     context, valued = RunContext(recipe, run, reporter, team), None
     context.store.put("machine", machine.as_document())
     context.policy = build_policy(recipe, origin(recipe, run, reporter))
+    context.store.put(RUNS_BY, {recipe.model.name: way_of(context.policy.network)})
     if context.policy.renderer.drops_thoughts:
         reporter.say(dropping_thoughts(recipe.model.name))
     if recipe.imitation.demonstrations or recipe.rl.steps:

@@ -13,7 +13,7 @@ from palaestra.models.local.adapter_config import identity
 from palaestra.models.local.adapter_files import read_adapter
 from palaestra.models.local.checkpoint_files import StoredTensors
 from palaestra.models.local.lora import OWN, add_adapter
-from palaestra.models.local.networks import load_network
+from palaestra.models.local.networks import load_network, way_of
 from palaestra.models.local.quantisation import Quantisation
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.weights import Checkpoint
@@ -81,6 +81,13 @@ def load_resident(
     if found.adapter is not None:
         model.adapter = _add(model, found.adapter)
     return model
+
+
+def runs_by(model: Model) -> str:
+    """Return whose code and whose cache run a model that was loaded here, in words."""
+    base = model.host
+    assert isinstance(base, ResidentModel)
+    return way_of(base.network)
 
 
 def _add(model: ResidentModel, folder: Path | None) -> str:
