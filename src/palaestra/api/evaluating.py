@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from palaestra.agents.registry import make_agent
 from palaestra.api import evaluation_request
 from palaestra.api.evaluation_request import Effort, Environments, Evaluating, Naming
 from palaestra.api.naming import several
@@ -21,6 +22,9 @@ from palaestra.api.reporting import reporter
 from palaestra.api.result_document import result_of, settings_of, title_of
 from palaestra.api.results import Results
 from palaestra.api.waiting import wait
+from palaestra.cluster.driver import CALL_SECONDS, check_agent
+from palaestra.cluster.on_ray import Elsewhere as StartWorkers
+from palaestra.cluster.on_ray import OnRay, connected
 from palaestra.core.agent import Agent
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError, PalaestraError
@@ -104,10 +108,11 @@ class Evaluation:
         reporter: Reporter,
         effort: Effort,
         policies: Mapping[str, Policy],
+        elsewhere: StartWorkers | None,
     ) -> None:
         self.plan, self.run, self.folder, self.reporter = made, run, folder, reporter
         self.done = Done()
-        self._effort, self._policies = effort, policies
+        self._effort, self._policies, self._elsewhere = effort, policies, elsewhere
         self._summaries: dict[str, dict[str, Any]] = {}  # of cells, by phase
 
     @classmethod
@@ -140,19 +145,23 @@ class Evaluation:
         """
         made, notes = plan(asked)
         effort.check(made, name)
+        where = place_of(made, effort)
         path = Path(folder) if folder else new_folder(asked)
         given = policies or {}
         revisions = prepare_models(sorted(made.models - given.keys()), reporter.say)
         made, notes = plan(asked)  # a model that was downloaded may turn out to read text only
         check_local(asked, made.models, given, reporter, name)
         documents = {DOCUMENT: as_json(made), "machine": as_document(), REVISIONS: revisions}
-        with RunFolder.create(
-            path, settings_of(made), documents=documents, durability=durability
-        ) as run:
+        with (
+            connected(where) as elsewhere,
+            RunFolder.create(
+                path, settings_of(made), documents=documents, durability=durability
+            ) as run,
+        ):
             reporter.say(f"[bold]{path}[/bold]: {title_of(made)}")
             for note in (*notes, foresight(made.tasks)):
                 reporter.say(note)
-            yield cls(made, run, path, reporter, effort, given)
+            yield cls(made, run, path, reporter, effort, given, elsewhere)
 
     @classmethod
     @contextmanager
@@ -178,7 +187,8 @@ class Evaluation:
             reporter.say(f"resuming [bold]{folder}[/bold]: {title_of(made)}")
             if version_note := run.note_version():
                 reporter.say(version_note)
-            yield cls(made, run, folder, reporter, effort, {})
+            with connected(place_of(made, effort)) as elsewhere:
+                yield cls(made, run, folder, reporter, effort, {}, elsewhere)
 
     async def execute(self) -> dict[str, Any]:
         """Run the remaining episodes, and store and return the result.
@@ -186,17 +196,23 @@ class Evaluation:
         Raises:
             PalaestraError: the work could not go on; finished episodes are kept.
         """
+        effort, workers = self._effort, None
         try:
-            self.done = await run_plan(
-                self.plan,
-                self.run,
-                self.reporter,
-                load=self._load,
-                concurrency=self._effort.concurrency,
-                budget=self._effort.allowance,
-                on_cell=self._summarize,
-                workers=self._effort.workers,
-            )
+            async with AsyncExitStack() as held:
+                if self._elsewhere is not None:
+                    start = self._elsewhere(effort.workers, CALL_SECONDS, self.reporter.say)
+                    workers = await held.enter_async_context(start)
+                self.done = await run_plan(
+                    self.plan,
+                    self.run,
+                    self.reporter,
+                    load=self._load,
+                    concurrency=effort.concurrency,
+                    budget=effort.allowance,
+                    on_cell=self._summarize,
+                    workers=effort.workers,
+                    elsewhere=None if workers is None else workers.session,
+                )
         except ExceptionGroup as group:
             raise first_error(group) from None
         result = result_of(self.plan, self.done, self._summaries, str(self.folder))
@@ -262,6 +278,15 @@ def check_local(
         for model in filter(is_local, sorted(models)):
             folder = checkpoint(model, reporter.say).folder
             check_context(model, folder, asked.context, name("context"))
+
+
+def place_of(made: Plan, effort: Effort) -> OnRay | None:
+    """Return where the sessions run; None: in this process. Raises InputError if they cannot."""
+    if effort.on is None:
+        return None
+    for name in sorted({cell.agent for cell in made.cells}):
+        check_agent(make_agent(name))
+    return OnRay.parse(effort.on)
 
 
 def new_folder(asked: MatrixRequest) -> Path:

@@ -99,6 +99,7 @@ class Effort:
     concurrency: Mapping[str, int] = field(default_factory=dict)  # by model; "": all others
     workers: int = 1
     allowance: SpendingBudget = field(default_factory=SpendingBudget)
+    on: str | None = None  # the cluster whose machines run the sessions, as after `--on`
 
     def check(self, plan: Plan, name: Naming) -> None:
         """Raise InputError for values that do not fit the plan."""

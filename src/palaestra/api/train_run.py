@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from palaestra.agents.registry import make_agent
 from palaestra.api.naming import name_of_class
-from palaestra.core.errors import InputError
+from palaestra.cluster.driver import check_agent
+from palaestra.cluster.on_ray import Elsewhere, OnRay, connected
+from palaestra.core.errors import InputError, RecipeError
 from palaestra.evaluation.reports.report import Report
 from palaestra.learning.methods.component import name_of
 from palaestra.models.registry import REVISIONS
@@ -20,6 +24,7 @@ from palaestra.training.policy_building import prepare_policy
 from palaestra.training.ranks import Team
 from palaestra.training.recipe import Recipe, load, read_recorded
 from palaestra.training.recipe_check import check_recipe
+from palaestra.training.recipe_sections import ClusterPart
 from palaestra.training.run import execute, write_report
 
 
@@ -73,8 +78,16 @@ def _subject(recipe: Recipe) -> str:
 class Training:
     """A training run that is open: `begin` or `resume` one, and `execute` it within a `with`."""
 
-    def __init__(self, recipe: Recipe, run: RunFolder, folder: Path, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        run: RunFolder,
+        folder: Path,
+        reporter: Reporter,
+        elsewhere: Elsewhere | None,
+    ) -> None:
         self.recipe, self.run, self.folder, self.reporter = recipe, run, folder, reporter
+        self._elsewhere = elsewhere
 
     @classmethod
     @contextmanager
@@ -85,6 +98,7 @@ class Training:
         *,
         reporter: Reporter,
         about: Callable[[Recipe], str] | None = None,
+        on: str | None = None,
     ) -> Iterator[Training]:
         """Create a run.
 
@@ -93,26 +107,38 @@ class Training:
             folder: of the run; must not hold one yet.
             reporter: receives progress.
             about: returns the expected duration as text.
+            on: the cluster whose machines run the sessions, as after `--on`; None: this process.
 
         Raises:
             InputError: the recipe is invalid, its model cannot be had or used, or the folder holds
                 a run.
         """
         check_recipe(recipe)
+        where = place_of(recipe, on)
         revisions = prepare_policy(recipe, reporter.say)
         length = f" ({about(recipe)})" if about else ""
         settings = recipe.model_dump(mode="json")
         documents = {REVISIONS: revisions}
-        with RunFolder.create(
-            folder, settings, documents=documents, durability=recipe.durability
-        ) as run:
+        with (
+            connected(where) as elsewhere,
+            RunFolder.create(
+                folder, settings, documents=documents, durability=recipe.durability
+            ) as run,
+        ):
             reporter.say(f"[bold]{folder}[/bold]: {_subject(recipe)}{length}")
-            yield cls(recipe, run, folder, reporter)
+            yield cls(recipe, run, folder, reporter, elsewhere)
 
     @classmethod
     @contextmanager
-    def resume(cls, folder: Path, *, reporter: Reporter) -> Iterator[Training]:
+    def resume(
+        cls, folder: Path, *, reporter: Reporter, on: str | None = None
+    ) -> Iterator[Training]:
         """Open a run that stopped, with its recorded recipe.
+
+        Args:
+            folder: of the run.
+            reporter: receives progress.
+            on: see `begin`; the run may have begun elsewhere.
 
         Raises:
             InputError: the run does not exist, or is no training run.
@@ -128,7 +154,11 @@ class Training:
             reporter.say(f"resuming [bold]{folder}[/bold]: {_subject(recipe)}")
             if version_note := run.note_version():
                 reporter.say(version_note)
-            yield cls(recipe, run, folder, reporter)
+            if recipe.cluster is not None and on is None:
+                reporter.say("this process runs the sessions; --on ray uses the recipe's [cluster]")
+                recipe = recipe.model_copy(update={"cluster": None})
+            with connected(place_of(recipe, on)) as elsewhere:
+                yield cls(recipe, run, folder, reporter, elsewhere)
 
     async def execute(self, team: Team | None = None) -> Report:
         """Do the remaining work and return the report, which is also in the run's folder.
@@ -147,12 +177,35 @@ class Training:
         )
         if concurrency_note is not None:
             self.reporter.say(concurrency_note)
+        part = recipe.environment
         try:
-            return await execute(recipe, self.run, self.reporter, team)
+            if self._elsewhere is None:
+                return await execute(recipe, self.run, self.reporter, team)
+            async with self._elsewhere(part.workers, part.timeout, self.reporter.say) as workers:
+                return await execute(recipe, self.run, self.reporter, elsewhere=workers.session)
         except asyncio.CancelledError:
             self.run.database.check_present()
             write_report(self.run)
             raise
+
+
+def place_of(recipe: Recipe, on: str | None) -> OnRay | None:
+    """Return where the sessions of a recipe run; None: in this process.
+
+    Raises:
+        InputError: `on` or the recipe's [cluster] is invalid, or has no effect.
+    """
+    if on is None:
+        if recipe.cluster is not None:
+            raise RecipeError(
+                "The recipe key 'cluster' has no effect without --on ray; add it, or unset the "
+                "section with --set cluster="
+            )
+        return None
+    check_agent(make_agent(recipe.agent.chosen))
+    found, part = OnRay.parse(on), recipe.cluster or ClusterPart()
+    least, most = part.workers
+    return replace(found, least=least, most=most, cpus=part.worker_cpus)
 
 
 def _by_name(values: Mapping[str, Any]) -> dict[str, Any]:

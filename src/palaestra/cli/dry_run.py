@@ -125,22 +125,26 @@ def estimate(recipe: Recipe) -> Estimate:
     )
 
 
-def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
+def describe(recipe: Recipe, folder: str, as_json: bool, on: str | None = None) -> int:
     """Print the estimate and the recipe as TOML, or both as JSON; return the exit code.
 
     Args:
         recipe: of the run.
         folder: of the run.
         as_json: print one JSON object.
+        on: the cluster whose machines would run the sessions, as after `--on`.
 
     Raises:
         InputError: a name or a size in the recipe is invalid.
     """
+    from palaestra.api.train_run import place_of
     from palaestra.runtime.concurrency import note
     from palaestra.training.recipe_check import check_recipe
     from palaestra.training.role_adapters import described, learning
 
     check_recipe(recipe)
+    where = place_of(recipe, on)
+    placed = [] if where is None else where.plan()
     found = estimate(recipe)
     if as_json:
         document = {
@@ -153,6 +157,7 @@ def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
             "disk_bytes": _with_total(found.disk),
             "learns": list(learning(recipe)),
             "note": found.size.note,
+            "placed": placed,
         }
         print(json.dumps(document))
         return 0
@@ -169,7 +174,7 @@ def describe(recipe: Recipe, folder: str, as_json: bool) -> int:
     concurrency_note = note(
         recipe.environment.id, recipe.concurrency, "--set concurrency=", recipe.agent.chosen
     )
-    for line in (*described(recipe), size.note, concurrency_note):
+    for line in (*described(recipe), size.note, concurrency_note, *placed):
         if line:
             print(f"# {line}")
     print()

@@ -136,6 +136,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--workers", type=int, default=1, metavar="N",
         help="processes for the environments; 0: this one (default: 1)",
     )  # fmt: skip
+    how.add_argument(
+        "--on", metavar="ray[=ADDRESS]",
+        help="run the sessions on the machines of a Ray cluster, with --workers processes for the "
+        "environments of each of its workers",
+    )  # fmt: skip
     how.add_argument("--budget-tokens", type=int, metavar="N", help="maximum read and sampled")
     how.add_argument("--budget-money", type=float, metavar="X", help="maximum cost; needs --price")
     how.add_argument("--budget-seconds", type=float, metavar="S", help="maximum seconds of work")
@@ -290,4 +295,4 @@ def _effort(options: argparse.Namespace) -> Effort:
             )
         concurrency[model] = int(count)
     allowance = SpendingBudget(options.budget_tokens, options.budget_money, options.budget_seconds)
-    return Effort(concurrency, options.workers, allowance)
+    return Effort(concurrency, options.workers, allowance, options.on)

@@ -18,7 +18,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
-from palaestra.core.errors import InfrastructureFault, TooManyFaults, WorkersUnavailable
+from palaestra.core.errors import (
+    ClusterFailed,
+    InfrastructureFault,
+    TooManyFaults,
+    WorkersUnavailable,
+)
 
 T = TypeVar("T")
 
@@ -91,6 +96,7 @@ def resumable(command: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except (
+        ClusterFailed,
         InfrastructureFault,
         TooManyFaults,
         WorkersUnavailable,

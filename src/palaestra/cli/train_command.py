@@ -58,6 +58,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print estimates of time, memory and disk, and the resolved recipe; then stop",
     )
+    parser.add_argument(
+        "--on", metavar="ray[=ADDRESS]",
+        help="run the sessions on the machines of a Ray cluster: at ADDRESS or RAY_ADDRESS, else "
+        "a Ray on this machine",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
 
@@ -66,6 +71,10 @@ def run(options: argparse.Namespace) -> int:
     with unbegun():
         if launched is None:
             return _run(options)
+        if options.on is not None:
+            raise InputError(
+                f"--on {options.on} and torchrun are not built to work together; drop one of them."
+            )
         from palaestra.training.ranks import follow_launched, lead_launched
 
         if launched.rank:
@@ -83,7 +92,7 @@ def _run(options: argparse.Namespace, team: Team | None = None) -> int:
                 "--resume uses the run's own recipe; drop the other options, or start a new run "
                 "without --resume."
             )
-        return _resume(Path(options.resume), options.json, team)
+        return _resume(Path(options.resume), options.on, options.json, team)
     from palaestra.api.train_run import recipe_of
     from palaestra.store.run_folder import default_root, new_run_path
 
@@ -95,8 +104,8 @@ def _run(options: argparse.Namespace, team: Team | None = None) -> int:
     if options.dry_run:
         from palaestra.cli.dry_run import describe
 
-        return describe(recipe, str(folder), as_json=options.json)
-    return _begin(recipe, folder, options.json, team)
+        return describe(recipe, str(folder), as_json=options.json, on=options.on)
+    return _begin(recipe, folder, options.on, options.json, team)
 
 
 def _shortcuts(options: argparse.Namespace) -> list[str]:
@@ -110,7 +119,7 @@ def _shortcuts(options: argparse.Namespace) -> list[str]:
     return found
 
 
-def _begin(recipe: Recipe, folder: Path, as_json: bool, team: Team | None) -> int:
+def _begin(recipe: Recipe, folder: Path, on: str | None, as_json: bool, team: Team | None) -> int:
     from palaestra.api.train_run import Training
     from palaestra.cli.dry_run import estimate
     from palaestra.runtime.progress import Reporter
@@ -122,17 +131,17 @@ def _begin(recipe: Recipe, folder: Path, as_json: bool, team: Team | None) -> in
 
     with (
         resumable(resuming("train", folder), folder),
-        Training.begin(recipe, folder, reporter=Reporter(), about=about) as training,
+        Training.begin(recipe, folder, reporter=Reporter(), about=about, on=on) as training,
     ):
         return _train(training, as_json, team)
 
 
-def _resume(folder: Path, as_json: bool, team: Team | None) -> int:
+def _resume(folder: Path, on: str | None, as_json: bool, team: Team | None) -> int:
     with resumable(resuming("train", folder), folder):
         from palaestra.api.train_run import Training
         from palaestra.runtime.progress import Reporter
 
-        with Training.resume(folder, reporter=Reporter()) as training:
+        with Training.resume(folder, reporter=Reporter(), on=on) as training:
             _check_ranks(training.recipe)
             return _train(training, as_json, team)
 

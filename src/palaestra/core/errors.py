@@ -100,6 +100,10 @@ class WorkersUnavailable(PalaestraError):
     exit_code = 2
 
 
+class ClusterFailed(PalaestraError):
+    """The processes of a run on a cluster die again and again, so it cannot go on."""
+
+
 class EnvironmentFault(PalaestraError):
     """The environment failed (crash, hang, malformed data): an outcome of the episode, not a score.
 

@@ -42,6 +42,19 @@ class EpisodeStore(Journal, Protocol):
         """Store an episode; return what to await until it is stored (None: it is)."""
 
 
+class RunningSession(Protocol):
+    """The part of a session that a rollout needs; see `core.session.Session`."""
+
+    outcome: Outcome | None
+
+    async def run(self) -> Episode: ...
+    def episode(self) -> Episode: ...
+
+
+Elsewhere = Callable[["Rollout", Job, Sequence[Event]], RunningSession]
+"""Makes a session of a rollout that runs in another process, from the events of an earlier one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """The settings of a rollout; `run` and `groups` run the episodes."""
@@ -63,6 +76,8 @@ class Rollout:
     """
     keep: Callable[[str, AsyncEnvironment], Awaitable[None]] | None = None
     """Takes over working environments that are no longer needed; None closes them."""
+    elsewhere: Elsewhere | None = None
+    """Makes sessions that run in other processes, with environments there; None: all run here."""
 
     async def run(self, jobs: Sequence[Job]) -> list[Episode]:
         """Run all jobs; return their episodes in the order of the jobs.
@@ -182,19 +197,19 @@ class _Progress:
         runner = asyncio.current_task()
         assert runner is not None
         group.running[job.key] = runner
-        session: Session | None = None
+        session: RunningSession | None = None
         try:
-            if kind not in environments:
+            if kind not in environments and self.rollout.elsewhere is None:
                 environments[kind] = await self.rollout.make_environment(kind)
             store = self.rollout.store
-            session = self._session(job, environments[kind], store.past(job.key) if store else [])
+            session = self._session(job, environments, store.past(job.key) if store else [])
             try:
                 episode = await session.run()
             except ReplayMismatch:
                 # the program or the environment has changed since: this episode starts over
                 assert store is not None
                 store.forget(job.key)
-                session = self._session(job, environments[kind], [])
+                session = self._session(job, environments, [])
                 episode = await session.run()
         except EnvironmentFault as fault:  # the environment could not be made
             outcome = Outcome.error(fault.kind, Owner.ENVIRONMENT, fault.detail)
@@ -256,8 +271,13 @@ class _Progress:
         name = self.rollout.agent.name
         return Episode(job.key, job.task, name, None, (), (), outcome, Usage())
 
-    def _session(self, job: Job, environment: AsyncEnvironment, past: Sequence[Event]) -> Session:
+    def _session(
+        self, job: Job, environments: Mapping[str, AsyncEnvironment], past: Sequence[Event]
+    ) -> RunningSession:
         rollout = self.rollout
+        if rollout.elsewhere is not None:
+            return rollout.elsewhere(rollout, job, past)
+        environment = environments[job.task.environment]
         return Session(
             job.key,
             job.task,

@@ -19,6 +19,7 @@ from palaestra.core.errors import InputError, RecipeError, UnknownName
 from palaestra.store.schema import Durability
 from palaestra.training.recipe_sections import (
     AgentPart,
+    ClusterPart,
     EnvironmentPart,
     Evaluation,
     Imitation,
@@ -61,6 +62,9 @@ class Recipe(Section):
     imitation: Imitation = Imitation()
     rl: Reinforcement = Reinforcement()
     evaluation: Evaluation = Evaluation()
+    cluster: ClusterPart | None = Field(
+        None, description="the machines of `--on ray`; unset: its defaults"
+    )
 
     @field_validator("log", mode="before")
     @classmethod

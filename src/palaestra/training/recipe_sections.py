@@ -278,6 +278,22 @@ class Imitation(Section):
         return self
 
 
+class ClusterPart(Section):
+    """The machines of a run on a cluster (`--on ray`)."""
+
+    workers: tuple[int, int] = Field(
+        (1, 8), description="processes that run sessions: at least, and where there is room"
+    )
+    worker_cpus: float = Field(1, gt=0, description="processors that each of them reserves")
+
+    @field_validator("workers")
+    @classmethod
+    def _at_least_one(cls, workers: tuple[int, int]) -> tuple[int, int]:
+        if not 1 <= workers[0] <= workers[1]:
+            raise ValueError("give the least, 1 or more, and then the most")
+        return workers
+
+
 class Evaluation(Section):
     """The number of held-out test tasks."""
 

@@ -12,6 +12,7 @@ from palaestra.evaluation.reports import report, report_files
 from palaestra.models.local.networks import way_of
 from palaestra.models.local.tiny import learn_vocabulary
 from palaestra.models.registry import REVISIONS, RUNS_BY, dropping_thoughts
+from palaestra.rollout.runner import Elsewhere
 from palaestra.runtime import machine
 from palaestra.runtime.progress import Reporter
 from palaestra.store.disk import replacing
@@ -33,18 +34,24 @@ VOCABULARY_TASKS = 64  # training tasks whose texts the tiny transformer's vocab
 
 
 async def execute(
-    recipe: Recipe, run: RunFolder, reporter: Reporter, team: Team | None = None
+    recipe: Recipe,
+    run: RunFolder,
+    reporter: Reporter,
+    team: Team | None = None,
+    *,
+    elsewhere: Elsewhere | None = None,
 ) -> report.Report:
     """Run every stage that is not done yet; results of finished stages are in the run folder.
 
     Args:
         recipe: of the run.
-        run: its folder.
+        run: its folder, locked by this process.
         reporter: receives progress.
         team: processes that learn together; None: this one learns alone.
+        elsewhere: makes the sessions if other processes run them; None: they run here.
     """
     prepare_torch(recipe)
-    context, valued = RunContext(recipe, run, reporter, team), None
+    context, valued = RunContext(recipe, run, reporter, team, elsewhere=elsewhere), None
     context.store.put("machine", machine.as_document())
     context.policy = build_policy(recipe, origin(recipe, run, reporter))
     context.store.put(RUNS_BY, {recipe.model.name: way_of(context.policy.network)})

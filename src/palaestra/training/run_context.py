@@ -28,7 +28,7 @@ from palaestra.models.local.resident import ResidentModel
 from palaestra.models.registry import REVISIONS
 from palaestra.rollout.environment_pool import EnvironmentPool
 from palaestra.rollout.guarded_environment import LocalEnvironment
-from palaestra.rollout.runner import Job, Rollout
+from palaestra.rollout.runner import Elsewhere, Job, Rollout
 from palaestra.rollout.worker_pool import WorkerPool
 from palaestra.runtime.machine import peak_memory_bytes
 from palaestra.runtime.progress import Reporter
@@ -50,9 +50,17 @@ class RunContext:
     """A run in progress; the stages in `stages.py` are functions of it."""
 
     def __init__(
-        self, recipe: Recipe, run: RunFolder, reporter: Reporter, team: Team | None = None
+        self,
+        recipe: Recipe,
+        run: RunFolder,
+        reporter: Reporter,
+        team: Team | None = None,
+        *,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        """Prepare a run; `elsewhere` makes its sessions if other processes run them."""
         self.recipe, self.run, self.reporter, self.team = recipe, run, reporter, team
+        self.elsewhere = elsewhere
         self.store = run.database
         self.tracking = Tracking(run, recipe.model_dump(mode="json"), reporter)
         self.agent: Agent = make_agent(recipe.agent.chosen)
@@ -61,7 +69,7 @@ class RunContext:
         self.method = Method(chosen(recipe.rl))
         self.pool = (
             WorkerPool(recipe.environment.workers, recipe.environment.timeout)
-            if recipe.environment.workers
+            if recipe.environment.workers and elsewhere is None
             else None
         )
         self.environments = EnvironmentPool(self._make)
@@ -119,6 +127,7 @@ class RunContext:
             store=self.store,
             finished=finished,
             needed=needed,
+            elsewhere=self.elsewhere,
         )
 
     async def run_jobs(self, rollout: Rollout, jobs: Sequence[Job]) -> list[Episode]:

@@ -39,7 +39,7 @@ from palaestra.evaluation.running.spending_budget import Meter, SpendingBudget
 from palaestra.evaluation.statistics.costs import Spent, total
 from palaestra.rollout.environment_pool import AsyncEnvironmentFactory, EnvironmentPool
 from palaestra.rollout.guarded_environment import LocalEnvironment
-from palaestra.rollout.runner import Job, Rollout
+from palaestra.rollout.runner import Elsewhere, Job, Rollout
 from palaestra.rollout.worker_pool import WorkerPool
 from palaestra.runtime.concurrency import note, usual
 from palaestra.runtime.machine import peak_memory_bytes
@@ -77,6 +77,7 @@ async def evaluate(
     budget: SpendingBudget,
     on_cell: OnCell,
     workers: int = 1,
+    elsewhere: Elsewhere | None = None,
 ) -> Done:
     """Run the rest of a plan, until it is finished, its budget is spent or it is cancelled.
 
@@ -91,9 +92,10 @@ async def evaluate(
         on_cell: called once for each cell, in their order, with its finished episodes, so that
             the caller need not hold more than one cell in memory.
         workers: processes that host the environments; 0 hosts them in this one.
+        elsewhere: makes the sessions if other processes run them, with environments there.
     """
-    work = _Evaluation(plan, run, reporter, concurrency, budget, on_cell)
-    return await work.run_all(load, workers)
+    work = _Evaluation(plan, run, reporter, concurrency, budget, on_cell, elsewhere)
+    return await work.run_all(load, 0 if elsewhere is not None else workers)
 
 
 class _Evaluation:
@@ -107,7 +109,9 @@ class _Evaluation:
         concurrency: Mapping[str, int],
         budget: SpendingBudget,
         on_cell: OnCell,
+        elsewhere: Elsewhere | None,
     ) -> None:
+        self.elsewhere = elsewhere
         self.plan, self.run, self.reporter, self.concurrency = plan, run, reporter, concurrency
         self.on_cell = on_cell
         totals = run.database.get("totals") or {}
@@ -204,6 +208,7 @@ class _Evaluation:
                     concurrency=self._concurrency(cell, len(jobs)),
                     store=self.meter,
                     finished=counter.add,
+                    elsewhere=self.elsewhere,
                 )
                 episodes = await self._run_rollout(rollout, jobs, cell)
                 self.done.cell_seconds[cell.phase] = time.monotonic() - started

@@ -1,0 +1,154 @@
+"""Workers on Ray: which machine runs which process is Ray's decision, and only that.
+
+The only module that knows Ray. A worker is an actor that needs some processors; what it does
+goes over its own connections to the driver, where an end is noticed at once (Ray itself notices a
+lost machine after 15 s, and a frozen process after 65 s).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from palaestra.cluster.messages import Call
+from palaestra.cluster.placement import Machine, lack, room
+from palaestra.core.errors import InputError, MissingPackage
+
+try:
+    import ray
+except ImportError:
+    ray = None
+
+
+KNOCKING = 5.0  # seconds for a cluster's address to accept a connection
+
+
+class RayLauncher:
+    """A connection to a Ray cluster, on which it starts workers."""
+
+    def __init__(self, address: str | None, cpus: float) -> None:
+        """Connect.
+
+        Args:
+            address: of the cluster; None: the variable RAY_ADDRESS, or else a Ray on this
+                machine, which is started if there is none.
+            cpus: processors that each worker reserves.
+
+        Raises:
+            MissingPackage: Ray is not installed.
+            InputError: there is no such cluster.
+        """
+        check_installed()
+        self._cpus = cpus
+        self._actors: dict[int, Any] = {}
+        self._connected = not ray.is_initialized()
+        if self._connected:
+            connect(address)
+        self.host: str = ray.util.get_node_ip_address()
+        self._remote = ray.remote(num_cpus=cpus, max_restarts=0)(_WorkerActor)
+
+    def room(self) -> int:
+        return room(self.machines(), self._cpus)
+
+    async def start(self, call: Call) -> str:
+        actor = self._actors[call.birth] = self._remote.remote()
+        try:
+            await actor.serve.remote(call)
+        except ray.exceptions.RayError as error:
+            return _cause(error)
+        return "it ended by itself"
+
+    def kill(self, birth: int) -> None:
+        if birth in self._actors and ray.is_initialized():
+            ray.kill(self._actors.pop(birth))
+
+    def lack(self, least: int) -> str:
+        return lack(self.machines(), self._cpus, least)
+
+    def machines(self) -> Sequence[Machine]:
+        """Return the machines of the cluster that are alive."""
+        return [
+            Machine(node["NodeManagerAddress"], node["Resources"].get("CPU", 0.0))
+            for node in ray.nodes()
+            if node["Alive"]
+        ]
+
+    def close(self) -> None:
+        for birth in list(self._actors):
+            self.kill(birth)
+
+    def disconnect(self) -> None:
+        """Leave the cluster; a Ray that was started for this run ends."""
+        self.close()
+        if self._connected:
+            ray.shutdown()
+
+
+class _WorkerActor:
+    """The actor of a worker."""
+
+    def serve(self, call: Call) -> None:
+        from palaestra.cluster.worker import serve
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
+        serve(call)
+
+
+def check_installed() -> None:
+    """Raise MissingPackage if Ray is not installed."""
+    if ray is None:
+        raise MissingPackage("--on ray needs Ray; install it with: pip install 'palaestra[ray]'")
+
+
+def connect(address: str | None) -> None:
+    """Connect to a cluster; raises InputError if there is none at the address."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anyone
+    named = address or os.environ.get("RAY_ADDRESS")
+    try:
+        _knock(named)
+        with _own_signals():
+            ray.init(
+                address=address,
+                include_dashboard=None if named else False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                namespace="palaestra",
+            )
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"There is no Ray cluster at '{named or 'this machine'}' ({reason}); start one with "
+            "`ray start --head`, or correct --on ray=ADDRESS or RAY_ADDRESS."
+        ) from error
+
+
+def _knock(address: str | None) -> None:
+    """Raise OSError if nothing listens at an address, for which Ray itself waits for minutes."""
+    if address is None or address in ("auto", "local"):
+        return
+    host, _, port = address.rpartition(":")
+    if "://" in address or not port.isdecimal():
+        raise ValueError("write HOST:PORT, as `ray start` shows it")
+    socket.create_connection((host, int(port)), KNOCKING).close()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep this process's handlers of signals, which Ray replaces."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def _cause(error: Exception) -> str:
+    """Return the reason in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if len(lines) > 1 and "Traceback" in str(error) else " ".join(lines)[:300]

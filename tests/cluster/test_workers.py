@@ -1,0 +1,317 @@
+"""Sessions on worker processes that are killed, frozen, different or too few; without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from palaestra.agents.registry import make_agent
+from palaestra.cluster import driver, fleet
+from palaestra.cluster.driver import Workers
+from palaestra.core.budget import Budget
+from palaestra.core.episode import Episode, Key
+from palaestra.core.errors import ClusterFailed, InputError
+from palaestra.core.model import Generation, Model, Prompt
+from palaestra.core.task import Split
+from palaestra.environments.registry import tasks
+from palaestra.models.scripted.random_choice import RandomModel
+from palaestra.models.scripted.scripted_model import given_generation
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.rollout.runner import Job, Rollout
+from palaestra.store.database import Database
+from tests.cluster.processes import SERVE, Processes
+from tests.rollout import faulty
+from tests.training.runs import essence
+
+ENVIRONMENT = "babyai/GoToObjS6"
+
+
+class Walker(Model):
+    """A model of the driver's, whose replies depend on the prompt's seed alone; it is counted."""
+
+    name = "walker"
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds, self.asked, self.slowest = seconds, 0, 0.0
+
+    async def generate(self, prompt: Prompt) -> Generation:
+        self.asked += 1
+        await asyncio.sleep(self.seconds)
+        word = random.Random(prompt.seed).choice(["left", "right", "forward"])
+        return given_generation(word, prompt, self)
+
+
+def jobs(groups: int, members: int = 2) -> list[Job]:
+    found = tasks(ENVIRONMENT).take(Split.TRAIN, groups)
+    return [Job(Key("x", g, m), task) for g, task in enumerate(found) for m in range(members)]
+
+
+def rollout(model: Model, **options: Any) -> Rollout:
+    async def here(id: str) -> LocalEnvironment:
+        from palaestra.environments.registry import make
+
+        return LocalEnvironment(make(id))
+
+    agent = make_agent("direct")
+    return Rollout(agent, here, {"agent": model}, budget=Budget(turns=12), **options)
+
+
+@asynccontextmanager
+async def workers(launcher: Processes, say: Callable[[str], None] = print, **options: Any) -> Any:
+    settings = {"least": 2, "most": 2, "processes": 0, **options}
+    async with Workers(launcher, say, **settings) as found:
+        yield found
+
+
+def alike(first: list[Episode], second: list[Episode]) -> bool:
+    return [essence(e) for e in first] == [essence(e) for e in second]
+
+
+def test_sessions_elsewhere_leave_the_record_of_sessions_here(tmp_path: Path) -> None:
+    async def run() -> None:
+        for model in (Walker(), RandomModel(make_agent("direct"))):  # asked here, and there
+            here = await rollout(model).run(jobs(4))
+            with_store = Database.open(tmp_path / f"{model.name}.sqlite")
+            async with workers(Processes()) as found:
+                work = replace(rollout(model), elsewhere=found.session, store=with_store)
+                there = await work.run(jobs(4))
+            assert alike(here, there)
+            assert alike(with_store.episodes("x"), there)
+            assert [e.observation for e in here] == [e.observation for e in there]
+            assert [e.usage.prompt_tokens for e in here] == [e.usage.prompt_tokens for e in there]
+            with_store.close()
+
+    asyncio.run(run())
+
+
+def test_a_killed_worker_costs_no_turn_and_no_model_call(tmp_path: Path) -> None:
+    async def run() -> None:
+        quiet, model = Walker(), Walker(0.02)
+        here = await rollout(quiet).run(jobs(8))
+        launcher, said, store = Processes(), list[str](), Database.open(tmp_path / "run.sqlite")
+        async with workers(launcher, said.append) as found:
+            work = replace(rollout(model), elsewhere=found.session, store=store)
+            running = asyncio.create_task(work.run(jobs(8)))
+            for _ in range(3):
+                while model.asked < 20 or len(found.connected) < 2:
+                    await asyncio.sleep(0.001)
+                launcher.running[min(found.connected)].kill()
+                await asyncio.sleep(0.15)
+            there = await running
+        assert sum("is lost" in line for line in said) == 3
+        assert "status -9" in said[0]
+        assert alike(here, there) and alike(store.episodes("x"), there)
+        assert model.asked == quiet.asked
+        store.close()
+
+    asyncio.run(run())
+
+
+def test_the_work_of_a_killed_worker_goes_on_within_three_seconds() -> None:
+    async def run() -> None:
+        model, launcher, loop = Walker(0.01), Processes(room=1), asyncio.get_running_loop()
+        async with workers(launcher, least=1, most=1) as found:
+            work = replace(rollout(model), elsewhere=found.session)
+            running = asyncio.create_task(work.run(jobs(8)))
+            while model.asked < 20:
+                await asyncio.sleep(0.001)
+            killed = loop.time()
+            launcher.running[1].kill()
+            while 1 in found.connected:
+                await asyncio.sleep(0.001)
+            assert loop.time() - killed < 3
+            await running
+        assert launcher.started == 2
+
+    asyncio.run(run())
+
+
+def test_a_frozen_worker_is_replaced_and_its_late_writes_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fleet, "SILENT", 3)
+
+    class Thawing(Processes):
+        def kill(self, birth: int) -> None:
+            if birth != 1:
+                super().kill(birth)
+
+    async def run() -> None:
+        model, launcher = Walker(0.02), Thawing()
+        here = await rollout(Walker()).run(jobs(8))
+        async with workers(launcher) as found:
+            work = replace(rollout(model), elsewhere=found.session)
+            running = asyncio.create_task(work.run(jobs(8)))
+            while model.asked < 20:
+                await asyncio.sleep(0.001)
+            frozen = launcher.running[1].pid
+            os.kill(frozen, signal.SIGSTOP)
+            there = await asyncio.wait_for(running, 30)
+            assert 1 not in found.connected and len(found.connected) >= 1
+            os.kill(frozen, signal.SIGCONT)
+            assert await asyncio.to_thread(launcher.running.pop(1).wait, 10) == 0
+        assert alike(here, there)
+
+    asyncio.run(run())
+
+
+def test_five_deaths_in_five_minutes_stop_the_run_with_the_last_words() -> None:
+    async def run() -> None:
+        launcher = Processes(program="import sys; sys.exit('no space left')")
+        with pytest.raises(ClusterFailed, match=r"Five workers died within.*no space left"):
+            async with workers(launcher):
+                pass
+
+    asyncio.run(run())
+
+
+def test_a_machine_with_other_versions_is_refused_and_named() -> None:
+    async def run() -> None:
+        other = "from palaestra.cluster import worker; worker.versions = lambda: "
+        other += "{'palaestra': '0.0.9', 'Python': '3.14', 'torch': '2'}; "
+        with pytest.raises(ClusterFailed) as failed:
+            async with workers(Processes(program=other + SERVE)):
+                pass
+        assert f"{socket.gethostname()} has palaestra 0.0.9 instead of" in str(failed.value)
+        assert "install the same versions there" in str(failed.value)
+
+    asyncio.run(run())
+
+
+def test_what_does_not_know_the_secret_is_not_read() -> None:
+    async def run() -> None:
+        async with workers(Processes()) as found:
+            host, port = found._server.sockets[0].getsockname()
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"x" * 4000)
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            assert len(found.connected) == 2
+
+    asyncio.run(run())
+
+
+def test_too_few_workers_are_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "SCARCE", 0.2)
+    monkeypatch.setattr(driver, "LOOK", 0.1)
+
+    async def run() -> None:
+        said: list[str] = []
+
+        async def wait() -> None:
+            async with workers(Processes(room=1), said.append):
+                pass
+
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(2)
+        assert said == ["room for 1 of 2"] and not waiting.done()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_joins_later_gets_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "LOOK", 0.1)
+
+    async def run() -> None:
+        launcher, model = Processes(room=1), Walker(0.02)
+        async with workers(launcher, least=1) as found:
+            work = replace(rollout(model, concurrency=4), elsewhere=found.session)
+            running = asyncio.create_task(work.run(jobs(24)))
+            launcher._room = 2
+            async with asyncio.timeout(10):
+                while not found.leases.load(2):
+                    await asyncio.sleep(0.01)
+            await running
+
+    asyncio.run(run())
+
+
+def test_a_quorum_stops_the_rest_of_a_group_elsewhere_too(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = Database.open(tmp_path / "run.sqlite")
+        async with workers(Processes()) as found:
+            work = replace(rollout(Walker(0.01), needed=2), elsewhere=found.session, store=store)
+            episodes = await work.run(jobs(2, members=6))
+            again = await work.run(jobs(2, members=6))  # workers serve on
+        cancelled = [e for e in episodes if e.outcome.was_cancelled]
+        assert len([e for e in episodes if e.outcome.scored]) >= 4
+        assert alike(episodes, again) and alike(store.episodes("x"), episodes)
+        assert all(e.usage.turns == len(e.steps) for e in cancelled)
+        store.close()
+
+    asyncio.run(run())
+
+
+def test_a_world_that_breaks_is_a_fault_of_its_episode_alone() -> None:
+    names = ["Counting", "Raising/reset", "Crashing/reset", "Counting", "Counting"]
+
+    async def run(processes: int) -> list[str]:
+        async with workers(Processes(), processes=processes) as found:
+            work = replace(rollout(Walker()), elsewhere=found.session)
+            (task,) = tasks(ENVIRONMENT).take(Split.TRAIN, 1)
+            asked = [
+                Job(Key("x", n), replace(task, environment=f"{faulty.__name__}:{name}"))
+                for n, name in enumerate(names)
+            ]
+            return [str(e.outcome) for e in await work.run(asked)]
+
+    healthy, raising, crashing, *rest = asyncio.run(run(processes=1))
+    assert "environment" in raising and "environment" in crashing
+    assert {healthy, *rest} == {"truncated(turns)"}
+
+
+def test_an_environment_that_a_machine_lacks_is_named() -> None:
+    async def run() -> None:
+        async with workers(Processes(room=1), least=1) as found:
+            (job,) = jobs(1, members=1)
+            job = replace(job, task=replace(job.task, environment="probe/unknown"))
+            with pytest.raises(InputError, match="no Probe environment 'unknown'"):
+                await replace(rollout(Walker()), elsewhere=found.session).run([job])
+
+    asyncio.run(run())
+
+
+def test_an_agent_that_remembers_episodes_is_refused() -> None:
+    async def run() -> None:
+        async with workers(Processes(room=1), least=1) as found:
+            remembers = replace(
+                rollout(Walker()), agent=make_agent("reflexion"), elsewhere=found.session
+            )
+            with pytest.raises(InputError, match="remembers earlier episodes"):
+                await remembers.run(jobs(1))
+
+    asyncio.run(run())
+
+
+def test_a_worker_needs_no_torch_and_little_memory_and_ends_with_its_driver() -> None:
+    async def run() -> list[int]:
+        launcher = Processes()
+        async with workers(launcher) as found:
+            work = replace(rollout(Walker()), elsewhere=found.session)
+            await work.run(jobs(4))
+            pids = [process.pid for process in launcher.running.values()]
+            for pid in pids:
+                assert psutil.Process(pid).memory_info().rss < 200 * 2**20
+                assert "torch" not in Path(f"/proc/{pid}/maps").read_text()
+            for birth in list(launcher.running):
+                launcher.running.pop(birth)  # so that it is not killed
+        return pids
+
+    pids = asyncio.run(run())
+    psutil.wait_procs([psutil.Process(p) for p in pids if psutil.pid_exists(p)], timeout=10)
+    left = [p for p in pids if psutil.pid_exists(p) and psutil.Process(p).status() != "zombie"]
+    assert not left
