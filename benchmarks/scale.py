@@ -65,7 +65,7 @@ def reply(messages: list[Message]) -> str:
 
 async def measure(count: int, folder: Path) -> float:
     """Return turns per second with `count` workers; 0: in this process."""
-    id = f"benchmarks.scale:Waiting/{INNER}"
+    id = f"benchmarks.scale:{Waiting.__name__}/{INNER}"
     jobs = [
         Job(Key(f"x{count}", n), task)
         for n, task in enumerate(registry.tasks(id).take(Split.TRAIN, SESSIONS))

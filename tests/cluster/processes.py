@@ -7,9 +7,9 @@ import pickle
 import subprocess
 import sys
 
-from palaestra.cluster.messages import Call
+from palaestra.cluster.worker_messages import Call
 
-SERVE = "import pickle, sys; from palaestra.cluster.worker import serve; "
+SERVE = "import pickle, sys; from palaestra.cluster.session_worker import serve; "
 SERVE += "serve(pickle.loads(bytes.fromhex(sys.stdin.readline())))"
 
 

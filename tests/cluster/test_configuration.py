@@ -62,7 +62,9 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_worker_imports_neither_torch_nor_ray() -> None:
-    program = "import sys, palaestra.cluster.worker; print({'torch', 'ray'} & set(sys.modules))"
+    program = (
+        "import sys, palaestra.cluster.session_worker; print({'torch', 'ray'} & set(sys.modules))"
+    )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert found.stdout.strip() == "set()", found.stderr
 

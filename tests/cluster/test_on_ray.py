@@ -157,6 +157,7 @@ def test_a_worker_on_ray_has_no_torch_and_at_most_200_mib(cluster: str, tmp_path
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_the_command_line_trains_and_evaluates_on_a_cluster_by_its_address(
     cluster: str, undisturbed: Path, tmp_path: Path
 ) -> None:

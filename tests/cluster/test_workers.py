@@ -178,7 +178,7 @@ def test_five_deaths_in_five_minutes_stop_the_run_with_the_last_words() -> None:
 
 def test_a_machine_with_other_versions_is_refused_and_named() -> None:
     async def run() -> None:
-        other = "from palaestra.cluster import worker; worker.versions = lambda: "
+        other = "from palaestra.cluster import session_worker; session_worker.versions = lambda: "
         other += "{'palaestra': '0.0.9', 'Python': '3.14', 'torch': '2'}; "
         with pytest.raises(ClusterFailed) as failed:
             async with workers(Processes(program=other + SERVE)):

@@ -24,7 +24,8 @@ from typing import Protocol, Self
 
 from palaestra.cluster.fleet import Fleet
 from palaestra.cluster.leases import Lease, Leases
-from palaestra.cluster.messages import (
+from palaestra.cluster.session_worker import BEAT, SCENES
+from palaestra.cluster.worker_messages import (
     SECRET,
     Answer,
     Ask,
@@ -41,7 +42,6 @@ from palaestra.cluster.messages import (
     read,
     versions,
 )
-from palaestra.cluster.worker import BEAT, SCENES
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Usage
 from palaestra.core.environment import Observation
@@ -93,7 +93,7 @@ class _Worker:
 
     greeting: Greeting
     writer: asyncio.StreamWriter
-    scenes: list[str] = field(default_factory=list)  # that it keeps, as `worker.SCENES` says
+    scenes: list[str] = field(default_factory=list)  # that it keeps, as `SCENES` says
 
     def send(self, message: object) -> None:
         self.writer.write(dump(message))

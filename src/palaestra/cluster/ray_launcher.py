@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from palaestra.cluster.messages import Call
 from palaestra.cluster.placement import Machine, lack, room
+from palaestra.cluster.worker_messages import Call
 from palaestra.core.errors import InputError, MissingPackage
 
 try:
@@ -93,7 +93,7 @@ class _WorkerActor:
     """The actor of a worker."""
 
     def serve(self, call: Call) -> None:
-        from palaestra.cluster.worker import serve
+        from palaestra.cluster.session_worker import serve
 
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
         serve(call)

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from palaestra.cluster.leases import Lease
-from palaestra.cluster.messages import (
+from palaestra.cluster.worker_messages import (
     Answer,
     Ask,
     Begin,
@@ -122,7 +122,8 @@ class _Worker:
     async def ask(self, lease: Lease, role: str, prompt: Prompt) -> Generation:
         """Return the reply of the driver's model."""
         self._numbers += 1
-        number, waiting = self._numbers, asyncio.get_running_loop().create_future()
+        number = self._numbers
+        waiting: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
         self._asked[number] = waiting
         plain = replace(prompt, listen=None, messages=tuple(prompt.messages))
         try:
