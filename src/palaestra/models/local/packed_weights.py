@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from palaestra.models.local.kernels.matmul import native_matmul
 from palaestra.models.local.kernels.packed_matmul import Matrix, native_packed
-from palaestra.models.local.kernels.packing import native_packing
+from palaestra.models.local.kernels.weight_packing import native_packing
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.quantised import QuantisedLinear
 

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from palaestra.models.local.kernels.packed_matmul import Matrix, native_packed
-from palaestra.models.local.kernels.packing import COLUMNS
+from palaestra.models.local.kernels.weight_packing import COLUMNS
 from palaestra.models.local.quantisation import FORMATS, Quantisation
 
 GROUP = 64  # inputs that share a scale in nf4

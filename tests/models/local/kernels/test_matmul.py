@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestra.models.local.kernels.matmul import native_matmul
-from palaestra.models.local.kernels.packing import native_packing
+from palaestra.models.local.kernels.weight_packing import native_packing
 
 pytestmark = pytest.mark.skipif(
     native_matmul() is None, reason="no compiler, or a processor without AVX512-BF16"

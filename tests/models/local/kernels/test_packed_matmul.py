@@ -19,7 +19,7 @@ from palaestra.models.local.kernels.packed_matmul import (
     NativePacked,
     native_packed,
 )
-from palaestra.models.local.kernels.packing import native_packing
+from palaestra.models.local.kernels.weight_packing import native_packing
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.packed_weights import WideLinear, packed, packs
 

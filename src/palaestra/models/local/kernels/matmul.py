@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from palaestra.models.local.kernels.c_build import compiled
-from palaestra.models.local.kernels.packing import Packing, native_packing
+from palaestra.models.local.kernels.weight_packing import Packing, native_packing
 
 SOURCE = Path(__file__).with_name("matmul.c")
 

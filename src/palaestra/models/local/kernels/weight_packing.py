@@ -1,4 +1,4 @@
-"""Weights in the layout of the compiled products: the functions of `packing.c`, on tensors."""
+"""Weights in the layout of the compiled products: `weight_packing.c`, on tensors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor
 
 from palaestra.models.local.kernels.c_build import compiled
 
-SOURCE = Path(__file__).with_name("packing.c")
+SOURCE = Path(__file__).with_name("weight_packing.c")
 COLUMNS = 48  # outputs of a block, as in the C code
 
 _P, _L = ctypes.c_void_p, ctypes.c_long
 
 
 class Packing:
-    """The compiled functions of `packing.c`."""
+    """The compiled functions of `weight_packing.c`."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._fits, self._pack = library.fits_bf16, library.pack
