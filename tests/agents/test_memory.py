@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,15 @@ from palaestra.agents.history import History
 from palaestra.agents.memory import diff_history, places, recall, skills, sliding, subtasks, summary
 from palaestra.agents.memory.retrieval import best, scores
 from palaestra.agents.registry import AGENTS, make_agent
+from palaestra.agents.tool_calling import NativeHistory
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
-from palaestra.core.message import Message, ToolCall
+from palaestra.core.message import Message, ToolCall, user
+from palaestra.core.model import Finish, Generation
 from palaestra.core.session import Session
 from palaestra.core.task import Task
 from palaestra.core.tool import Tool
@@ -350,3 +353,15 @@ def test_a_history_repeats_the_messages_of_the_last_prompt_unless_their_text_cha
         "go",
         "a hall",
     ]
+
+
+def test_a_prompt_that_was_given_out_does_not_change_when_the_history_grows() -> None:
+    history, native = History("rules", "a room"), NativeHistory("rules", Observation("a room"))
+    handed: list[tuple[Sequence[Message], list[Message]]] = []
+    for turn in range(4):
+        handed += [(kept, list(kept)) for kept in (history.messages, native.messages)]
+        history.add(f"go {turn}", "a hall")
+        native.add(Generation(f"go {turn}", (), (), Finish.STOP, "model", 0), [user("a hall")])
+        assert list(history.messages) == list(native.messages)
+    assert [len(kept) for kept, _ in handed] == [2, 2, 4, 4, 6, 6, 8, 8]
+    assert all(list(kept) == before for kept, before in handed)

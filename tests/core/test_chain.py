@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestra.core.graph import Chain
+from palaestra.core.chain import Chain
 
 items = st.lists(st.integers(0, 2), max_size=4)
 
@@ -37,6 +37,39 @@ def test_what_continues_a_chain_is_what_strictly_extends_it(
         assert longer is None
     assert chain == other == before
     assert chain.extended([7]) == [*before, 7]
+
+
+@given(st.lists(items, max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
+def test_an_agent_and_the_record_extend_one_list_and_no_earlier_prompt_changes(
+    turns: list[list[int]], as_list: list[bool]
+) -> None:
+    prompt: Chain[int] = Chain([0])
+    record: Chain[int] = Chain()
+    given: list[tuple[Chain[int], list[int]]] = []
+    for observation, listed in zip(turns, as_list, strict=False):
+        continued = record.continued(list(prompt) if listed else prompt)
+        assert continued is not None and continued == prompt
+        given += [(prompt, list(prompt)), (continued, list(continued))]
+        record = continued.extended([7])  # the reply, as it is recorded
+        prompt = prompt.extended([7, *observation, 0])  # the agent adds it too
+    assert all(chain == before for chain, before in given)
+
+
+def test_a_chain_that_extends_the_record_is_taken_without_a_comparison_or_a_copy() -> None:
+    class Incomparable:
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("compared")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    asked: Chain[Incomparable] = Chain([Incomparable()])
+    record = Chain.of(asked)
+    assert record is asked
+    reply = Incomparable()
+    record = record.extended([reply])
+    asked = asked.extended([reply, Incomparable()])
+    assert record.continued(asked) is asked
+    assert Chain.of(asked) is asked
 
 
 @given(items, st.slices(6))

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from palaestra.agents.memory.base import Memory
+from palaestra.core.chain import Chain
 from palaestra.core.environment import Observation
 from palaestra.core.message import Image, Message, assistant, system, user
 
@@ -14,6 +15,7 @@ Keep = Annotated[int, Field(ge=0)] | None
 """The number of exchanges that a prompt keeps; None: all."""
 
 CUT = "\n…\n"
+BEFORE = 2  # messages before the first reply: the instructions and the first observation
 
 
 class History(Memory):
@@ -30,10 +32,9 @@ class History(Memory):
         self._said: list[Message] = []  # the replies, with their reasoning if it was given
         self.seen = [first]  # one more than the replies
         self.images_at: dict[int, tuple[Image, ...]] = {}  # by index in `seen`
-        # cached, because messages are compared with those of the last prompt by identity first:
-        self._exchanges: list[Message] = []
-        self._head: list[Message] = []
-        self._in_head: tuple[str, str, tuple[Image, ...]] | None = None
+        self._exchanges: list[Message] = []  # two for each reply whose messages were asked for
+        self._head: tuple[object, ...] = ()  # what the first two messages of the prompt are made of
+        self._prompt: Chain[Message] = Chain()
 
     def add(self, reply: str | Message, observation: str) -> None:
         """Append an exchange; a reply given as a message keeps its reasoning."""
@@ -58,16 +59,22 @@ class History(Memory):
         first, cut = self.seen[0], self.cut
         return f"{first}{CUT}{self.seen[cut]}" if cut else first
 
+    def shown(self, index: int) -> str:
+        """Return how the observation that follows reply `index` is shown."""
+        return self.seen[index + 1]
+
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> Chain[Message]:
         """Return the prompt, which ends with the current observation."""
         cut = self.cut
-        shown = self.images_at.get(0, ()) + (self.images_at.get(cut, ()) if cut else ())
+        images = self.images_at.get(0, ()) + (self.images_at.get(cut, ()) if cut else ())
         for index in range(len(self._exchanges) // 2, len(self.replies)):
-            images = self.images_at.get(index + 1, ())
-            self._exchanges += [self._said[index], user(self.seen[index + 1], *images)]
-        in_head = (self.instructions, self.opening, shown)
-        if in_head != self._in_head:
-            self._in_head = in_head
-            self._head = [system(self.instructions), user(in_head[1], *shown)]
-        return self._head + (self._exchanges[2 * cut :] if cut else self._exchanges)
+            seen = user(self.shown(index), *self.images_at.get(index + 1, ()))
+            self._exchanges += [self._said[index], seen]
+        head = (self.instructions, opening := self.opening, images, cut)
+        if head != self._head:
+            self._head = head
+            self._prompt = Chain((system(self.instructions), user(opening, *images)))
+        known = 2 * cut + len(self._prompt) - BEFORE
+        self._prompt = self._prompt.extended(self._exchanges[known:])
+        return self._prompt

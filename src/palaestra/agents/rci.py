@@ -46,8 +46,8 @@ class RciAgent(Agent):
         planned = f"{session.instructions}\nYour plan:\n{plan}"
         history = History(planned, session.observation.text, self.history)
         while not session.over:
-            messages = history.messages
-            by_plan = f"{messages.pop().text}\n\n{GROUNDINGS[0]}"
+            *messages, seen = history.messages
+            by_plan = f"{seen.text}\n\n{GROUNDINGS[0]}"
             for ask in (by_plan, *GROUNDINGS[1:]):
                 messages.append(user(ask))
                 reply = await session.generate(messages)

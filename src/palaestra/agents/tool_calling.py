@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from palaestra.agents.history import CUT, Keep
+from palaestra.core.chain import Chain
 from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.message import Message, ToolCall, system, tool_result, user
 from palaestra.core.model import Generation
@@ -31,23 +32,26 @@ class NativeHistory:
         """Begin with the instructions and the first observation; `last=None` keeps all."""
         self._instructions, self._first, self._last = instructions, first, last
         self._exchanges: list[tuple[Message, ...]] = []
+        self._whole = Chain([system(instructions), user(first.text, *first.images)])
 
     def add(self, reply: Generation, answers: Sequence[Message]) -> None:
         """Append a reply and the messages that answer it."""
-        self._exchanges.append((reply.message, *answers))
+        exchange = (reply.message, *answers)
+        self._exchanges.append(exchange)
+        self._whole = self._whole.extended(exchange)
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> Sequence[Message]:
         """Return the prompt, which ends with the current observation."""
-        kept = len(self._exchanges) if self._last is None else self._last
-        cut = max(0, len(self._exchanges) - kept)
-        text, images = self._first.text, self._first.images
-        if cut:  # the observation before the first kept exchange
-            answers = self._exchanges[cut - 1][1:]
-            text += CUT + "\n".join(message.text for message in answers)
-            images += tuple(image for message in answers for image in message.images)
-        shown = [message for exchange in self._exchanges[cut:] for message in exchange]
-        return [system(self._instructions), user(text, *images), *shown]
+        cut = 0 if self._last is None else max(0, len(self._exchanges) - self._last)
+        if not cut:
+            return self._whole
+        answers = self._exchanges[cut - 1][1:]  # the observation before the first kept exchange
+        before = "\n".join(message.text for message in answers)
+        images = [image for message in answers for image in message.images]
+        opening = user(f"{self._first.text}{CUT}{before}", *self._first.images, *images)
+        kept = [message for exchange in self._exchanges[cut:] for message in exchange]
+        return [system(self._instructions), opening, *kept]
 
 
 async def act_natively(

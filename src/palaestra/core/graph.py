@@ -6,88 +6,19 @@ and one that offers other tools, starts a new root. Each sampled token is theref
 exactly one node. Summaries, sub-agents, context edits and tree search are all
 ordinary branches.
 
-Conversations are chains: a conversation grows by a message or two per call, and copying it for
-each call would cost time and memory quadratic in the number of turns.
+Conversations are chains (`chain.py`), so that long ones are not copied for each call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import NamedTuple, TypeVar, overload
+from typing import NamedTuple
 
+from palaestra.core.chain import Chain
 from palaestra.core.message import ImageSpan, Message
 from palaestra.core.model import Finish
 from palaestra.core.tool import Tool
-
-T = TypeVar("T")
-
-
-class Chain(Sequence[T]):
-    """An immutable sequence that shares its prefix with the sequence that it extends.
-
-    It is a prefix of a list. Extending the longest chain of a list appends to that list; only a
-    fork copies.
-    """
-
-    __slots__ = ("_items", "_size")
-
-    def __init__(self, items: Iterable[T] = ()) -> None:
-        self._items = list(items)
-        self._size = len(self._items)
-
-    def extended(self, more: Iterable[T]) -> Chain[T]:
-        """Return this chain followed by `more`; costs O(len(more)) unless the chain forks."""
-        longer: Chain[T] = Chain.__new__(Chain)
-        forks = len(self._items) > self._size
-        longer._items = self._items[: self._size] if forks else self._items
-        longer._items.extend(more)
-        longer._size = len(longer._items)
-        return longer
-
-    def continued(self, items: Sequence[T]) -> Chain[T] | None:
-        """Return `items` as an extension of this chain; None unless they strictly extend it.
-
-        The chain's last item is replaced by its equal in `items`. A caller that grows one list,
-        call by call, is therefore compared by identity: a nanosecond per item, and no copy.
-        """
-        size = self._size
-        if len(items) <= size or (size and items[size - 1] != self._items[size - 1]):
-            return None
-        if size:
-            self._items[size - 1] = items[size - 1]
-        longer = self.extended(items[size:])
-        if longer._items != (items if isinstance(items, list) else list(items)):
-            del longer._items[size:]
-            return None
-        return longer
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        indices = range(self._size)[index]
-        if isinstance(indices, int):
-            return self._items[indices]
-        if indices.step == 1:
-            return self._items[indices.start : indices.stop]
-        return [self._items[i] for i in indices]
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __iter__(self) -> Iterator[T]:
-        return islice(self._items, self._size)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Chain | list | tuple):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    def __repr__(self) -> str:
-        return f"Chain({list(self)!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +108,7 @@ class MessageGraph:
             self._prefixes.learn(self.calls)
             longest = self._prefixes.longest(messages, (policy, role, tools))
             place = None if longest is None else self._after(longest, messages)
-        return place or Place(None, 0, Chain(messages))
+        return place or Place(None, 0, Chain.of(messages))
 
     def _after(self, parent: int, messages: Sequence[Message]) -> Place | None:
         conversation = self._conversations[parent]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from palaestra.core.budget import Spending
+from palaestra.core.chain import Chain
 from palaestra.core.episode import Key, Recording, derive_seed
 from palaestra.core.errors import (
     AgentFault,
@@ -23,7 +24,7 @@ from palaestra.core.errors import (
     ReplayMismatch,
     TemplateBreaksPrefix,
 )
-from palaestra.core.graph import Call, Chain, MessageGraph, Place
+from palaestra.core.graph import Call, MessageGraph, Place
 from palaestra.core.message import ImageSpan, Message
 from palaestra.core.model import Finish, Generation, Listener, Model, Prompt, Sampling
 from palaestra.core.tool import Tool
@@ -156,7 +157,7 @@ def rendered(
         try:
             delta = tuple(renderer.extend(graph.conversation(parent), new, closed, tools))
         except TemplateBreaksPrefix:
-            asked, new = Chain(messages), tuple(messages)
+            asked, new = Chain.of(messages), tuple(messages)
         else:
             whole = (*graph.tokens(parent), *delta)
             if not renderer.sees:

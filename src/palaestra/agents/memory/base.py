@@ -9,6 +9,7 @@ trained. When the episode has ended with a score, `keep` stores what later episo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from palaestra.core.message import Message
 from palaestra.core.session import Session
@@ -19,7 +20,7 @@ class Memory(ABC):
 
     @property
     @abstractmethod
-    def messages(self) -> list[Message]:
+    def messages(self) -> Sequence[Message]:
         """Return the prompt, which ends with the current observation."""
 
     @abstractmethod

@@ -8,12 +8,10 @@ observation, the observation is sent.
 from __future__ import annotations
 
 from difflib import SequenceMatcher
-from itertools import pairwise
 
 from palaestra.agents.history import History, Keep
 from palaestra.agents.memory.base import Memory
 from palaestra.agents.memory.memory_agent import RememberingAgent
-from palaestra.core.message import Message, user
 from palaestra.core.session import Session
 
 MARK = "@@ "
@@ -27,14 +25,8 @@ UNITS = {"line": "\n", "part": ", "}
 class DiffHistory(History):
     """A conversation history with differences in place of observations."""
 
-    @property
-    def messages(self) -> list[Message]:
-        found = super().messages
-        count = len(found) // 2 - 1  # observations after the one sent in full
-        seen = self.seen[len(self.seen) - count - 1 :]
-        for index, (before, after) in enumerate(pairwise(seen)):
-            found[3 + 2 * index] = user(difference(before, after))
-        return found
+    def shown(self, index: int) -> str:
+        return difference(self.seen[index], self.seen[index + 1])
 
 
 class DiffAgent(RememberingAgent):

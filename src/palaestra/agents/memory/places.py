@@ -9,6 +9,7 @@ needs no model calls.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field, NonNegativeInt
@@ -40,14 +41,14 @@ class Map(History):
         super().add(reply, observation)
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> Sequence[Message]:
         found = super().messages
         here = self.seen[-1]
         edges = list(self._edges.get(here, {}).items())[-self._limit :]
         if edges:
             lines = [f"- {action[:LONGEST]}: {_led(here, there)}" for action, there in edges]
             text = "\n".join([found[-1].text + CUT + HEAD, *lines])
-            found[-1] = user(text)
+            return [*found[:-1], user(text)]
         return found
 
 

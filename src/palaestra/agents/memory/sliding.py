@@ -7,6 +7,7 @@ graph, hence fewer rows to train. Training uses the prompts as they were sent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -29,8 +30,8 @@ class Sliding(History):
         self._window, self._step = window, step
 
     @property
-    def messages(self) -> list[Message]:
-        found = super().messages
+    def messages(self) -> Sequence[Message]:
+        found = list(super().messages)
         over = len(self.replies) - self._window
         omitted = -(-over // self._step) * self._step if over > 0 else 0
         for number in range(omitted):
