@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -64,7 +65,7 @@ class History(Memory):
         return self.seen[index + 1]
 
     @property
-    def messages(self) -> Chain[Message]:
+    def messages(self) -> Sequence[Message]:
         """Return the prompt, which ends with the current observation."""
         cut = self.cut
         images = self.images_at.get(0, ()) + (self.images_at.get(cut, ()) if cut else ())
