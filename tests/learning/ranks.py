@@ -94,11 +94,14 @@ def ended(ranks: Ranks, processes: list[BaseProcess], code: int = 0) -> list[int
 
 @contextmanager
 def others(world: int) -> Iterator[Ranks]:
-    """Rank 0 of so many."""
+    """Rank 0 of so many; all have one thread, since sums over threads have other bits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     ranks, processes = started(world)
     try:
         yield ranks
     finally:
+        torch.set_num_threads(threads)
         assert ended(ranks, processes) == [0] * (world - 1)
 
 

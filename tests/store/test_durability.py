@@ -106,7 +106,7 @@ def test_an_evaluation_takes_it_as_an_option(tmp_path: Path) -> None:
 def test_a_recipe_takes_it_as_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Durability] = []
 
-    def looked(recipe: object, run: RunFolder, reporter: object) -> object:
+    def looked(recipe: object, run: RunFolder, *rest: object) -> object:
         found.append(run.database.durability)
         raise KeyboardInterrupt
 

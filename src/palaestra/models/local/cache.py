@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -184,11 +185,16 @@ class KeyValueCache:
         self._free += self._tree.let_go([near])
 
 
+# MAP_NORESERVE, which Python 3.13 names: else Linux refuses to fork a process with large caches.
+UNRESERVED = 0x4000 if sys.platform == "linux" else 0
+
+
 def _memory(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Allocate zeros; on the CPU, pages that are never written are never resident."""
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)
-    raw = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | UNRESERVED
+    raw = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, flags)
     if hasattr(mmap, "MADV_HUGEPAGE"):  # blocks are scattered: fewer TLB misses
         with contextlib.suppress(OSError):  # a kernel without huge pages
             raw.madvise(mmap.MADV_HUGEPAGE)

@@ -11,8 +11,8 @@ from palaestra.models.local.kernels import (
     layers,
     matmul,
     packed_matmul,
-    packing,
     paged_attention,
+    weight_packing,
 )
 from palaestra.models.local.kernels.c_build import flags_of
 from tests.models.local.kernels.on_arm import AVAILABLE, COMPILER, run_here, run_on_arm
@@ -114,7 +114,7 @@ def test_a_function_gives_what_it_gives_here(file, function, kind, cpu, tmp_path
     [
         (matmul, []),
         (packed_matmul, []),
-        (packing, []),
+        (weight_packing, []),
         (layers, []),
         (layers, ["-DBF16"]),
         (fused, ["-DBF16"]),
