@@ -19,7 +19,7 @@ from pathlib import Path
 import ray
 
 from palaestra.agents.registry import make_agent
-from palaestra.cluster.driver import Workers
+from palaestra.cluster.driver import Workers, worker_kind
 from palaestra.cluster.ray_launcher import RayLauncher
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action, Spec, Transition
@@ -76,10 +76,9 @@ async def measure(count: int, folder: Path) -> float:
         pool = await held.enter_async_context(WorkerPool(1 if count else PROCESSES))
         elsewhere = None
         if count:
-            launcher = RayLauncher(None, 1.0)
-            workers = Workers(
-                launcher, print, least=count, most=count, processes=PROCESSES, timeout=60.0
-            )
+            kind = worker_kind(count, count)
+            launcher = RayLauncher(None, [kind])
+            workers = Workers(launcher, print, kind, processes=PROCESSES, timeout=60.0)
             elsewhere = (await held.enter_async_context(workers)).session
         rollout = Rollout(
             make_agent("direct"),

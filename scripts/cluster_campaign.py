@@ -23,7 +23,7 @@ import psutil
 import ray
 from rich.console import Console
 
-from palaestra.cluster.driver import Workers
+from palaestra.cluster.driver import Workers, worker_kind
 from palaestra.cluster.ray_launcher import RayLauncher
 from palaestra.core.episode import Episode
 from palaestra.rollout.runner import Elsewhere
@@ -97,9 +97,9 @@ async def disturbed(
             killed += 1
             psutil.Process(workers.connected[birth].greeting.pid).kill()
 
-    async with Workers(
-        RayLauncher(None, 1.0), lambda line: None, least=2, most=2, processes=0
-    ) as workers:
+    kind = worker_kind(2, 2)
+    launcher = RayLauncher(None, [kind])
+    async with Workers(launcher, lambda line: None, kind, processes=0) as workers:
         killing = asyncio.create_task(kill(workers))
         await _train(recipe, folder, workers.session)
         killing.cancel()

@@ -1,4 +1,4 @@
-"""Workers as plain processes of this machine, for what needs no Ray; and runs to compare."""
+"""Supervised processes as plain processes of this machine, for what needs no Ray."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import pickle
 import subprocess
 import sys
 
+from palaestra.cluster.placement import Kind
 from palaestra.cluster.worker_messages import Call
 
-SERVE = "import pickle, sys; from palaestra.cluster.session_worker import serve; "
-SERVE += "serve(pickle.loads(bytes.fromhex(sys.stdin.readline())))"
+SERVE = "import pickle, sys; from importlib import import_module; "
+SERVE += "import_module(sys.argv[1]).serve(pickle.loads(bytes.fromhex(sys.stdin.readline())))"
 
 
 class Processes:
-    """A launcher of worker processes on this machine."""
+    """A launcher of processes of one kind on this machine."""
 
     host = "127.0.0.1"
 
@@ -23,12 +24,14 @@ class Processes:
         self.started = 0
         self._room, self._program = room, program
 
-    def room(self) -> int:
+    def room(self, kind: Kind) -> int:
         return self._room
 
-    async def start(self, call: Call) -> str:
+    async def start(self, kind: Kind, call: Call) -> str:
         process = subprocess.Popen(
-            [sys.executable, "-c", self._program], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-c", self._program, kind.module],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         self.started += 1
         self.running[call.birth] = process
@@ -40,13 +43,13 @@ class Processes:
         process.stderr.close()
         return f"status {status} {words.decode()[-300:]}".strip()
 
-    def kill(self, birth: int) -> None:
+    def kill(self, kind: Kind, birth: int) -> None:
         if birth in self.running:
             self.running.pop(birth).kill()
 
-    def lack(self, least: int) -> str:
-        return f"room for {self._room} of {least}"
+    def lack(self, kind: Kind) -> str:
+        return f"room for {self._room} of {kind.least}"
 
-    def close(self) -> None:
+    def close(self, kind: Kind) -> None:
         for birth in list(self.running):
-            self.kill(birth)
+            self.kill(kind, birth)

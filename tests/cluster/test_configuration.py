@@ -10,6 +10,7 @@ import pytest
 
 from palaestra.api.train_run import place_of
 from palaestra.cluster import ray_launcher
+from palaestra.cluster.driver import worker_kind
 from palaestra.cluster.on_ray import OnRay
 from palaestra.cluster.placement import Machine, lack, plan, room
 from palaestra.core.errors import InputError, MissingPackage, RecipeError
@@ -27,7 +28,7 @@ def test_on_names_a_cluster_or_the_usual_one() -> None:
 
 def test_the_recipe_says_how_many_workers_of_which_size() -> None:
     recipe = load("quick", ["cluster.workers=[2, 16]", "cluster.worker_cpus=0.5"])
-    assert place_of(recipe, "ray") == OnRay(None, least=2, most=16, cpus=0.5)
+    assert place_of(recipe, "ray") == OnRay(None, worker_kind(2, 16, 0.5))
     assert place_of(load("quick"), "ray") == OnRay(None)
     assert place_of(load("quick"), None) is None
 
@@ -71,14 +72,18 @@ def test_a_worker_imports_neither_torch_nor_ray() -> None:
 
 def test_a_plan_fills_the_machines_and_names_what_does_not_fit() -> None:
     machines = [Machine("10.0.0.1", 4), Machine("10.0.0.2", 1), Machine("10.0.0.3", 0)]
-    assert room(machines, 1) == 5 and room(machines, 2) == 2 and room(machines, 0.1) == 50
-    found = plan(machines, 2, least=1, most=3)
-    assert found[1:] == [
-        "10.0.0.1 (4 CPU): 2 workers, 0.4 GB without environments",
-        "10.0.0.2 (1 CPU): 0 workers, 0.0 GB without environments",
-        "10.0.0.3 (0 CPU): 0 workers, 0.0 GB without environments",
+    fits = [room(machines, [kind], kind) for kind in (worker_kind(1, 99, n) for n in (1, 2, 0.1))]
+    assert fits == [5, 2, 50]
+    found = plan(machines, [worker_kind(1, 3, 2)], "learner")
+    assert found == [
+        "this process: learner",
+        "10.0.0.1 (4 CPU): 2 workers (0.2 GB each without environments)",
+        "10.0.0.2 (1 CPU): 0 workers",
+        "10.0.0.3 (0 CPU): 0 workers",
         "1 of at most 3 workers do not fit; they start where machines join",
     ]
-    assert plan(machines, 2, least=3, most=3)[-1].startswith("does not fit: cluster.workers asks")
-    assert "room for 2 (10.0.0.1 has 4, 10.0.0.2 has 1, 10.0.0.3 has 0)" in lack(machines, 2, 3)
-    assert "others use" in lack(machines, 2, 2)
+    too_many, two = worker_kind(3, 3, 2), worker_kind(2, 2, 2)
+    assert plan(machines, [too_many], "")[-1].startswith("does not fit: cluster.workers asks")
+    offered = "room for 2 (10.0.0.1 has 4 CPU, 10.0.0.2 has 1 CPU, 10.0.0.3 has 0 CPU)"
+    assert offered in lack(machines, [too_many], too_many)
+    assert "others use" in lack(machines, [two], two)

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from palaestra.cluster import fleet
-from palaestra.cluster.driver import Workers
+from palaestra.cluster.driver import Workers, worker_kind
 from palaestra.runtime.progress import Reporter
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.recipe import load
@@ -92,9 +92,9 @@ async def disturbed(
             psutil.Process(chosen.greeting.pid).send_signal(by)
 
     with RunFolder.create(folder / "run", recipe.model_dump(mode="json")) as run:
-        async with Workers(
-            RayLauncher(None, 1.0), said.append, least=2, most=2, processes=0
-        ) as workers:
+        kind = worker_kind(2, 2)
+        launcher = RayLauncher(None, [kind])
+        async with Workers(launcher, said.append, kind, processes=0) as workers:
             killing = asyncio.create_task(kill(workers))
             await execute(recipe, run, quiet(), elsewhere=workers.session)
             killing.cancel()
@@ -144,9 +144,9 @@ def test_a_worker_on_ray_has_no_torch_and_at_most_200_mib(cluster: str, tmp_path
 
         recipe = load(str(write_recipe(tmp_path)), [*KEYS, "rl.steps=0"])
         with RunFolder.create(tmp_path / "run", recipe.model_dump(mode="json")) as run:
-            async with Workers(
-                RayLauncher(None, 1.0), print, least=1, most=1, processes=1
-            ) as workers:
+            kind = worker_kind(1, 1)
+            launcher = RayLauncher(None, [kind])
+            async with Workers(launcher, print, kind, processes=1) as workers:
                 await execute(recipe, run, quiet(), elsewhere=workers.session)
                 pid = workers.connected[1].greeting.pid
                 used = psutil.Process(pid).memory_full_info().uss / 2**20
@@ -186,7 +186,7 @@ def test_ctrl_c_exits_with_130_and_leaves_no_worker(cluster: str, tmp_path: Path
         if "demonstrations" in line:
             break
     time.sleep(1.0)
-    serving = [p for p in ray_processes() if "_WorkerActor" in " ".join(p.cmdline())]
+    serving = [p for p in ray_processes() if "_Actor" in " ".join(p.cmdline())]
     assert serving
     process.send_signal(signal.SIGINT)
     stopped = time.monotonic()
@@ -223,7 +223,7 @@ def test_a_machine_that_is_killed_costs_nothing(undisturbed: Path, tmp_path: Pat
 
     async def kill(workers: Workers) -> None:
         await asyncio.sleep(1.0)
-        mine = {p.pid for p in ray_processes() if "_WorkerActor" in " ".join(p.cmdline())}
+        mine = {p.pid for p in ray_processes() if "_Actor" in " ".join(p.cmdline())}
         victim = others[0].all_processes["raylet"][0].process.pid
         for child in psutil.Process(victim).children(recursive=True):
             if child.pid in mine:
@@ -233,8 +233,9 @@ def test_a_machine_that_is_killed_costs_nothing(undisturbed: Path, tmp_path: Pat
 
     async def run() -> None:
         with RunFolder.create(tmp_path / "run", recipe.model_dump(mode="json")) as folder:
-            launcher = RayLauncher(None, 1.0)
-            async with Workers(launcher, said.append, least=2, most=2, processes=0) as workers:
+            kind = worker_kind(2, 2)
+            launcher = RayLauncher(None, [kind])
+            async with Workers(launcher, said.append, kind, processes=0) as workers:
                 killing = asyncio.create_task(kill(workers))
                 await execute(recipe, folder, quiet(), elsewhere=workers.session)
                 await killing

@@ -17,8 +17,9 @@ import psutil
 import pytest
 
 from palaestra.agents.registry import make_agent
-from palaestra.cluster import driver, fleet
-from palaestra.cluster.driver import Workers
+from palaestra.cluster import fleet, supervisor
+from palaestra.cluster.driver import Workers, worker_kind
+from palaestra.cluster.placement import Kind
 from palaestra.core.budget import Budget
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import ClusterFailed, InputError
@@ -69,8 +70,8 @@ def rollout(model: Model, **options: Any) -> Rollout:
 
 @asynccontextmanager
 async def workers(launcher: Processes, say: Callable[[str], None] = print, **options: Any) -> Any:
-    settings = {"least": 2, "most": 2, "processes": 0, **options}
-    async with Workers(launcher, say, **settings) as found:
+    kind = worker_kind(options.get("least", 2), options.get("most", 2))
+    async with Workers(launcher, say, kind, processes=options.get("processes", 0)) as found:
         yield found
 
 
@@ -143,9 +144,9 @@ def test_a_frozen_worker_is_replaced_and_its_late_writes_are_refused(
     monkeypatch.setattr(fleet, "SILENT", 3)
 
     class Thawing(Processes):
-        def kill(self, birth: int) -> None:
+        def kill(self, kind: Kind, birth: int) -> None:
             if birth != 1:
-                super().kill(birth)
+                super().kill(kind, birth)
 
     async def run() -> None:
         model, launcher = Walker(0.02), Thawing()
@@ -178,7 +179,7 @@ def test_five_deaths_in_five_minutes_stop_the_run_with_the_last_words() -> None:
 
 def test_a_machine_with_other_versions_is_refused_and_named() -> None:
     async def run() -> None:
-        other = "from palaestra.cluster import session_worker; session_worker.versions = lambda: "
+        other = "import palaestra.cluster.supervised_process as it; it.versions = lambda: "
         other += "{'palaestra': '0.0.9', 'Python': '3.14', 'torch': '2'}; "
         with pytest.raises(ClusterFailed) as failed:
             async with workers(Processes(program=other + SERVE)):
@@ -203,8 +204,8 @@ def test_what_does_not_know_the_secret_is_not_read() -> None:
 
 
 def test_too_few_workers_are_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "SCARCE", 0.2)
-    monkeypatch.setattr(driver, "LOOK", 0.1)
+    monkeypatch.setattr(supervisor, "SCARCE", 0.2)
+    monkeypatch.setattr(supervisor, "LOOK", 0.1)
 
     async def run() -> None:
         said: list[str] = []
@@ -224,7 +225,7 @@ def test_too_few_workers_are_said_in_one_sentence(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_worker_that_joins_later_gets_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "LOOK", 0.1)
+    monkeypatch.setattr(supervisor, "LOOK", 0.1)
 
     async def run() -> None:
         launcher, model = Processes(room=1), Walker(0.02)

@@ -11,7 +11,7 @@ from typing import Any
 
 from palaestra.agents.registry import make_agent
 from palaestra.api.naming import name_of_class
-from palaestra.cluster.driver import check_agent
+from palaestra.cluster.driver import check_agent, worker_kind
 from palaestra.cluster.on_ray import Elsewhere, OnRay, connected
 from palaestra.core.errors import InputError, RecipeError
 from palaestra.evaluation.reports.report import Report
@@ -204,8 +204,7 @@ def place_of(recipe: Recipe, on: str | None) -> OnRay | None:
         return None
     check_agent(make_agent(recipe.agent.chosen))
     found, part = OnRay.parse(on), recipe.cluster or ClusterPart()
-    least, most = part.workers
-    return replace(found, least=least, most=most, cpus=part.worker_cpus)
+    return replace(found, workers=worker_kind(*part.workers, part.worker_cpus))
 
 
 def _by_name(values: Mapping[str, Any]) -> dict[str, Any]:

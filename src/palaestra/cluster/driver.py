@@ -13,34 +13,26 @@ again to the same prompt: no model is asked twice, and no batch changes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import pickle
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from dataclasses import replace
 
-from palaestra.cluster.fleet import Fleet
 from palaestra.cluster.leases import Lease, Leases
-from palaestra.cluster.session_worker import BEAT, SCENES
+from palaestra.cluster.placement import WORKER_BYTES, Kind
+from palaestra.cluster.session_worker import SCENES
+from palaestra.cluster.supervisor import Launcher, Peer, Supervisor
 from palaestra.cluster.worker_messages import (
-    SECRET,
     Answer,
     Ask,
     Begin,
-    Call,
     Ended,
-    Greeting,
     Policy,
     Scene,
     Stop,
     Wrote,
-    dump,
-    greeted,
     read,
-    versions,
 )
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Usage
@@ -56,59 +48,25 @@ from palaestra.models.scripted.random_choice import RandomModel
 from palaestra.rollout.runner import Job, Rollout
 
 CALL_SECONDS = 60.0  # of one call of an environment, unless a recipe says otherwise
-LOOK = 2.0  # seconds between looks at the room that the machines have
-SCARCE = 60.0  # seconds without enough workers after which that is said
-LAST_WORDS = 2.0  # seconds for a process that is gone to say why
-GREETING = 10.0  # seconds for a connection to say who it is
-
-CUT = "its connection ended"  # the cause of a loss before the process is known to have ended
+MODULE = "palaestra.cluster.session_worker"
 LEAVING = (ExpertModel, RandomModel)  # models that reply from the environment, so they go with it
 
 
-class Launcher(Protocol):
-    """What starts worker processes on machines."""
-
-    host: str
-    """The address of this machine, as the others reach it."""
-
-    def room(self) -> int:
-        """Return how many workers the machines have room for in all; may block."""
-
-    def start(self, call: Call) -> Awaitable[str]:
-        """Start a worker; return what ends with its process, with the reason as text."""
-
-    def kill(self, birth: int) -> None:
-        """Kill a worker; may block."""
-
-    def lack(self, least: int) -> str:
-        """Return what is missing for `least` workers, as a sentence; may block."""
-
-    def close(self) -> None:
-        """Kill all workers that are left; may block."""
+def worker_kind(least: int = 1, most: int = 8, cpus: float = 1.0) -> Kind:
+    """Return the kind of the workers; see `placement.Kind`."""
+    note = f"{WORKER_BYTES / 1e9:.1f} GB each without environments"
+    return Kind("worker", "cluster.workers", MODULE, least, most, cpus, note=note)
 
 
-@dataclass(eq=False)
-class _Worker:
-    """A worker that is connected."""
-
-    greeting: Greeting
-    writer: asyncio.StreamWriter
-    scenes: list[str] = field(default_factory=list)  # that it keeps, as `SCENES` says
-
-    def send(self, message: object) -> None:
-        self.writer.write(dump(message))
-
-
-class Workers:
+class Workers(Supervisor):
     """The workers of a run; an asynchronous context manager."""
 
     def __init__(
         self,
         launcher: Launcher,
         say: Callable[[str], None],
+        kind: Kind,
         *,
-        least: int,
-        most: int,
         processes: int,
         timeout: float = CALL_SECONDS,
     ) -> None:
@@ -117,56 +75,16 @@ class Workers:
         Args:
             launcher: starts their processes.
             say: shows a message.
-            least: how many must be at work before the run begins.
-            most: how many there are where the machines have room.
+            kind: of them; see `worker_kind`.
             processes: of each worker, that host its environments; 0: the worker itself.
             timeout: of one call of an environment in such a process, in seconds.
         """
+        super().__init__(launcher, say, kind)
         self.leases: Leases[Key] = Leases()
         self.processes, self.timeout = processes, timeout
-        self.failure: ClusterFailed | None = None
-        self.connected: dict[int, _Worker] = {}
-        self._launcher, self._say, self._least = launcher, say, least
-        self._fleet = Fleet(most)
-        self._secret = secrets.token_bytes(SECRET)
         self._sessions: dict[Lease, RemoteSession] = {}
-        self._changed = asyncio.Condition()
-        self._ends: dict[int, asyncio.Future[str]] = {}  # of the processes, by birth
-        self._tasks: set[asyncio.Future[None]] = set()
+        self._scenes: dict[int, list[str]] = {}  # that each worker keeps, as `SCENES` says
         self._scene: tuple[Rollout, str, bytes] | None = None  # the latest one
-        self._server: asyncio.Server
-
-    async def __aenter__(self) -> Self:
-        """Start the workers, and wait until enough of them are at work.
-
-        Raises:
-            ClusterFailed: they die again and again.
-        """
-        self._server = await asyncio.start_server(self._accept, self._launcher.host, 0)
-        self._spawn(self._start_forever())
-        self._spawn(self._beat_forever())
-        try:
-            async with self._changed:
-                await self._changed.wait_for(
-                    lambda: self.failure or len(self.connected) >= self._least
-                )
-            if self.failure is not None:
-                raise self.failure
-        except BaseException:
-            await self.__aexit__()
-            raise
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._server.close()
-        await asyncio.to_thread(self._launcher.close)
-        for worker in self.connected.values():
-            worker.writer.close()  # at which it would end by itself as well
-        for end in self._ends.values():
-            end.cancel()
 
     # ── sessions ─────────────────────────────────────────────────────────────
 
@@ -210,16 +128,14 @@ class Workers:
         Raises:
             ClusterFailed: there will be none.
         """
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.failure or self.connected)
-        if self.failure is not None:
-            raise self.failure
+        await self.until(lambda: self.connected)
         birth = min(self.connected, key=lambda one: (self.leases.load(one), one))
         worker, lease = self.connected[birth], self.leases.grant(session.key, birth)
         self._sessions[lease] = session
-        known = session.scene in worker.scenes
+        scenes = self._scenes.get(birth, [])
+        known = session.scene in scenes
         if not known:
-            worker.scenes = [*worker.scenes, session.scene][-SCENES:]
+            self._scenes[birth] = [*scenes, session.scene][-SCENES:]
         pickled = None if known else session.pickled
         worker.send(Begin(lease, session.scene, pickled, session.job, tuple(session.events)))
         return lease
@@ -234,35 +150,9 @@ class Workers:
         self.leases.end(lease)
         self._sessions.pop(lease, None)
 
-    # ── connections ──────────────────────────────────────────────────────────
+    # ── what workers send ────────────────────────────────────────────────────
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._spawn(self._connected(reader, writer))
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection to its end."""
-        try:
-            async with asyncio.timeout(GREETING):
-                greeting = await greeted(reader, self._secret)
-            if greeting is None:
-                return
-            cause = CUT
-            if greeting.beats:
-                while await reader.read(64):
-                    self._fleet.hear(greeting.birth)
-            elif different := _different(greeting):
-                cause = different
-            elif self._fleet.rise(greeting.birth):
-                await self._serve(_Worker(greeting, writer), reader)
-            await self._lose(greeting.birth, cause)
-        except (TimeoutError, OSError):
-            return
-        finally:
-            writer.close()
-
-    async def _serve(self, worker: _Worker, reader: asyncio.StreamReader) -> None:
-        self.connected[worker.greeting.birth] = worker
-        await self._notify()
+    async def serve(self, peer: Peer, reader: asyncio.StreamReader) -> None:
         while (message := await read(reader)) is not None:
             lease: Lease = message.lease
             if not self.leases.admit(lease):
@@ -272,91 +162,28 @@ class Workers:
                 case Wrote(_, event, observation):
                     session.write(event, observation)
                 case Ask():
-                    self._spawn(self._answer(worker, session, message))
+                    self.spawn(self._answer(peer, session, message))
                 case Ended(_, result):
                     session.end(result)
 
-    async def _answer(self, worker: _Worker, session: RemoteSession, asked: Ask) -> None:
+    async def _answer(self, worker: Peer, session: RemoteSession, asked: Ask) -> None:
         try:
             reply: Generation | Exception = await session.reply(asked.role, asked.prompt)
         except Exception as error:
             reply = error
         worker.send(Answer(asked.number, reply))
 
-    async def _lose(self, birth: int, cause: str) -> None:
-        """Note that a worker is lost; its sessions go on elsewhere."""
-        if not self._fleet.lose(birth, time.monotonic()):
-            return
-        worker = self.connected.pop(birth, None)
+    def lost(self, birth: int) -> str:
         lost = [lease for lease in self._sessions if lease.birth == birth]
         self.leases.end_all(birth)
+        self._scenes.pop(birth, None)
         for lease in lost:
             self._sessions.pop(lease).move()
-        await self._notify()
-        if worker is not None:
-            worker.writer.close()
-        self._spawn(self._bury(birth, worker, cause, len(lost)))
+        return f"its {len(lost)} sessions go on elsewhere"
 
-    async def _bury(self, birth: int, worker: _Worker | None, cause: str, sessions: int) -> None:
-        """Say why a worker was lost, make sure that it is gone, and see whether to go on."""
-        end = self._ends.pop(birth, None)
-        if end is not None and cause == CUT:
-            with contextlib.suppress(TimeoutError):
-                cause = await asyncio.wait_for(asyncio.shield(end), LAST_WORDS)
-        where = f" on {worker.greeting.node}" if worker is not None else ""
-        name = f"worker {birth}{where}"
-        if self._fleet.failed(time.monotonic()):
-            self.failure = ClusterFailed(
-                f"Five workers died within five minutes, so the run stops. The last one, {name}: "
-                f"{cause}"
-            )
-            for session in [*self._sessions.values()]:
-                session.end(self.failure)
-            await self._notify()
-        self._say(f"{name} is lost ({cause}); its {sessions} sessions go on elsewhere")
-        await asyncio.to_thread(self._launcher.kill, birth)
-
-    # ── the fleet ────────────────────────────────────────────────────────────
-
-    async def _start_forever(self) -> None:
-        scarce: float | None = time.monotonic()
-        while self.failure is None:
-            room = await asyncio.to_thread(self._launcher.room)
-            now = time.monotonic()
-            for birth in self._fleet.due(now, room):
-                host, port = self._server.sockets[0].getsockname()[:2]
-                call = Call(host, port, self._secret, birth)
-                self._ends[birth] = end = asyncio.ensure_future(self._launcher.start(call))
-                self._spawn(self._watch(birth, end))
-            if len(self._fleet.up) >= self._least:
-                scarce = now
-            elif scarce is not None and now - scarce >= SCARCE:
-                scarce = None  # once
-                self._say(await asyncio.to_thread(self._launcher.lack, self._least))
-            with contextlib.suppress(TimeoutError):
-                async with self._changed, asyncio.timeout(LOOK):
-                    await self._changed.wait()
-            await asyncio.sleep(max(0.0, self._fleet.resumes - time.monotonic()))
-
-    async def _watch(self, birth: int, end: asyncio.Future[str]) -> None:
-        """Note the end of a process that may never have connected."""
-        cause = await asyncio.shield(end)
-        await self._lose(birth, cause)
-
-    async def _beat_forever(self) -> None:
-        while True:
-            await asyncio.sleep(BEAT)
-            for birth in self._fleet.beat():
-                await self._lose(birth, "without a sign of life")
-
-    async def _notify(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
-
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def failed(self, failure: ClusterFailed) -> None:
+        for session in [*self._sessions.values()]:
+            session.end(failure)
 
 
 class RemoteSession:
@@ -477,16 +304,3 @@ def check_agent(agent: Agent) -> None:
             f"The agent '{agent.name}' remembers earlier episodes, which is not built for sessions "
             "on other machines; leave --on out, or use another agent."
         )
-
-
-def _different(greeting: Greeting) -> str:
-    """Return which versions of a worker differ from this process; empty if none does."""
-    own = versions()
-    found = [
-        f"{name} {greeting.versions.get(name, 'none')} instead of {version}"
-        for name, version in own.items()
-        if greeting.versions.get(name) != version
-    ]
-    if not found:
-        return ""
-    return f"{greeting.node} has {', '.join(found)}; install the same versions there"

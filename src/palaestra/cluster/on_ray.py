@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from palaestra.cluster.driver import Workers
-from palaestra.cluster.placement import plan
+from palaestra.cluster.driver import Workers, worker_kind
+from palaestra.cluster.placement import Kind, plan
 from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,9 +20,12 @@ class OnRay:
     """Where a run's sessions run."""
 
     address: str | None  # None: RAY_ADDRESS, or else a Ray on this machine
-    least: int = 1  # workers before the run begins
-    most: int = 8  # workers where there is room
-    cpus: float = 1.0  # of each
+    workers: Kind = field(default_factory=worker_kind)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Return the kinds of processes that the run needs; earlier ones get room first."""
+        return (self.workers,)
 
     @classmethod
     def parse(cls, text: str) -> OnRay:
@@ -44,7 +47,7 @@ class OnRay:
             InputError: there is no such cluster.
         """
         with _launcher(self) as launcher:
-            return plan(launcher.machines(), self.cpus, self.least, self.most)
+            return plan(launcher.machines(), self.kinds, "learner, models, record")
 
 
 Elsewhere = Callable[[int, float, Callable[[str], None]], AbstractAsyncContextManager[Workers]]
@@ -66,15 +69,9 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
     with _launcher(where) as launcher:
 
         def start(processes: int, timeout: float, say: Callable[[str], None]) -> Workers:
-            say(f"starting {where.least} to {where.most} workers on Ray, {where.cpus:g} CPU each")
-            return Workers(
-                launcher,
-                say,
-                least=where.least,
-                most=where.most,
-                processes=processes,
-                timeout=timeout,
-            )
+            kind = where.workers
+            say(f"starting {kind.least} to {kind.most} workers on Ray, {kind.each} each")
+            return Workers(launcher, say, kind, processes=processes, timeout=timeout)
 
         yield start
 
@@ -83,7 +80,7 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
 def _launcher(where: OnRay) -> Iterator[RayLauncher]:
     from palaestra.cluster.ray_launcher import RayLauncher
 
-    launcher = RayLauncher(where.address, where.cpus)
+    launcher = RayLauncher(where.address, where.kinds)
     try:
         yield launcher
     finally:

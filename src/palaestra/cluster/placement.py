@@ -1,4 +1,4 @@
-"""Who goes where: how many workers the machines of a cluster have room for, and what is missing."""
+"""Who goes where: how many processes the machines of a cluster have room for, and what lacks."""
 
 from __future__ import annotations
 
@@ -9,46 +9,98 @@ WORKER_BYTES = 200 * 2**20  # most memory of a worker, without its environments
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of process: what it runs, how many there should be, and what each reserves."""
+
+    name: str  # such as "worker"
+    key: str  # of the recipe, which says how many there should be
+    module: str  # whose function `serve` it runs
+    least: int  # before work begins
+    most: int  # where there is room
+    cpus: float  # processors of each
+    gpus: float = 0.0
+    note: str = ""  # about the memory of each
+
+    @property
+    def each(self) -> str:
+        """Return what one of them reserves, as text."""
+        return f"{self.cpus:g} CPU" + (f" and {self.gpus:g} GPU" if self.gpus else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """One machine of a cluster, with what it offers in all."""
 
     address: str
     cpus: float
+    gpus: float = 0.0
+
+    @property
+    def offer(self) -> str:
+        """Return what it offers, as text."""
+        return f"{self.cpus:g} CPU" + (f", {self.gpus:g} GPU" if self.gpus else "")
 
 
-def room(machines: Sequence[Machine], cpus: float) -> int:
-    """Return how many workers of `cpus` processors each fit on the machines."""
-    return sum(_fitting(machine, cpus) for machine in machines)
+def place(machines: Sequence[Machine], kinds: Sequence[Kind]) -> list[list[int]]:
+    """Return for each machine how many processes of each kind go there; earlier kinds go first."""
+    left = [kind.most for kind in kinds]
+    found: list[list[int]] = []
+    for machine in machines:
+        cpus, gpus, counts = machine.cpus, machine.gpus, [0] * len(kinds)
+        for number, kind in enumerate(kinds):
+            fit = min(left[number], _fitting(cpus, kind.cpus), _fitting(gpus, kind.gpus))
+            counts[number], left[number] = fit, left[number] - fit
+            cpus, gpus = cpus - fit * kind.cpus, gpus - fit * kind.gpus
+        found.append(counts)
+    return found
 
 
-def lack(machines: Sequence[Machine], cpus: float, least: int) -> str:
-    """Return, as a sentence, why there are fewer workers than the run needs."""
-    fit = room(machines, cpus)
-    what = f"cluster.workers asks for at least {least} of {cpus:g} CPU each"
-    if fit < least:
-        offered = ", ".join(f"{one.address} has {one.cpus:g}" for one in machines) or "no machines"
+def room(machines: Sequence[Machine], kinds: Sequence[Kind], kind: Kind) -> int:
+    """Return how many processes of a kind, `most` or fewer, fit beside those of earlier kinds."""
+    return sum(counts[kinds.index(kind)] for counts in place(machines, kinds))
+
+
+def lack(machines: Sequence[Machine], kinds: Sequence[Kind], kind: Kind) -> str:
+    """Return, as a sentence, why there are fewer processes of a kind than the run needs."""
+    fit = room(machines, kinds, kind)
+    what = f"{kind.key} asks for at least {kind.least} of {kind.each} each"
+    if fit < kind.least:
+        offered = ", ".join(f"{one.address} has {one.offer}" for one in machines) or "no machines"
         return (
             f"{what}, and the cluster has room for {fit} ({offered}); the run waits until machines "
-            "join, or stop it and lower cluster.workers or cluster.worker_cpus"
+            f"join, or stop it and lower {kind.key} or what each reserves"
         )
     return f"{what}, and others use the cluster's; the run waits until they are free"
 
 
-def plan(machines: Sequence[Machine], cpus: float, least: int, most: int) -> list[str]:
-    """Return lines that say what runs where, and what does not fit."""
-    lines = ["this process: learner, models, record"]
-    left = most
-    for machine in machines:
-        count = min(left, _fitting(machine, cpus))
-        left -= count
-        size = f"{count * WORKER_BYTES / 1e9:.1f} GB without environments"
-        lines.append(f"{machine.address} ({machine.cpus:g} CPU): {count} workers, {size}")
-    if most - left < least:
-        lines.append(f"does not fit: {lack(machines, cpus, least)}")
-    elif left:
-        lines.append(f"{left} of at most {most} workers do not fit; they start where machines join")
+def plan(machines: Sequence[Machine], kinds: Sequence[Kind], driver: str) -> list[str]:
+    """Return lines that say what runs where, and what does not fit.
+
+    Args:
+        machines: of the cluster.
+        kinds: of processes; earlier ones go first.
+        driver: what this process does.
+    """
+    lines = [f"this process: {driver}"]
+    placed = place(machines, kinds)
+    for machine, counts in zip(machines, placed, strict=True):
+        parts = [_some(n, kind) for n, kind in zip(counts, kinds, strict=True)]
+        lines.append(f"{machine.address} ({machine.offer}): {', '.join(parts)}")
+    for number, kind in enumerate(kinds):
+        fit = sum(counts[number] for counts in placed)
+        if fit < kind.least:
+            lines.append(f"does not fit: {lack(machines, kinds, kind)}")
+        elif fit < kind.most:
+            lines.append(
+                f"{kind.most - fit} of at most {kind.most} {kind.name}s do not fit; they start "
+                "where machines join"
+            )
     return lines
 
 
-def _fitting(machine: Machine, cpus: float) -> int:
-    return int(machine.cpus / cpus + 1e-9)
+def _some(count: int, kind: Kind) -> str:
+    return f"{count} {kind.name}s" + (f" ({kind.note})" if count and kind.note else "")
+
+
+def _fitting(offered: float, each: float) -> int:
+    return int(offered / each + 1e-9) if each else 2**31

@@ -1,12 +1,13 @@
-"""Workers on Ray: which machine runs which process is Ray's decision, and only that.
+"""Processes on Ray: which machine runs which process is Ray's decision, and only that.
 
-The only module that knows Ray. A worker is an actor that needs some processors; what it does
+The only module that knows Ray. A process is an actor that needs some processors; what it does
 goes over its own connections to the driver, where an end is noticed at once (Ray itself notices a
 lost machine after 15 s, and a frozen process after 65 s).
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from palaestra.cluster.placement import Machine, lack, room
+from palaestra.cluster.placement import Kind, Machine, lack, room
 from palaestra.cluster.worker_messages import Call
 from palaestra.core.errors import InputError, MissingPackage
 
@@ -29,74 +30,78 @@ KNOCKING = 5.0  # seconds for a cluster's address to accept a connection
 
 
 class RayLauncher:
-    """A connection to a Ray cluster, on which it starts workers."""
+    """A connection to a Ray cluster, on which it starts processes."""
 
-    def __init__(self, address: str | None, cpus: float) -> None:
+    def __init__(self, address: str | None, kinds: Sequence[Kind]) -> None:
         """Connect.
 
         Args:
             address: of the cluster; None: the variable RAY_ADDRESS, or else a Ray on this
                 machine, which is started if there is none.
-            cpus: processors that each worker reserves.
+            kinds: of all processes that it will start; earlier ones get room first.
 
         Raises:
             MissingPackage: Ray is not installed.
             InputError: there is no such cluster.
         """
         check_installed()
-        self._cpus = cpus
-        self._actors: dict[int, Any] = {}
+        self._kinds = kinds
+        self._actors: dict[tuple[Kind, int], Any] = {}
         self._connected = not ray.is_initialized()
         if self._connected:
             connect(address)
         self.host: str = ray.util.get_node_ip_address()
-        self._remote = ray.remote(num_cpus=cpus, max_restarts=0)(_WorkerActor)
 
-    def room(self) -> int:
-        return room(self.machines(), self._cpus)
+    def room(self, kind: Kind) -> int:
+        return room(self.machines(), self._kinds, kind)
 
-    async def start(self, call: Call) -> str:
-        actor = self._actors[call.birth] = self._remote.remote()
+    async def start(self, kind: Kind, call: Call) -> str:
+        remote = ray.remote(num_cpus=kind.cpus, num_gpus=kind.gpus, max_restarts=0)(_Actor)
+        actor = self._actors[kind, call.birth] = remote.remote()
         try:
-            await actor.serve.remote(call)
+            await actor.serve.remote(kind.module, call)
         except ray.exceptions.RayError as error:
             return _cause(error)
         return "it ended by itself"
 
-    def kill(self, birth: int) -> None:
-        if birth in self._actors and ray.is_initialized():
-            ray.kill(self._actors.pop(birth))
+    def kill(self, kind: Kind, birth: int) -> None:
+        if (kind, birth) in self._actors and ray.is_initialized():
+            ray.kill(self._actors.pop((kind, birth)))
 
-    def lack(self, least: int) -> str:
-        return lack(self.machines(), self._cpus, least)
+    def lack(self, kind: Kind) -> str:
+        return lack(self.machines(), self._kinds, kind)
 
     def machines(self) -> Sequence[Machine]:
         """Return the machines of the cluster that are alive."""
         return [
-            Machine(node["NodeManagerAddress"], node["Resources"].get("CPU", 0.0))
+            Machine(
+                node["NodeManagerAddress"],
+                node["Resources"].get("CPU", 0.0),
+                node["Resources"].get("GPU", 0.0),
+            )
             for node in ray.nodes()
             if node["Alive"]
         ]
 
-    def close(self) -> None:
-        for birth in list(self._actors):
-            self.kill(birth)
+    def close(self, kind: Kind) -> None:
+        for found, birth in list(self._actors):
+            if found == kind:
+                self.kill(kind, birth)
 
     def disconnect(self) -> None:
         """Leave the cluster; a Ray that was started for this run ends."""
-        self.close()
+        for kind in self._kinds:
+            self.close(kind)
         if self._connected:
             ray.shutdown()
 
 
-class _WorkerActor:
-    """The actor of a worker."""
+class _Actor:
+    """The actor of a process of any kind."""
 
-    def serve(self, call: Call) -> None:
-        from palaestra.cluster.session_worker import serve
-
+    def serve(self, module: str, call: Call) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
-        serve(call)
+        importlib.import_module(module).serve(call)
 
 
 def check_installed() -> None:

@@ -9,33 +9,25 @@ driver.
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
-import select
-import socket
-import threading
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import replace
 
 from palaestra.cluster.leases import Lease
+from palaestra.cluster.supervised_process import CONNECTING, greeting, send_beats
 from palaestra.cluster.worker_messages import (
     Answer,
     Ask,
     Begin,
     Call,
     Ended,
-    Greeting,
     Policy,
     Scene,
     Stop,
     Wrote,
     dump,
-    greet,
     read,
-    versions,
 )
 from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, Event, Journal, Key
@@ -49,9 +41,6 @@ from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.worker_pool import WorkerPool
 from palaestra.store.codec import encode_event
 
-BEAT = 1.0  # seconds between two heartbeats
-GRACE = 2.0  # seconds that a worker lives on without its driver
-CONNECTING = 20.0  # seconds until a connection to the driver has failed
 SCENES = 4  # that a worker keeps
 
 
@@ -63,25 +52,8 @@ def serve(call: Call) -> None:
     Raises:
         OSError: the driver cannot be reached.
     """
-    beats = socket.create_connection((call.host, call.port), CONNECTING)
-    beats.sendall(greet(call.secret, _greeting(call, beats=True)))
-    threading.Thread(target=_beat, args=(beats,), daemon=True).start()
+    send_beats(call)
     asyncio.run(_Worker(call).run())
-
-
-def _greeting(call: Call, *, beats: bool) -> Greeting:
-    return Greeting(call.birth, socket.gethostname(), os.getpid(), versions(), beats)
-
-
-def _beat(connection: socket.socket) -> None:
-    """Send heartbeats; end this process with the driver, whatever it is computing."""
-    with suppress(OSError):
-        while True:
-            connection.sendall(b".")
-            if select.select([connection], [], [], BEAT)[0]:
-                break  # it never writes: this is its end
-    time.sleep(GRACE)
-    os._exit(0)
 
 
 class _Worker:
@@ -100,7 +72,7 @@ class _Worker:
         call = self._call
         async with asyncio.timeout(CONNECTING):
             reader, self._writer = await asyncio.open_connection(call.host, call.port)
-        self._writer.write(greet(call.secret, _greeting(call, beats=False)))
+        self._writer.write(greeting(call))
         while (message := await read(reader)) is not None:
             match message:
                 case Begin():

@@ -29,6 +29,7 @@ from palaestra.rollout.groups import Job
 
 SECRET = 32  # bytes
 SIZE = 8  # bytes of the length before a message
+BEAT = 1.0  # seconds between two heartbeats
 
 
 @dataclass(frozen=True, slots=True)
