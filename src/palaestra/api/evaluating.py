@@ -196,12 +196,12 @@ class Evaluation:
         Raises:
             PalaestraError: the work could not go on; finished episodes are kept.
         """
-        effort, workers = self._effort, None
+        effort, started = self._effort, None
         try:
             async with AsyncExitStack() as held:
                 if self._elsewhere is not None:
                     start = self._elsewhere(effort.workers, CALL_SECONDS, self.reporter.say)
-                    workers = await held.enter_async_context(start)
+                    started = await held.enter_async_context(start)
                 self.done = await run_plan(
                     self.plan,
                     self.run,
@@ -211,7 +211,7 @@ class Evaluation:
                     budget=effort.allowance,
                     on_cell=self._summarize,
                     workers=effort.workers,
-                    elsewhere=None if workers is None else workers.session,
+                    elsewhere=None if started is None else started.workers.session,
                 )
         except ExceptionGroup as group:
             raise first_error(group) from None

@@ -12,6 +12,7 @@ from typing import Any
 from palaestra.agents.registry import make_agent
 from palaestra.api.naming import name_of_class
 from palaestra.cluster.driver import check_agent, worker_kind
+from palaestra.cluster.engines import engine_kind
 from palaestra.cluster.on_ray import Elsewhere, OnRay, connected
 from palaestra.core.errors import InputError, RecipeError
 from palaestra.evaluation.reports.report import Report
@@ -181,8 +182,14 @@ class Training:
         try:
             if self._elsewhere is None:
                 return await execute(recipe, self.run, self.reporter, team)
-            async with self._elsewhere(part.workers, part.timeout, self.reporter.say) as workers:
-                return await execute(recipe, self.run, self.reporter, elsewhere=workers.session)
+            async with self._elsewhere(part.workers, part.timeout, self.reporter.say) as started:
+                return await execute(
+                    recipe,
+                    self.run,
+                    self.reporter,
+                    elsewhere=started.workers.session,
+                    engines=started.engines,
+                )
         except asyncio.CancelledError:
             self.run.database.check_present()
             write_report(self.run)
@@ -204,7 +211,10 @@ def place_of(recipe: Recipe, on: str | None) -> OnRay | None:
         return None
     check_agent(make_agent(recipe.agent.chosen))
     found, part = OnRay.parse(on), recipe.cluster or ClusterPart()
-    return replace(found, workers=worker_kind(*part.workers, part.worker_cpus))
+    engines = None
+    if part.engines is not None:
+        engines = engine_kind(part.engines, part.engine_cpus or 1.0, part.engine_gpus or 0.0)
+    return replace(found, workers=worker_kind(*part.workers, part.worker_cpus), engines=engines)
 
 
 def _by_name(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from palaestra.cluster.driver import Workers, worker_kind
+from palaestra.cluster.engines import Engines
 from palaestra.cluster.placement import Kind, plan
 from palaestra.core.errors import InputError
 
@@ -21,11 +27,12 @@ class OnRay:
 
     address: str | None  # None: RAY_ADDRESS, or else a Ray on this machine
     workers: Kind = field(default_factory=worker_kind)
+    engines: Kind | None = None
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """Return the kinds of processes that the run needs; earlier ones get room first."""
-        return (self.workers,)
+        return (self.workers,) if self.engines is None else (self.engines, self.workers)
 
     @classmethod
     def parse(cls, text: str) -> OnRay:
@@ -47,12 +54,21 @@ class OnRay:
             InputError: there is no such cluster.
         """
         with _launcher(self) as launcher:
-            return plan(launcher.machines(), self.kinds, "learner, models, record")
+            models = "models" if self.engines is None else "models except in RL's rollouts"
+            return plan(launcher.machines(), self.kinds, f"learner, {models}, record")
 
 
-Elsewhere = Callable[[int, float, Callable[[str], None]], AbstractAsyncContextManager[Workers]]
-"""Starts the workers of a run: processes for the environments of each, seconds of a call in one,
-and what shows messages."""
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The processes of a run, at work."""
+
+    workers: Workers
+    engines: Engines | None
+
+
+Elsewhere = Callable[[int, float, Callable[[str], None]], AbstractAsyncContextManager[Started]]
+"""Starts the processes of a run: processes for the environments of each worker, seconds of a call
+in one, and what shows messages."""
 
 
 @contextmanager
@@ -68,10 +84,18 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
         return
     with _launcher(where) as launcher:
 
-        def start(processes: int, timeout: float, say: Callable[[str], None]) -> Workers:
-            kind = where.workers
-            say(f"starting {kind.least} to {kind.most} workers on Ray, {kind.each} each")
-            return Workers(launcher, say, kind, processes=processes, timeout=timeout)
+        @asynccontextmanager
+        async def start(
+            processes: int, timeout: float, say: Callable[[str], None]
+        ) -> AsyncIterator[Started]:
+            kind, engines = where.workers, None
+            async with AsyncExitStack() as stack:
+                if where.engines is not None:
+                    say(f"starting {where.engines.most} engines on Ray, {where.engines.each} each")
+                    engines = await stack.enter_async_context(Engines(launcher, say, where.engines))
+                say(f"starting {kind.least} to {kind.most} workers on Ray, {kind.each} each")
+                workers = Workers(launcher, say, kind, processes=processes, timeout=timeout)
+                yield Started(await stack.enter_async_context(workers), engines)
 
         yield start
 

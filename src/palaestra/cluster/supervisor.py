@@ -87,7 +87,7 @@ class Supervisor(ABC):
         self.changed = asyncio.Condition()  # what is connected, or the failure
         self._launcher, self._say = launcher, say
         self._fleet = Fleet(kind.most)
-        self._secret = secrets.token_bytes(SECRET)
+        self.secret = secrets.token_bytes(SECRET)
         self._ends: dict[int, asyncio.Future[str]] = {}  # of the processes, by birth
         self._tasks: set[asyncio.Future[None]] = set()
         self._server: asyncio.Server
@@ -166,7 +166,7 @@ class Supervisor(ABC):
         """Serve one connection to its end."""
         try:
             async with asyncio.timeout(GREETING):
-                greeting = await greeted(reader, self._secret)
+                greeting = await greeted(reader, self.secret)
             if greeting is None:
                 return
             cause = CUT
@@ -179,13 +179,13 @@ class Supervisor(ABC):
                 peer = self.connected[greeting.birth] = Peer(greeting, writer)
                 await self.notify()
                 await self.serve(peer, reader)
-            await self._lose(greeting.birth, cause)
+            await self.lose(greeting.birth, cause)
         except (TimeoutError, OSError):
             return
         finally:
             writer.close()
 
-    async def _lose(self, birth: int, cause: str) -> None:
+    async def lose(self, birth: int, cause: str) -> None:
         """Note that a process is lost; its work goes on elsewhere."""
         if not self._fleet.lose(birth, time.monotonic()):
             return
@@ -193,7 +193,7 @@ class Supervisor(ABC):
         consequence = self.lost(birth)
         await self.notify()
         if peer is not None:
-            peer.writer.close()
+            peer.writer.transport.abort()  # a frozen process reads nothing any more
         self.spawn(self._bury(birth, peer, cause, consequence))
 
     async def _bury(self, birth: int, peer: Peer | None, cause: str, consequence: str) -> None:
@@ -223,7 +223,7 @@ class Supervisor(ABC):
             now = time.monotonic()
             for birth in self._fleet.due(now, room):
                 host, port = self._server.sockets[0].getsockname()[:2]
-                call = Call(host, port, self._secret, birth)
+                call = Call(host, port, self.secret, birth)
                 end = asyncio.ensure_future(self._launcher.start(self.kind, call))
                 self._ends[birth] = end
                 self.spawn(self._watch(birth, end))
@@ -240,13 +240,13 @@ class Supervisor(ABC):
     async def _watch(self, birth: int, end: asyncio.Future[str]) -> None:
         """Note the end of a process that may never have connected."""
         cause = await asyncio.shield(end)
-        await self._lose(birth, cause)
+        await self.lose(birth, cause)
 
     async def _beat_forever(self) -> None:
         while True:
             await asyncio.sleep(BEAT)
             for birth in self._fleet.beat():
-                await self._lose(birth, "without a sign of life")
+                await self.lose(birth, "without a sign of life")
 
 
 def _different(greeting: Greeting) -> str:

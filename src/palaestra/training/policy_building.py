@@ -190,7 +190,7 @@ def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
         for role, adapter in learning(recipe).items():
             own = folder / "adapter" if role == AGENT else folder / "adapters" / role
             write_adapter(model.network, adapter, own, base)
-    save_network(_whole(model.network, recipe), folder)
+    save_network(whole(model.network, recipe), folder)
     if isinstance(model.renderer, ChatMLRenderer):
         save_tokenizer(model.renderer.tokenizer, folder, model.renderer.chat_template)
     else:
@@ -212,10 +212,10 @@ def export_critic(critic: Valued, recipe: Recipe, folder: Path, policy: Path) ->
     from palaestra.models.local.scoring import save_value
 
     network, head = critic
-    save_value(folder, _whole(network, recipe), dict(head.named_parameters()), policy)
+    save_value(folder, whole(network, recipe), dict(head.named_parameters()), policy)
 
 
-def _whole(network: DecoderNetwork, recipe: Recipe) -> DecoderNetwork:
+def whole(network: DecoderNetwork, recipe: Recipe) -> DecoderNetwork:
     """Return the network with its adapters merged, if it has any."""
     if recipe.training.weights != "lora":
         return network

@@ -81,6 +81,21 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _one_kind_of_actor(self) -> Recipe:
+        if self.acting_elsewhere == "cluster.engines" and self.rl.actor is not None:
+            raise ValueError("rl.actor and cluster.engines both make the rollouts; unset one")
+        if self.acting_elsewhere == "cluster.engines" and not self.rl.steps:
+            raise ValueError("cluster.engines has no effect with rl.steps = 0; unset it")
+        return self
+
+    @property
+    def acting_elsewhere(self) -> str | None:
+        """The key by which other processes act in the rollouts of RL; None: this one acts."""
+        if self.cluster is not None and self.cluster.engines is not None:
+            return "cluster.engines"
+        return None if self.rl.actor is None else "rl.actor"
+
+    @model_validator(mode="after")
     def _external_servers_schedule_themselves(self) -> Recipe:
         if (self.rl.actor or "").startswith("served:") and self.model.schedule != "fcfs":
             raise ValueError("model.schedule does not reach the server of rl.actor; unset one")

@@ -13,6 +13,7 @@ from palaestra.gateway.program_agents import GatewayAgent
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Component, Kind, Need, find
 from palaestra.models.local.name_options import NamedCheckpoint
+from palaestra.models.local.serving_process import check_packages
 from palaestra.models.registry import check_checkpoint, device
 from palaestra.training.actor import check_actor
 from palaestra.training.demonstrations import RECORDED, check_recorded
@@ -74,10 +75,12 @@ def check_recipe(recipe: Recipe) -> None:
         check_method(recipe)
         _check_reference(recipe)
         check_actor(recipe.rl.actor)
-        if recipe.rl.actor is not None and recipe.agent.reasoning_tokens is not None:
+        if recipe.cluster is not None and recipe.cluster.engines is not None:
+            check_packages()
+        if recipe.acting_elsewhere is not None and recipe.agent.reasoning_tokens is not None:
             raise RecipeError(
                 f"agent.reasoning_tokens = {recipe.agent.reasoning_tokens} needs the learner's "
-                f"process to act, not rl.actor = '{recipe.rl.actor}'; unset one."
+                f"process to act, not {recipe.acting_elsewhere}; unset one."
             )
         if recipe.rl.curriculum is not None:
             _check_curriculum(recipe.rl.curriculum)
@@ -96,10 +99,10 @@ def _check_images(recipe: Recipe, agent: Agent) -> None:
             f"'{environment}' shows images, and the agent '{recipe.agent.chosen}' does not pass "
             "them to its model; use the agent 'direct' or 'react'."
         )
-    if recipe.rl.steps and recipe.rl.actor is not None:
+    if recipe.rl.steps and recipe.acting_elsewhere is not None:
         raise RecipeError(
-            f"'{environment}' shows images, and rl.actor = '{recipe.rl.actor}' takes tokens only; "
-            "unset rl.actor."
+            f"'{environment}' shows images, and {recipe.acting_elsewhere} takes tokens only; "
+            "unset it."
         )
     check_sight(recipe)
 

@@ -285,6 +285,21 @@ class ClusterPart(Section):
         (1, 8), description="processes that run sessions: at least, and where there is room"
     )
     worker_cpus: float = Field(1, gt=0, description="processors that each of them reserves")
+    engines: int | None = Field(
+        None,
+        ge=1,
+        description="processes that act in the rollouts of RL with copies of the weights; unset: "
+        "the learner's process acts",
+    )
+    engine: Literal["resident", "vllm"] | None = Field(
+        None, description="whose engine they are; unset: resident, the only one that is built"
+    )
+    engine_cpus: float | None = Field(
+        None, gt=0, description="processors that each engine reserves; unset: 1"
+    )
+    engine_gpus: float | None = Field(
+        None, gt=0, description="CUDA devices that each engine reserves; unset: it uses processors"
+    )
 
     @field_validator("workers")
     @classmethod
@@ -292,6 +307,18 @@ class ClusterPart(Section):
         if not 1 <= workers[0] <= workers[1]:
             raise ValueError("give the least, 1 or more, and then the most")
         return workers
+
+    @model_validator(mode="after")
+    def _engines_are_asked_for(self) -> ClusterPart:
+        if self.engine == "vllm":
+            raise ValueError(
+                "cluster.engine = 'vllm' is not built: palaestra starts no vLLM; start one "
+                "yourself and set rl.actor=served:MODEL@URL, or leave cluster.engine unset"
+            )
+        for name in ("engine", "engine_cpus", "engine_gpus"):
+            if getattr(self, name) is not None and self.engines is None:
+                raise ValueError(f"cluster.{name} has no effect without cluster.engines; set that")
+        return self
 
 
 class Evaluation(Section):

@@ -76,10 +76,10 @@ def check_role_adapters(recipe: Recipe, known: Sequence[str]) -> None:
         _check_configs(recipe)
     if not given:
         return
-    if recipe.rl.actor is not None:
+    if recipe.acting_elsewhere is not None:
         raise RecipeError(
-            f"training.adapters needs the learner's process to act, not rl.actor = "
-            f"'{recipe.rl.actor}'; unset one."
+            f"training.adapters needs the learner's process to act, not "
+            f"{recipe.acting_elsewhere}; unset one."
         )
     if any(part.frozen and _name(recipe, role) == POLICY for role, part in given.items()):
         raise RecipeError(

@@ -18,6 +18,7 @@ from palaestra.runtime.progress import Reporter
 from palaestra.store.disk import replacing
 from palaestra.store.run_folder import RunFolder
 from palaestra.training import stages
+from palaestra.training.actor import Engines
 from palaestra.training.policy_building import (
     build_policy,
     checked_origin,
@@ -40,6 +41,7 @@ async def execute(
     team: Team | None = None,
     *,
     elsewhere: Elsewhere | None = None,
+    engines: Engines | None = None,
 ) -> report.Report:
     """Run every stage that is not done yet; results of finished stages are in the run folder.
 
@@ -49,9 +51,13 @@ async def execute(
         reporter: receives progress.
         team: processes that learn together; None: this one learns alone.
         elsewhere: makes the sessions if other processes run them; None: they run here.
+        engines: act in the rollouts of RL; None: this process, or `rl.actor`.
     """
     prepare_torch(recipe)
-    context, valued = RunContext(recipe, run, reporter, team, elsewhere=elsewhere), None
+    context, valued = (
+        RunContext(recipe, run, reporter, team, elsewhere=elsewhere, engines=engines),
+        None,
+    )
     context.store.put("machine", machine.as_document())
     context.policy = build_policy(recipe, origin(recipe, run, reporter))
     context.store.put(RUNS_BY, {recipe.model.name: way_of(context.policy.network)})

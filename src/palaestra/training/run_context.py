@@ -6,7 +6,7 @@ import copy
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
@@ -41,6 +41,9 @@ from palaestra.training.recipe import Recipe
 from palaestra.training.role_adapters import models_of_roles
 from palaestra.training.tracking import Tracking
 
+if TYPE_CHECKING:
+    from palaestra.training.actor import Engines
+
 CRITIC = "critic_"  # prefix of a separate critic's tensors in checkpoints
 VOCABULARY = "vocabulary"  # in the run folder: the tokenizer of the tiny transformer
 TRIES = 5  # of the same episodes, while infrastructure breaks some of them
@@ -57,10 +60,11 @@ class RunContext:
         team: Team | None = None,
         *,
         elsewhere: Elsewhere | None = None,
+        engines: Engines | None = None,
     ) -> None:
-        """Prepare a run; `elsewhere` makes its sessions if other processes run them."""
+        """Prepare a run; see `run.execute`."""
         self.recipe, self.run, self.reporter, self.team = recipe, run, reporter, team
-        self.elsewhere = elsewhere
+        self.elsewhere, self.engines = elsewhere, engines
         self.store = run.database
         self.tracking = Tracking(run, recipe.model_dump(mode="json"), reporter)
         self.agent: Agent = make_agent(recipe.agent.chosen)

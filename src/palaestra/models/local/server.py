@@ -18,6 +18,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,15 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from torch import Tensor
 
 from palaestra.core.errors import ContextTooLong, InputError
 from palaestra.core.model import Generation, Prompt, Sampling
+from palaestra.models import registry
 from palaestra.models.local.engine import OnUpdate
 from palaestra.models.local.networks import Backend, load_network
 from palaestra.models.local.resident import ResidentModel
-from palaestra.models.registry import check_context, device, precision, renderer_of
+from palaestra.models.local.schedule import ScheduleName
 
 KEY = "PALAESTRA_SERVER_KEY"
 CONTEXT = 2048  # tokens of a conversation, by default
@@ -61,10 +64,20 @@ class Weights(BaseModel):
 class Server:
     """An HTTP application that serves one resident model."""
 
-    def __init__(self, model: ResidentModel, key: str | None = None) -> None:
-        """Serve `model`; with a key, only requests that carry it."""
+    def __init__(
+        self, model: ResidentModel, key: str | None = None, *, one_by_one: bool = False
+    ) -> None:
+        """Serve a model.
+
+        Args:
+            model: replies.
+            key: requests must carry it; None: all are served.
+            one_by_one: sample each reply alone and without earlier keys and values, so that no
+                bit of it depends on other requests.
+        """
         self._model, self._key = model, key
         self._loading = asyncio.Lock()
+        self._turn = asyncio.Lock() if one_by_one else None
         self.app = Starlette(
             routes=[
                 Route("/v1/completions", self._complete, methods=["POST"]),
@@ -79,7 +92,7 @@ class Server:
         except (Refused, ValidationError, InputError) as error:
             return _refusal(error)
         prompt = Prompt((), tuple(asked.prompt), sampling, asked.seed, asked.session_id)
-        reply = asyncio.create_task(self._model.generate(prompt))
+        reply = asyncio.create_task(self._reply(prompt))
         gone = asyncio.create_task(_disconnected(request))
         try:
             await asyncio.wait({reply, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -89,6 +102,13 @@ class Server:
         finally:
             reply.cancel()  # no client waits for it any more
             gone.cancel()
+
+    async def _reply(self, prompt: Prompt) -> Generation:
+        if self._turn is None:
+            return await self._model.generate(prompt)
+        async with self._turn:
+            self._model.engine.clear()
+            return await self._model.generate(prompt)
 
     async def _call(self, request: Request) -> JSONResponse:
         try:
@@ -112,13 +132,23 @@ class Server:
         fresh = await asyncio.to_thread(
             load_network, weights.weights_path, model.network.dtype, backend
         )
+        await self.replace(fresh.state_dict(), weights.version)
+
+    async def replace(self, tensors: Mapping[str, Tensor], version: int | None = None) -> None:
+        """Act with other weights from now on, as soon as the engine allows it.
+
+        Args:
+            tensors: all weights of the network, by name.
+            version: of them; None: the next one.
+        """
+        model = self._model
         with model.held():
             while model.draining:
                 await asyncio.sleep(DRAINING)
-            model.network.load_state_dict(fresh.state_dict())
+            model.network.load_state_dict(tensors)
             model.updated()
-            if weights.version is not None:
-                model.version = weights.version
+            if version is not None:
+                model.version = version
 
     async def _body(self, request: Request) -> Any:
         if self._key is not None:
@@ -164,6 +194,45 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
+def load_policy(
+    folder: Path,
+    *,
+    slots: int,
+    context: int,
+    precision: str,
+    device: str,
+    backend: Backend,
+    schedule: ScheduleName,
+    on_update: str,
+) -> ResidentModel:
+    """Load the model of a checkpoint folder, to be served.
+
+    Args:
+        folder: a Hugging Face checkpoint.
+        slots: replies in flight at once.
+        context: longest conversation in tokens; the model's own if that is shorter.
+        precision: of the weights; see `registry.precision`.
+        device: see `registry.device`.
+        backend: whose code runs it.
+        schedule: which requests go first.
+        on_update: what happens to replies in flight when the weights change.
+
+    Raises:
+        InputError: it cannot run here, or files are missing or damaged.
+    """
+    target = registry.device(device)
+    network = load_network(folder, registry.precision(precision, target), backend).to(target)
+    return ResidentModel(
+        "policy",
+        network,
+        registry.renderer_of(folder),
+        slots=slots,
+        context=min(context, network.config.max_position_embeddings),
+        schedule=schedule,
+        on_update=OnUpdate(on_update),
+    )
+
+
 def main() -> None:
     """Serve until ended; see the top of this module."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -197,20 +266,18 @@ def main() -> None:
                 f"{KEY} first."
             )
         if options.context is not None:
-            check_context(
+            registry.check_context(
                 str(options.folder), options.folder, options.context, "--context", options.backend
             )
-        target = device(options.device)
-        dtype = precision(options.precision, target)
-        network = load_network(options.folder, dtype, options.backend).to(target)
-        model = ResidentModel(
-            "policy",
-            network,
-            renderer_of(options.folder),
+        model = load_policy(
+            options.folder,
             slots=options.slots,
-            context=min(options.context or CONTEXT, network.config.max_position_embeddings),
+            context=options.context or CONTEXT,
+            precision=options.precision,
+            device=options.device,
+            backend=options.backend,
             schedule=options.schedule,
-            on_update=OnUpdate(options.on_update),
+            on_update=options.on_update,
         )
         model.version = options.version
     except (InputError, OSError) as error:

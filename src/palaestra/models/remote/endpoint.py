@@ -48,6 +48,7 @@ class Endpoint:
         url: str,
         *,
         key: str | None = None,
+        token: str | None = None,
         retries: RetryPolicy = RetryPolicy(),
         socket: Path | None = None,
         serving: Callable[[], Awaitable[None]] | None = None,
@@ -58,6 +59,7 @@ class Endpoint:
             name: its name in error messages.
             url: base URL of the API.
             key: the environment variable that holds the API key; None sends no key.
+            token: a key that is in no variable: one of this run.
             retries: how often and how long to retry.
             socket: the Unix socket that the server listens on; None uses the URL's host.
             serving: for a server that is restarted when it ends: returns as soon as it serves
@@ -68,7 +70,7 @@ class Endpoint:
             InputError: the environment variable is not set.
         """
         self.name, self._url = name, url.rstrip("/")
-        secret = api_key(key)
+        secret = token or api_key(key)
         self._headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         self._retries, self._socket, self._serving = retries, socket, serving
         self._client: httpx.AsyncClient | None = None

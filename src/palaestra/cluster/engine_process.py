@@ -1,0 +1,143 @@
+"""An engine: a process that serves a copy of the policy over HTTP, with weights from its driver.
+
+It has the files of a checkpoint from the driver once, and then each version of the weights as one
+stretch of bytes. It confirms a version only when every reply is sampled with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import socket
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from palaestra.cluster.supervised_process import CONNECTING, greeting, send_beats
+from palaestra.cluster.worker_messages import SIZE, Call, dump
+
+if TYPE_CHECKING:
+    from palaestra.models.local.server import Server
+    from palaestra.models.local.weight_stream import Layout
+
+PIECE = 1 << 20  # bytes that are written at once
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A checkpoint, from which an engine makes its network; the bytes of its files follow."""
+
+    files: tuple[tuple[str, int], ...]  # names and sizes
+    options: Mapping[str, Any]  # of `models.local.server.load_policy`
+    threads: int
+    one_by_one: bool  # see `Server`
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Weights; their bytes follow, as `weight_stream` lays them out."""
+
+    version: int
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Serves:
+    """An engine acts with these weights."""
+
+    version: int
+    url: str
+
+
+def serve(call: Call) -> None:
+    """Serve policies until the driver ends the connection, or ends itself.
+
+    Raises:
+        OSError: the driver cannot be reached.
+        InputError: the policy cannot run here.
+    """
+    send_beats(call)
+    driver = socket.create_connection((call.host, call.port), CONNECTING)
+    driver.settimeout(None)
+    driver.sendall(greeting(call))
+    try:
+        _serve(driver, call.secret.hex())
+    except EOFError:  # the driver's end, or that of the run
+        return
+
+
+def _serve(driver: socket.socket, key: str) -> None:
+    origin = _message(driver)
+    server = _build(driver, origin, key)
+    loop, url = _listen(server, driver.getsockname()[0])
+
+    import torch
+
+    from palaestra.models.local.weight_stream import size_of, tensors_in
+
+    data = torch.empty(0, dtype=torch.uint8)
+    while True:
+        load = _message(driver)
+        data = data.resize_(size_of(load.layout))
+        _fill(driver, data.numpy().data)
+        replaced = server.replace(tensors_in(data, load.layout), load.version)
+        asyncio.run_coroutine_threadsafe(replaced, loop).result()
+        driver.sendall(dump(Serves(load.version, url)))
+
+
+def _build(driver: socket.socket, origin: Origin, key: str) -> Server:
+    """Return the server of a checkpoint whose files the driver sends."""
+    import torch
+
+    from palaestra.models.local.server import Server, load_policy
+
+    torch.set_num_threads(origin.threads)
+    torch.use_deterministic_algorithms(origin.one_by_one)
+    with tempfile.TemporaryDirectory(prefix="palaestra-") as name:
+        for file, size in origin.files:
+            path = Path(name) / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as written:
+                while size:
+                    size -= written.write(_read(driver, min(size, PIECE)))
+        model = load_policy(Path(name), **origin.options)
+    return Server(model, key, one_by_one=origin.one_by_one)
+
+
+def _listen(server: Server, host: str) -> tuple[asyncio.AbstractEventLoop, str]:
+    """Serve in a thread, at a port that the system chooses; return its event loop and the URL."""
+    import uvicorn
+
+    loop, listener = asyncio.new_event_loop(), socket.create_server((host, 0))
+    listening = uvicorn.Server(
+        uvicorn.Config(server.app, log_level="warning", access_log=False, lifespan="off")
+    )
+    work = listening.serve(sockets=[listener])
+    threading.Thread(target=loop.run_until_complete, args=(work,), daemon=True).start()
+    return loop, f"http://{host}:{listener.getsockname()[1]}"
+
+
+def _message(driver: socket.socket) -> Any:
+    """Return the next message of the driver; raises EOFError at the end of the connection."""
+    size = int.from_bytes(_read(driver, SIZE), "big")
+    return pickle.loads(_read(driver, size))
+
+
+def _read(driver: socket.socket, size: int) -> bytearray:
+    data = bytearray(size)
+    _fill(driver, memoryview(data))
+    return data
+
+
+def _fill(driver: socket.socket, data: memoryview) -> None:
+    while data:
+        try:
+            count = driver.recv_into(data)
+        except OSError:
+            count = 0
+        if not count:
+            raise EOFError
+        data = data[count:]
