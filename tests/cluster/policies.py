@@ -63,12 +63,15 @@ async def acting(
         "on_update": policy.model.engine.on_update.value,
     }
     async with Engines(launcher, say, engine_kind(count)) as engines:
-        yield engines, await engines.begin(
-            "policy",
-            policy.model.renderer,
-            policy.folder,
-            policy.weights(),
-            options=options,
-            sessions=sessions,
-            one_by_one=one_by_one,
+        yield (
+            engines,
+            await engines.begin(
+                "policy",
+                policy.model.renderer,
+                policy.folder,
+                policy.weights(),
+                options=options,
+                sessions=sessions,
+                one_by_one=one_by_one,
+            ),
         )

@@ -186,7 +186,7 @@ def test_ctrl_c_exits_with_130_and_leaves_no_worker(cluster: str, tmp_path: Path
         if "demonstrations" in line:
             break
     time.sleep(1.0)
-    serving = [p for p in ray_processes() if "_Actor" in " ".join(p.cmdline())]
+    serving = [p for p in ray_processes() if "ray::palaestra worker" in " ".join(p.cmdline())]
     assert serving
     process.send_signal(signal.SIGINT)
     stopped = time.monotonic()
@@ -223,7 +223,7 @@ def test_a_machine_that_is_killed_costs_nothing(undisturbed: Path, tmp_path: Pat
 
     async def kill(workers: Workers) -> None:
         await asyncio.sleep(1.0)
-        mine = {p.pid for p in ray_processes() if "_Actor" in " ".join(p.cmdline())}
+        mine = {p.pid for p in ray_processes() if "ray::palaestra worker" in " ".join(p.cmdline())}
         victim = others[0].all_processes["raylet"][0].process.pid
         for child in psutil.Process(victim).children(recursive=True):
             if child.pid in mine:

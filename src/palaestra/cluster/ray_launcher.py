@@ -59,7 +59,8 @@ class RayLauncher:
         remote = ray.remote(num_cpus=kind.cpus, num_gpus=kind.gpus, max_restarts=0)(_Actor)
         actor = self._actors[kind, call.birth] = remote.remote()
         try:
-            await actor.serve.remote(kind.module, call)
+            named = actor.serve.options(name=f"palaestra {kind.name} {call.birth}")
+            await named.remote(kind.module, call)
         except ray.exceptions.RayError as error:
             return _cause(error)
         return "it ended by itself"

@@ -103,6 +103,10 @@ class Router:
         """Return the version of the weights that an engine confirmed last; None before any."""
         return self._versions.get(engine)
 
+    def load(self, engine: int) -> int:
+        """Return how many calls of an engine are under way."""
+        return sum(ticket.engine == engine for ticket in self._tickets)
+
     @property
     def serving(self) -> int:
         """How many engines have the weights that are wanted."""
