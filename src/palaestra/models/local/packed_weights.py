@@ -124,7 +124,7 @@ def check_whole(network: nn.Module) -> None:
     """Raise InputError if the network only acts: if matrices of it are held packed alone."""
     if any(isinstance(layer, PACKED) for layer in network.modules()):
         raise InputError(
-            "This network was loaded to act only: its matrices are packed, and cannot be trained or "
+            "This network was loaded to act only: its matrices are packed, and are not trained or "
             "saved; load its checkpoint with load_network(folder, dtype)."
         )
 
