@@ -11,10 +11,12 @@ import pytest
 from palaestra.api.train_run import place_of
 from palaestra.cluster import ray_launcher
 from palaestra.cluster.driver import worker_kind
+from palaestra.cluster.engines import engine_kind
 from palaestra.cluster.on_ray import OnRay
 from palaestra.cluster.placement import Machine, lack, plan, room
 from palaestra.core.errors import InputError, MissingPackage, RecipeError
 from palaestra.training.recipe import load
+from palaestra.training.recipe_check import check_recipe
 from tests.training.runs import palaestra
 
 
@@ -38,10 +40,37 @@ def test_a_cluster_section_without_on_is_refused() -> None:
         place_of(load("quick", ["cluster.workers=[2, 16]"]), None)
 
 
-@pytest.mark.parametrize("key", ["engines", "engine", "engine_gpus", "learners", "shard", "copies"])
+@pytest.mark.parametrize("key", ["learners", "shard", "copies"])
 def test_a_key_that_is_not_built_is_refused(key: str) -> None:
     with pytest.raises(RecipeError, match=f"There is no recipe key 'cluster.{key}'"):
         load("quick", [f"cluster.{key}=1"])
+
+
+def test_the_recipe_says_how_many_engines_of_which_size() -> None:
+    keys = ["cluster.engines=2", "cluster.engine_cpus=4", "cluster.engine_gpus=1"]
+    found = place_of(load("quick", keys), "ray")
+    assert found == OnRay(None, engines=engine_kind(2, 4, 1))
+    assert [kind.name for kind in found.kinds] == ["engine", "worker"]  # engines get room first
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (["cluster.engines=0"], "cluster.engines"),
+        (["cluster.engine_gpus=1"], "cluster.engine_gpus has no effect without cluster.engines"),
+        (["cluster.engine_cpus=2"], "cluster.engine_cpus has no effect without cluster.engines"),
+        (["cluster.engine=resident"], "cluster.engine has no effect without cluster.engines"),
+        (["cluster.engines=2", "cluster.engine=vllm"], "'vllm' is not built: .* rl.actor=served"),
+        (["cluster.engines=2", "rl.actor=process"], "both make the rollouts"),
+        (["cluster.engines=2", "rl.steps=0"], "no effect with rl.steps = 0"),
+        (["cluster.engines=2", "agent.reasoning_tokens=9"], "not cluster.engines; unset one"),
+    ],
+)
+def test_engines_that_would_do_nothing_or_cannot_act_are_refused(
+    keys: list[str], message: str
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        check_recipe(load("quick", keys))
 
 
 @pytest.mark.parametrize("workers", ["[0, 2]", "[3, 2]", "[1]", "2"])
@@ -81,6 +110,16 @@ def test_a_plan_fills_the_machines_and_names_what_does_not_fit() -> None:
         "10.0.0.2 (1 CPU): 0 workers",
         "10.0.0.3 (0 CPU): 0 workers",
         "1 of at most 3 workers do not fit; they start where machines join",
+    ]
+    both = [engine_kind(2, 1, 1), worker_kind(1, 2)]
+    with_device = [Machine("10.0.0.1", 2, 1), Machine("10.0.0.2", 2)]
+    assert plan(with_device, both, "")[1:] == [
+        "10.0.0.1 (2 CPU, 1 GPU): 1 engines (each holds the weights and the cache of its sessions)"
+        ", 1 workers (0.2 GB each without environments)",
+        "10.0.0.2 (2 CPU): 0 engines, 1 workers (0.2 GB each without environments)",
+        "does not fit: cluster.engines asks for at least 2 of 1 CPU and 1 GPU each, and the "
+        "cluster has room for 1 (10.0.0.1 has 2 CPU, 1 GPU, 10.0.0.2 has 2 CPU); the run waits "
+        "until machines join, or stop it and lower cluster.engines or what each reserves",
     ]
     too_many, two = worker_kind(3, 3, 2), worker_kind(2, 2, 2)
     assert plan(machines, [too_many], "")[-1].startswith("does not fit: cluster.workers asks")

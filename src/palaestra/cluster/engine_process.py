@@ -74,28 +74,22 @@ def _serve(driver: socket.socket, key: str) -> None:
     server = _build(driver, origin, key)
     loop, url = _listen(server, driver.getsockname()[0])
 
-    import torch
+    from palaestra.models.local.weight_stream import WeightBuffer
 
-    from palaestra.models.local.weight_stream import size_of, tensors_in
-
-    data = torch.empty(0, dtype=torch.uint8)
+    buffer = WeightBuffer()
     while True:
         load = _message(driver)
-        data = data.resize_(size_of(load.layout))
-        _fill(driver, data.numpy().data)
-        replaced = server.replace(tensors_in(data, load.layout), load.version)
+        _fill(driver, buffer.memory(load.layout))
+        replaced = server.replace(buffer.tensors(load.layout), load.version)
         asyncio.run_coroutine_threadsafe(replaced, loop).result()
         driver.sendall(dump(Serves(load.version, url)))
 
 
 def _build(driver: socket.socket, origin: Origin, key: str) -> Server:
     """Return the server of a checkpoint whose files the driver sends."""
-    import torch
+    from palaestra.models.local.server import Server, load_policy, prepare_torch
 
-    from palaestra.models.local.server import Server, load_policy
-
-    torch.set_num_threads(origin.threads)
-    torch.use_deterministic_algorithms(origin.one_by_one)
+    prepare_torch(origin.threads, deterministic=origin.one_by_one)
     with tempfile.TemporaryDirectory(prefix="palaestra-") as name:
         for file, size in origin.files:
             path = Path(name) / file

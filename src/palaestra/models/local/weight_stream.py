@@ -39,6 +39,22 @@ def copy_weights(tensors: Mapping[str, Tensor], version: int) -> Weights:
     return Weights(version, layout, data.numpy().data)
 
 
+class WeightBuffer:
+    """Memory into which weights are received; that of earlier ones is used again."""
+
+    def __init__(self) -> None:
+        self._data = torch.empty(0, dtype=torch.uint8)
+
+    def memory(self, layout: Layout) -> memoryview:
+        """Return where the bytes of weights go; earlier ones are lost."""
+        self._data.resize_(size_of(layout))
+        return self._data.numpy().data
+
+    def tensors(self, layout: Layout) -> dict[str, Tensor]:
+        """Return the weights that were received."""
+        return tensors_in(self._data, layout)
+
+
 def size_of(layout: Layout) -> int:
     """Return how many bytes the tensors take."""
     return sum(-(-_bytes(*part) // ALIGNMENT) * ALIGNMENT for part in layout.values())
