@@ -21,7 +21,7 @@ from palaestra.models.local.kernels.packed_matmul import (
 )
 from palaestra.models.local.kernels.weight_packing import native_packing
 from palaestra.models.local.network import DecoderNetwork
-from palaestra.models.local.packed_weights import WideLinear, packed, packs
+from palaestra.models.local.packed_weights import WideLinear, packed, packed_layers, packs
 
 pytestmark = pytest.mark.skipif(native_packed() is None, reason="no C compiler with OpenMP")
 
@@ -85,9 +85,10 @@ def test_a_row_does_not_depend_on_the_others(native: NativePacked) -> None:
 @pytest.mark.skipif(not packs(torch.float32), reason="no vectors of 256 bits")
 def test_a_layer_in_fp32_stores_bf16_where_that_rounds_nothing() -> None:
     weight = random(96, 64, seed=0, exact=True)
-    assert 2 * WideLinear([weight]).packed.nbytes == weight.nbytes
+    (layer,) = packed_layers([[weight]], torch.float32)
+    assert 2 * layer.packed.nbytes == weight.nbytes
     weight[37, 11] = 1 + 2**-20
-    layer = WideLinear([weight])
+    (layer,) = packed_layers([[weight]], torch.float32)
     assert layer.packed.nbytes == weight.nbytes
     assert torch.equal(layer(torch.eye(64)), weight.T)
 
