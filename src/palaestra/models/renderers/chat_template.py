@@ -38,6 +38,7 @@ from palaestra.models.renderers.template_format import (
 from palaestra.models.renderers.tool_text import as_words, schema
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
     from palaestra.models.local.image_reader import ImageReader
@@ -118,17 +119,7 @@ class TemplateRenderer(Renderer):
     @classmethod
     def from_folder(cls, folder: Path, *, keep_thoughts: bool = False) -> TemplateRenderer:
         """Return the renderer of the checkpoint in `folder`; raise like the constructor."""
-        from transformers import AutoTokenizer
-
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except (OSError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise InputError(
-                f"The folder '{folder}' has no readable tokenizer ({reason}); save one "
-                "there with save_pretrained."
-            ) from error
-        return cls(tokenizer, folder.name, keep_thoughts=keep_thoughts)
+        return cls(read_tokenizer(folder), folder.name, keep_thoughts=keep_thoughts)
 
     @classmethod
     def seeing(cls, folder: Path, *, keep_thoughts: bool = False) -> TemplateRenderer:
@@ -229,7 +220,7 @@ class TemplateRenderer(Renderer):
 
     def parser(self, calls: bool = True, prompt: Sequence[int] | None = None) -> ReplyParser:
         form = self._format.reply
-        if prompt is not None:
+        if prompt is not None and form.reasoning is not None:
             form = replace(form, opened=opens(form.reasoning, self.text(prompt[-LONGEST_TAG:])))
         return form.parser(calls)
 
@@ -403,16 +394,65 @@ class TemplateRenderer(Renderer):
         return TemplateBreaksPrefix(self.name, turn, _REMEDY)
 
 
-def template_of(folder: Path, *, keep_thoughts: bool = False) -> TemplateRenderer | None:
-    """Return the renderer of a checkpoint whose chat template has tools or reasoning, else None."""
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of the checkpoint in `folder`, as transformers reads it.
+
+    Raises:
+        InputError: there is no readable one.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"The folder '{folder}' has no readable tokenizer ({reason}); save one "
+            "there with save_pretrained."
+        ) from error
+    return found
+
+
+def template_of(
+    folder: Path, vocabulary: Tokenizer, *, keep_thoughts: bool = False
+) -> TemplateRenderer | None:
+    """Return the renderer of a checkpoint whose chat template has tools or reasoning, else None.
+
+    Args:
+        folder: of the checkpoint.
+        vocabulary: its `tokenizer.json`.
+        keep_thoughts: see `TemplateRenderer`.
+    """
     files = (folder / "tokenizer_config.json", *folder.glob("**/*.jinja"))
-    source = "".join(file.read_text("utf-8", "replace") for file in files if file.is_file())
-    if not any(text in source for text in ("tools", *(tags.close for tags in TAGS))):
+    sources = [file.read_text("utf-8", "replace") for file in files if file.is_file()]
+    thinks = any(tags.close in source for tags in TAGS for source in sources)
+    if not thinks and not any("tools" in source for source in sources):
         return None
     try:
-        return TemplateRenderer.from_folder(folder, keep_thoughts=keep_thoughts)
+        # With thoughts, the end of a prompt is decoded before each reply is parsed.
+        template = None if thinks else _only_template(folder)
+        if template is None or "_token" in template:  # it may write the name of a special token
+            return TemplateRenderer.from_folder(folder, keep_thoughts=keep_thoughts)
+        from palaestra.models.renderers.deferred_tokenizer import DeferredTokenizer
+
+        tokenizer = DeferredTokenizer(folder, vocabulary, template)
+        return TemplateRenderer(tokenizer, folder.name, keep_thoughts=keep_thoughts)
     except InputError:  # it has no usable template: tools are rendered as text
         return None
+
+
+def _only_template(folder: Path) -> str | None:
+    """Return the text of a checkpoint's chat template; None if it has several, or none."""
+    config, files = folder / "tokenizer_config.json", list(folder.glob("**/*.jinja"))
+    if files == [folder / "chat_template.jinja"] and config.is_file():
+        return files[0].read_text("utf-8")
+    try:
+        template = None if files else json.loads(config.read_text("utf-8")).get("chat_template")
+    except (OSError, ValueError):
+        return None  # transformers says what is wrong with it
+    return template if isinstance(template, str) else None
 
 
 def _images(messages: Sequence[Message]) -> list[Image]:

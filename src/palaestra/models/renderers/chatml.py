@@ -90,7 +90,7 @@ class ChatMLRenderer(Renderer):
             tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises nothing more specific
             raise InputError(f"{file} is not a readable tokenizer: {error}") from error
-        template = template_of(folder, keep_thoughts=keep_thoughts)
+        template = template_of(folder, tokenizer, keep_thoughts=keep_thoughts)
         return cls(tokenizer, f"chatml ({folder.name})", template)
 
     @property
