@@ -49,10 +49,10 @@ class DeferredTokenizer(PreTrainedTokenizerBase):
             return self._vocabulary.token_to_id(tokens)
         return [self._vocabulary.token_to_id(token) for token in tokens]
 
-    def convert_ids_to_tokens(self, ids: Any) -> Any:
+    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
         if isinstance(ids, int):
             return self._vocabulary.id_to_token(ids)
-        return [self._vocabulary.id_to_token(id) for id in ids]
+        return self._whole.convert_ids_to_tokens(ids, skip_special_tokens)
 
     def encode(self, *args: Any, **kwargs: Any) -> list[int]:
         return self._whole.encode(*args, **kwargs)
