@@ -33,7 +33,7 @@ class DeferredTokenizer(PreTrainedTokenizerBase):
             for key, value in json.loads((folder / "tokenizer_config.json").read_text()).items()
             if key in self.SPECIAL_TOKENS_ATTRIBUTES and isinstance(value, str)
         }
-        super().__init__(chat_template=template, **names)
+        super().__init__(chat_template=template, **names)  # type: ignore[no-untyped-call]
         self._folder, self._vocabulary = folder, vocabulary
 
     @cached_property

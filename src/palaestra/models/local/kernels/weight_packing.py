@@ -66,7 +66,7 @@ class Packing:
             outputs = sum(map(len, parts))
             rows = -(-inputs // 2) if narrow else inputs
             packed = torch.empty(-(-outputs // COLUMNS), rows, COLUMNS, dtype=torch.int32)
-            given = (_Part * len(parts))(*((part.data_ptr(), len(part)) for part in parts))
+            given = (_Part * len(parts))(*(_Part(part.data_ptr(), len(part)) for part in parts))
             matrix.packed, matrix.parts, matrix.count = packed.data_ptr(), given, len(parts)
             matrix.outputs, matrix.inputs, matrix.narrow = outputs, inputs, narrow
             results.append(packed)
