@@ -105,6 +105,8 @@ def test_a_network_in_fp32_acts_with_packed_weights_and_keeps_its_own() -> None:
     assert isinstance(acting.head, WideLinear) and network.head is None
     assert isinstance(acting.blocks[0].down, WideLinear)
     x = torch.randn(5, 256)
-    torch.testing.assert_close(acting.head(x), F.linear(x, network.embedding.weight))
+    wanted = F.linear(x, network.embedding.weight)
+    # sums near zero lose 2e-6 of the sum of their magnitudes
+    torch.testing.assert_close(acting.head(x), wanted, rtol=1e-5, atol=1e-4)
     network.embedding.weight.mul_(2)  # the copy holds what it was made of
     assert not torch.allclose(acting.head(x), F.linear(x, network.embedding.weight))
