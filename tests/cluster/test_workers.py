@@ -317,7 +317,7 @@ def test_a_cluster_that_cannot_be_asked_any_more_stops_the_run() -> None:
             work = replace(rollout(Walker(0.05)), elsewhere=found.session)
             await work.run(jobs(32))
 
-    with pytest.raises(ClusterFailed, match="cannot be asked any more .*the head is gone"):
+    with pytest.raises(ClusterFailed, match=r"cannot be asked any more .*the head is gone"):
         asyncio.run(run())
 
 
