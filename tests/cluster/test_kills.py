@@ -159,7 +159,7 @@ def test_the_work_of_a_killed_machine_goes_on_and_one_that_joins_is_used(
     async def disturb(workers: Workers) -> None:
         while not all(workers.leases.load(birth) for birth in (1, 2)):
             await asyncio.sleep(0.002)
-        node = connected.worker_nodes[0]
+        node = next(iter(connected.worker_nodes))
         at = time.monotonic()
         kill_machine(node)
         while len(workers.connected) == 2:

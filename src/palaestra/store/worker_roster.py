@@ -6,6 +6,7 @@ latest process that worked on the run: the workers of an earlier one ended with 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ class Roster:
 
     entries: list[RosterEntry] = field(default_factory=list)
     deaths: int = 0  # of workers that were not asked to leave
+    driver: int = field(default_factory=os.getpid)  # the process that notes this
     refused: int = 0  # messages of workers that came after their leases were over
 
     def join(self, number: int, machine: str, pid: int) -> None:
@@ -70,7 +72,7 @@ class Roster:
         if not found:
             return None
         entries = [RosterEntry(**entry) for entry in found["entries"]]
-        return cls(entries, found["deaths"], found["refused"])
+        return cls(entries, found["deaths"], found["driver"], found["refused"])
 
     @property
     def present(self) -> Sequence[RosterEntry]:
