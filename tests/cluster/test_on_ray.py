@@ -55,7 +55,7 @@ def ray_processes() -> list[psutil.Process]:
 def cluster() -> Iterator[str]:
     """A Ray of two processors; gives its address."""
     context = ray.init(
-        num_cpus=2, include_dashboard=False, log_to_driver=False, namespace="palaestra"
+        "local", num_cpus=2, include_dashboard=False, log_to_driver=False, namespace="palaestra"
     )
     yield context.address_info["address"]
     ray.shutdown()
