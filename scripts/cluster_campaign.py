@@ -35,9 +35,9 @@ from palaestra.store.worker_roster import Roster
 KEYS = """deterministic=true concurrency=8 environment.id=babyai/GoToObjS4 environment.transfer=
 environment.workers=0 model.tiny.layers=2 model.tiny.width=64 model.context=512
 imitation.demonstrations=32 imitation.epochs=3 imitation.learning_rate=3e-3
-rl.steps=6 rl.tasks=4 rl.group=4 evaluation.tasks=4""".split()
+rl.steps=40 rl.tasks=4 rl.group=4 evaluation.tasks=4""".split()
 ASYNCHRONOUS = ["deterministic=false", "rl.asynchronous=true", "rl.staleness=1"]
-STEPS, GROUPS, MEMBERS = 6, 4, 4
+STEPS, GROUPS, MEMBERS = 40, 4, 4
 KINDS = ("worker", "machine", "raylet", "driver")
 PALAESTRA = [sys.executable, "-m", "palaestra", "train"]
 WITHIN = 300.0  # seconds for a run
@@ -73,17 +73,18 @@ def main() -> int:
             cluster.shutdown()
     right = sum(row["right"] for row in rows)
     kills = Counter(kind for row in rows for kind in row["kills"])
-    summary = {"runs": len(rows), "right": right, "kills": dict(kills)}
+    moved = sum(row["sessions_moved"] for row in rows)
+    summary = {"runs": len(rows), "right": right, "kills": dict(kills), "sessions_moved": moved}
     print(json.dumps({**summary, "each": rows} if options.json else summary))
     return 0 if right == len(rows) else 1
 
 
 def disturbed(cluster: Any, folder: Path, keys: list[str], rng: random.Random) -> dict[str, Any]:
     """Run once on the cluster with 1 to 4 kills; return which fell within the run, and its exit."""
-    on, began, kills = f"--on=ray={cluster.address}", time.monotonic(), []
+    on, began, kills, moved = f"--on=ray={cluster.address}", time.monotonic(), [], 0
     driver = _started(["quick", "--set", *keys, "--run", str(folder), on])
     for _ in range(rng.randint(1, 4)):
-        kind, pause = rng.choice(KINDS), rng.uniform(0.0, 3.0)
+        kind, pause = rng.choice(KINDS), rng.uniform(0.0, 2.0)
         while driver.poll() is None and not _workers(folder, driver.pid):
             time.sleep(0.05)
         time.sleep(pause)
@@ -98,6 +99,7 @@ def disturbed(cluster: Any, folder: Path, keys: list[str], rng: random.Random) -
         elif kind == "driver":
             driver.kill()
             driver.wait()
+            moved += _moved(folder)
             driver = _started(["--resume", str(folder), on])
         else:
             continue
@@ -107,7 +109,12 @@ def disturbed(cluster: Any, folder: Path, keys: list[str], rng: random.Random) -
     except subprocess.TimeoutExpired:
         driver.kill()
         status = driver.wait()
-    return {"kills": kills, "exit": status, "seconds": round(time.monotonic() - began, 1)}
+    return {
+        "kills": kills,
+        "sessions_moved": moved + _moved(folder),
+        "exit": status,
+        "seconds": round(time.monotonic() - began, 1),
+    }
 
 
 def _started(arguments: list[str]) -> subprocess.Popen[bytes]:
@@ -116,13 +123,23 @@ def _started(arguments: list[str]) -> subprocess.Popen[bytes]:
 
 def _workers(folder: Path, driver: int) -> list[int]:
     """Return the processes of the workers that are at work for this driver."""
-    if not (folder / "run.json").is_file():
-        return []
-    with RunFolder.read(folder) as run:
-        roster = Roster.read(run.database)
+    roster = _roster(folder)
     if roster is None or roster.driver != driver:
         return []
     return [entry.pid for entry in roster.present]
+
+
+def _moved(folder: Path) -> int:
+    """Return how many sessions of the latest driver went on elsewhere."""
+    roster = _roster(folder)
+    return 0 if roster is None else sum(entry.moved for entry in roster.entries)
+
+
+def _roster(folder: Path) -> Roster | None:
+    if not (folder / "run.json").is_file():
+        return None
+    with RunFolder.read(folder) as run:
+        return Roster.read(run.database)
 
 
 def _kill_machine(cluster: Any, node: Any, *, alone: bool) -> None:
