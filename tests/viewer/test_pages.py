@@ -176,7 +176,7 @@ def test_a_run_on_a_cluster_shows_who_is_where_and_why_one_is_gone(tmp_path: Pat
         roster.store(run.database)
         text = words(client_of(tmp_path).get("/run/train-a").text)
     assert "Workers on Ray 1 up, 1 died, 0 late messages refused" in text
-    assert re.search(r"1 node-<a> 101 \S+ \S+ 5 1 at work", text)
+    assert re.search(r"1 node-<a> 101 \S+ \S+ UTC 5 1 at work", text)
     assert "status -9 <b>; 3 sessions went on elsewhere" in text
     closed = words(client_of(tmp_path).get("/run/train-a").text)
     assert "ended with its driver" in closed

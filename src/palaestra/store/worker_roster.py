@@ -32,6 +32,14 @@ class RosterEntry:
     cause: str = ""  # why it is gone
     moved: int = 0  # sessions that went on elsewhere when it was gone
 
+    @property
+    def began(self) -> datetime:
+        return datetime.fromisoformat(self.joined)
+
+    @property
+    def ended(self) -> datetime | None:
+        return None if self.gone is None else datetime.fromisoformat(self.gone)
+
 
 @dataclass(slots=True)
 class Roster:
