@@ -138,7 +138,7 @@ async def trained(folder: Path, said: list[str], disturb: Any, most: int = 2) ->
     with RunFolder.create(folder / "run", recipe.model_dump(mode="json")) as run:
         launcher = RayLauncher(None, 1.0)
         async with Workers(launcher, said.append, least=2, most=most, processes=0) as workers:
-            disturbing = asyncio.create_task(disturb(workers))
+            disturbing = asyncio.create_task(asyncio.wait_for(disturb(workers), 60))
             await execute(recipe, run, quiet(), elsewhere=workers.session)
             await disturbing
 
@@ -168,8 +168,8 @@ def test_the_work_of_a_killed_machine_goes_on_and_one_that_joins_is_used(
         while not workers.leases.load(birth):
             await asyncio.sleep(0.002)
         took["moved"] = time.monotonic() - at
-        await asyncio.to_thread(connected.remove_node, node, allow_graceful=False)
-        await asyncio.to_thread(connected.add_node, num_cpus=1)
+        connected.remove_node(node, allow_graceful=False)
+        connected.add_node(num_cpus=1)  # in this thread: it sets handlers of signals
         at = time.monotonic()
         while max(workers.connected) < 3:
             await asyncio.sleep(0.01)
@@ -201,8 +201,8 @@ def test_a_machine_that_is_drained_hands_its_sessions_over(
             await asyncio.sleep(0.01)
         assert workers.roster.deaths == 0
         node = next(one for one in connected.worker_nodes if one.node_id == name)
-        await asyncio.to_thread(connected.remove_node, node, allow_graceful=False)
-        await asyncio.to_thread(connected.add_node, num_cpus=1)
+        connected.remove_node(node, allow_graceful=False)
+        connected.add_node(num_cpus=1)  # in this thread: it sets handlers of signals
 
     asyncio.run(trained(tmp_path, said, disturb))
     assert any("has left, as its machine is about to" in line for line in said)

@@ -104,7 +104,7 @@ async def disturbed(
     return [line for line in said if "is lost" in line]
 
 
-@pytest.mark.parametrize(("seed", "kills"), [(1, 0), (2, 3)])
+@pytest.mark.parametrize(("seed", "kills"), [pytest.param(1, 0, marks=pytest.mark.slow), (2, 3)])
 def test_a_run_on_ray_has_the_weights_and_episodes_of_one_here(
     cluster: str, undisturbed: Path, tmp_path: Path, seed: int, kills: int
 ) -> None:
