@@ -80,6 +80,16 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.fixture(scope="module")
+def undisturbed_here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run in this process, whose number of threads may be another."""
+    folder = tmp_path_factory.mktemp("here")
+    recipe = load(str(write_recipe(folder)), KEYS)
+    with RunFolder.create(folder / "run", recipe.model_dump(mode="json")) as run:
+        asyncio.run(execute(recipe, run, quiet()))
+    return folder / "run"
+
+
 def begun(folder: Path, cluster: Any, phase: str = "rl/2") -> subprocess.Popen[bytes]:
     """A run on the cluster in a process of its own, once it is within a phase."""
     recipe = write_recipe(folder)
@@ -151,7 +161,7 @@ def kill_machine(node: Any) -> None:
 
 
 def test_the_work_of_a_killed_machine_goes_on_and_one_that_joins_is_used(
-    connected: Any, undisturbed: Path, tmp_path: Path
+    connected: Any, undisturbed_here: Path, tmp_path: Path
 ) -> None:
     said: list[str] = []
     took: dict[str, float] = {}
@@ -179,11 +189,11 @@ def test_the_work_of_a_killed_machine_goes_on_and_one_that_joins_is_used(
     print(took)
     assert took["moved"] < 5 and took["used"] < 10
     assert any("is lost" in line for line in said)
-    assert alike(tmp_path / "run", undisturbed)
+    assert alike(tmp_path / "run", undisturbed_here)
 
 
 def test_a_machine_that_is_drained_hands_its_sessions_over(
-    connected: Any, undisturbed: Path, tmp_path: Path
+    connected: Any, undisturbed_here: Path, tmp_path: Path
 ) -> None:
     said: list[str] = []
 
@@ -207,7 +217,7 @@ def test_a_machine_that_is_drained_hands_its_sessions_over(
     asyncio.run(trained(tmp_path, said, disturb))
     assert any("has left, as its machine is about to" in line for line in said)
     assert not any("is lost" in line for line in said)
-    assert alike(tmp_path / "run", undisturbed)
+    assert alike(tmp_path / "run", undisturbed_here)
 
 
 @pytest.mark.slow
