@@ -59,8 +59,6 @@ def serving(text: str | None, folder: Path) -> Iterator[str | None]:
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
     def __init__(self, address: tuple[str, int], folder: Path) -> None:
         self.folder = folder
         super().__init__(address, _Handler)
