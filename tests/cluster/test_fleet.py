@@ -17,7 +17,7 @@ class Schedule(RuleBasedStateMachine):
         self.fleet, self.now = Fleet(4), 0.0
         self.known: list[int] = []  # every birth ever
         self.dead: list[tuple[int, float]] = []
-        self.left: set[int] = set()  # those that were to leave, and have
+        self.left: set[int] = set()  # those whose ends were no deaths
 
     @rule(seconds=st.floats(0, 400))
     def wait(self, seconds: float) -> None:
@@ -42,13 +42,13 @@ class Schedule(RuleBasedStateMachine):
         asked = birth in self.fleet.asked
         assert self.fleet.rise(birth) == asked
 
-    @rule(data=st.data())
-    def die(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), blameless=st.booleans())
+    def die(self, data: st.DataObject, blameless: bool) -> None:
         birth = data.draw(st.sampled_from(self.known or [1]))
         leaving = birth in self.fleet.leaving
         alive = birth in self.fleet.asked | self.fleet.up | self.fleet.leaving
-        assert self.fleet.lose(birth, self.now) == alive
-        if leaving:
+        assert self.fleet.lose(birth, self.now, blameless=blameless) == alive
+        if leaving or (alive and blameless):
             self.left.add(birth)
         elif alive:
             self.dead.append((birth, self.now))

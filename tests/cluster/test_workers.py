@@ -20,6 +20,8 @@ import pytest
 from palaestra.agents.registry import make_agent
 from palaestra.cluster import driver, fleet
 from palaestra.cluster.driver import Workers
+from palaestra.cluster.placement import MACHINE_GONE
+from palaestra.cluster.worker_messages import Call
 from palaestra.core.budget import Budget
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import ClusterFailed, InputError
@@ -174,6 +176,22 @@ def test_five_deaths_in_five_minutes_stop_the_run_with_the_last_words() -> None:
         with pytest.raises(ClusterFailed, match=r"Five workers died within.*no space left"):
             async with workers(launcher):
                 pass
+
+    asyncio.run(run())
+
+
+def test_starts_that_are_lost_with_their_machine_do_not_stop_the_run() -> None:
+    class Losing(Processes):
+        async def start(self, call: Call) -> str:
+            if call.birth > 7:
+                return await super().start(call)
+            self.started += 1
+            return MACHINE_GONE
+
+    async def run() -> None:
+        launcher = Losing()
+        async with workers(launcher) as found:
+            assert launcher.started == 9 and found.roster.deaths == 0
 
     asyncio.run(run())
 

@@ -24,6 +24,7 @@ from typing import Protocol, Self
 
 from palaestra.cluster.fleet import Fleet
 from palaestra.cluster.leases import Lease, Leases
+from palaestra.cluster.placement import MACHINE_GONE
 from palaestra.cluster.session_worker import BEAT, SCENES
 from palaestra.cluster.worker_messages import (
     SECRET,
@@ -310,8 +311,9 @@ class Workers:
 
     async def _lose(self, birth: int, cause: str) -> None:
         """Note that a worker is lost; its sessions go on elsewhere."""
-        asked = birth in self._fleet.leaving
-        if not self._fleet.lose(birth, time.monotonic()):
+        unborn = cause == MACHINE_GONE and birth not in self._fleet.up
+        blameless = unborn or birth in self._fleet.leaving
+        if not self._fleet.lose(birth, time.monotonic(), blameless=blameless):
             return
         worker = self.connected.pop(birth, None)
         lost = [lease for lease in self._sessions if lease.birth == birth]
@@ -321,10 +323,10 @@ class Workers:
         await self._notify()
         if worker is not None:
             worker.writer.close()
-        self._spawn(self._bury(birth, worker, cause, len(lost), asked))
+        self._spawn(self._bury(birth, worker, cause, len(lost), blameless))
 
     async def _bury(
-        self, birth: int, worker: _Worker | None, cause: str, sessions: int, asked: bool
+        self, birth: int, worker: _Worker | None, cause: str, sessions: int, blameless: bool
     ) -> None:
         """Say why a worker was lost, make sure that it is gone, and see whether to go on."""
         end = self._ends.pop(birth, None)
@@ -333,7 +335,7 @@ class Workers:
                 cause = await asyncio.wait_for(asyncio.shield(end), LAST_WORDS)
         where = f" on {worker.greeting.node}" if worker is not None else ""
         name = f"worker {birth}{where}"
-        self.roster.leave(birth, cause, sessions, died=not asked)
+        self.roster.leave(birth, cause, sessions, died=not blameless)
         if self._fleet.failed(time.monotonic()):
             await self._fail(
                 ClusterFailed(

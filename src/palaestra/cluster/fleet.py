@@ -9,7 +9,7 @@ never repeat, so a process that counted as dead cannot come back under its numbe
 
 After a death another process is started, later the more deaths there were recently. Too many
 deaths within a few minutes end the run: whatever kills the processes would kill the next one too.
-The end of a process that was to leave is no death.
+The end of a process that was to leave is no death, nor is that of a start whose machine is gone.
 """
 
 from __future__ import annotations
@@ -67,11 +67,17 @@ class Fleet:
         self.leaving.add(birth)
         return True
 
-    def lose(self, birth: int, now: float) -> bool:
-        """Note that a process is gone; return False if it counted as gone already."""
+    def lose(self, birth: int, now: float, *, blameless: bool = False) -> bool:
+        """Note that a process is gone; return False if it counted as gone already.
+
+        Args:
+            birth: the process.
+            now: the time.
+            blameless: its end is no death, because nothing can be concluded from it.
+        """
         if birth not in self.asked | self.up | self.leaving:
             return False
-        if birth not in self.leaving:
+        if birth not in self.leaving and not blameless:
             self._deaths.append(now)
         for known in (self.asked, self.up, self.leaving):
             known.discard(birth)

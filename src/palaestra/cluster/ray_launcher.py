@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from palaestra.cluster.placement import Machine, lack, room
+from palaestra.cluster.placement import MACHINE_GONE, Machine, lack, room
 from palaestra.cluster.worker_messages import Call
 from palaestra.core.errors import InputError, MissingPackage
 
@@ -193,5 +193,7 @@ def _own_signals() -> Iterator[None]:
 
 def _cause(error: Exception) -> str:
     """Return the reason in one line."""
+    if "node has died" in str(error):
+        return MACHINE_GONE
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if len(lines) > 1 and "Traceback" in str(error) else " ".join(lines)[:300]
