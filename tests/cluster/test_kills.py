@@ -42,6 +42,7 @@ def machines(count: int) -> Iterator[Any]:
     """A cluster of a head without processors and so many machines of one."""
     from ray.cluster_utils import Cluster
 
+    before = set(ray_processes())
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     try:
         for _ in range(count):
@@ -49,7 +50,7 @@ def machines(count: int) -> Iterator[Any]:
         yield found
     finally:
         found.shutdown()
-        _, left = psutil.wait_procs(ray_processes(), timeout=20)
+        _, left = psutil.wait_procs(set(ray_processes()) - before, timeout=20)
         assert not left
 
 
