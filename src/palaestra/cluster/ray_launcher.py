@@ -7,7 +7,6 @@ lost machine after 15 s, and a frozen process after 65 s).
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import signal
@@ -101,9 +100,7 @@ class RayLauncher:
     def disconnect(self) -> None:
         """Leave the cluster; a Ray that was started for this run ends."""
         self.close()
-        if self._headless:
-            atexit.unregister(ray.shutdown)  # it would wait for the head, and then end the process
-        elif self._connected:
+        if self._connected:
             ray.shutdown()
 
     def _check_head(self) -> None:
