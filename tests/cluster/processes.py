@@ -1,13 +1,19 @@
-"""Workers as plain processes of this machine, for what needs no Ray; and runs to compare."""
+"""Workers as plain processes of this machine, for what needs no Ray."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import subprocess
 import sys
+import time
 
 from palaestra.cluster.worker_messages import Call
+from palaestra.core.environment import Action, Spec, Transition
+from palaestra.core.task import TaskSet
+from palaestra.environments import registry
+from palaestra.environments.wrappers.wrapper import Wrapper
 
 SERVE = "import pickle, sys; from palaestra.cluster.session_worker import serve; "
 SERVE += "serve(pickle.loads(bytes.fromhex(sys.stdin.readline())))"
@@ -21,10 +27,14 @@ class Processes:
     def __init__(self, room: int = 2, program: str = SERVE) -> None:
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self.started = 0
+        self.dismissed: set[int] = set()
         self._room, self._program = room, program
 
     def room(self) -> int:
         return self._room
+
+    def leaving(self) -> set[int]:
+        return self.dismissed
 
     async def start(self, call: Call) -> str:
         process = subprocess.Popen(
@@ -50,3 +60,24 @@ class Processes:
     def close(self) -> None:
         for birth in list(self.running):
             self.kill(birth)
+
+
+class Logged(Wrapper):
+    """An environment that takes a while and notes each of its steps in the file $STEPS."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(registry.make(name))
+
+    @classmethod
+    def spec_of(cls, name: str = "") -> Spec:
+        return registry.spec(name)
+
+    @classmethod
+    def tasks(cls, environment: str) -> TaskSet:
+        return TaskSet(environment)
+
+    def step(self, action: Action) -> Transition:
+        with open(os.environ["STEPS"], "a") as file:
+            file.write(f"{os.getpid()}\n")
+        time.sleep(0.01)
+        return super().step(action)

@@ -24,7 +24,7 @@ from palaestra.api.results import Results
 from palaestra.api.waiting import wait
 from palaestra.cluster.driver import CALL_SECONDS, check_agent
 from palaestra.cluster.on_ray import Elsewhere as StartWorkers
-from palaestra.cluster.on_ray import OnRay, connected
+from palaestra.cluster.on_ray import OnRay, check_importable, connected
 from palaestra.core.agent import Agent
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError, PalaestraError
@@ -200,7 +200,9 @@ class Evaluation:
         try:
             async with AsyncExitStack() as held:
                 if self._elsewhere is not None:
-                    start = self._elsewhere(effort.workers, CALL_SECONDS, self.reporter.say)
+                    start = self._elsewhere(
+                        effort.workers, CALL_SECONDS, self.reporter.say, self.run.database
+                    )
                     workers = await held.enter_async_context(start)
                 self.done = await run_plan(
                     self.plan,
@@ -286,6 +288,7 @@ def place_of(made: Plan, effort: Effort) -> OnRay | None:
         return None
     for name in sorted({cell.agent for cell in made.cells}):
         check_agent(make_agent(name))
+    check_importable(name for cell in made.cells for name in (cell.agent, cell.environment))
     return OnRay.parse(effort.on)
 
 

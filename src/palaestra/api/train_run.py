@@ -12,7 +12,7 @@ from typing import Any
 from palaestra.agents.registry import make_agent
 from palaestra.api.naming import name_of_class
 from palaestra.cluster.driver import check_agent
-from palaestra.cluster.on_ray import Elsewhere, OnRay, connected
+from palaestra.cluster.on_ray import Elsewhere, OnRay, check_importable, connected
 from palaestra.core.errors import InputError, RecipeError
 from palaestra.evaluation.reports.report import Report
 from palaestra.learning.methods.component import name_of
@@ -181,7 +181,8 @@ class Training:
         try:
             if self._elsewhere is None:
                 return await execute(recipe, self.run, self.reporter, team)
-            async with self._elsewhere(part.workers, part.timeout, self.reporter.say) as workers:
+            database, say = self.run.database, self.reporter.say
+            async with self._elsewhere(part.workers, part.timeout, say, database) as workers:
                 return await execute(recipe, self.run, self.reporter, elsewhere=workers.session)
         except asyncio.CancelledError:
             self.run.database.check_present()
@@ -203,6 +204,7 @@ def place_of(recipe: Recipe, on: str | None) -> OnRay | None:
             )
         return None
     check_agent(make_agent(recipe.agent.chosen))
+    check_importable([recipe.agent.chosen, recipe.environment.id, recipe.environment.transfer])
     found, part = OnRay.parse(on), recipe.cluster or ClusterPart()
     least, most = part.workers
     return replace(found, least=least, most=most, cpus=part.worker_cpus)

@@ -141,6 +141,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="run the sessions on the machines of a Ray cluster, with --workers processes for the "
         "environments of each of its workers",
     )  # fmt: skip
+    how.add_argument(
+        "--metrics", metavar="[HOST:]PORT",
+        help="serve figures of the run as OpenMetrics at /metrics meanwhile (HOST: 127.0.0.1)",
+    )  # fmt: skip
     how.add_argument("--budget-tokens", type=int, metavar="N", help="maximum read and sampled")
     how.add_argument("--budget-money", type=float, metavar="X", help="maximum cost; needs --price")
     how.add_argument("--budget-seconds", type=float, metavar="S", help="maximum seconds of work")
@@ -164,12 +168,14 @@ def run(options: argparse.Namespace) -> int:
 def begin(asked: MatrixRequest, options: argparse.Namespace) -> int:
     """Evaluate a request in a new run; return the exit code."""
     from palaestra.api.evaluating import Evaluation, new_folder
+    from palaestra.api.metrics_server import serving
     from palaestra.runtime.progress import Reporter
     from palaestra.store.schema import Durability
 
     folder = Path(options.folder) if options.folder else new_folder(asked)
     with (
         resumable(resuming("eval", folder), folder),
+        serving(options.metrics, folder) as figures,
         Evaluation.begin(
             asked,
             _effort(options),
@@ -179,11 +185,12 @@ def begin(asked: MatrixRequest, options: argparse.Namespace) -> int:
             name=_flag,
         ) as evaluation,
     ):
-        return _work(evaluation, options.json)
+        return _work(evaluation, options.json, figures)
 
 
 def _resume(options: argparse.Namespace) -> int:
     from palaestra.api.evaluating import Evaluation
+    from palaestra.api.metrics_server import serving
     from palaestra.runtime.progress import Reporter
 
     for name in OF_NEW_RUNS:
@@ -195,16 +202,19 @@ def _resume(options: argparse.Namespace) -> int:
     folder = Path(options.resume)
     with (
         resumable(resuming("eval", folder), folder),
+        serving(options.metrics, folder) as figures,
         Evaluation.resume(folder, _effort(options), reporter=Reporter(), name=_flag) as evaluation,
     ):
-        return _work(evaluation, options.json)
+        return _work(evaluation, options.json, figures)
 
 
-def _work(evaluation: Evaluation, as_json: bool) -> int:
+def _work(evaluation: Evaluation, as_json: bool, figures: str | None) -> int:
     """Evaluate and print the result; return the exit code."""
     from palaestra.api.result_text import render
 
     resume = resuming("eval", evaluation.folder)
+    if figures is not None:
+        evaluation.reporter.say(f"figures at {figures}")
     try:
         result = run_until_interrupted(evaluation.execute())
     except Stopped:

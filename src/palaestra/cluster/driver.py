@@ -24,6 +24,7 @@ from typing import Protocol, Self
 
 from palaestra.cluster.fleet import Fleet
 from palaestra.cluster.leases import Lease, Leases
+from palaestra.cluster.placement import MACHINE_GONE
 from palaestra.cluster.session_worker import BEAT, SCENES
 from palaestra.cluster.worker_messages import (
     SECRET,
@@ -46,7 +47,7 @@ from palaestra.core.agent import Agent
 from palaestra.core.budget import Usage
 from palaestra.core.environment import Observation
 from palaestra.core.episode import Episode, Event, Key, Step
-from palaestra.core.errors import ClusterFailed, InputError
+from palaestra.core.errors import ClusterFailed, InputError, PalaestraError
 from palaestra.core.graph import Call as ModelCall
 from palaestra.core.model import Generation, Prompt
 from palaestra.core.model_calls import ask
@@ -54,6 +55,7 @@ from palaestra.core.outcome import Outcome
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.models.scripted.random_choice import RandomModel
 from palaestra.rollout.runner import Job, Rollout
+from palaestra.store.worker_roster import Roster
 
 CALL_SECONDS = 60.0  # of one call of an environment, unless a recipe says otherwise
 LOOK = 2.0  # seconds between looks at the room that the machines have
@@ -61,6 +63,7 @@ SCARCE = 60.0  # seconds without enough workers after which that is said
 LAST_WORDS = 2.0  # seconds for a process that is gone to say why
 GREETING = 10.0  # seconds for a connection to say who it is
 
+LEFT = "it was asked to leave"  # the cause of an end that was wanted
 CUT = "its connection ended"  # the cause of a loss before the process is known to have ended
 LEAVING = (ExpertModel, RandomModel)  # models that reply from the environment, so they go with it
 
@@ -73,6 +76,9 @@ class Launcher(Protocol):
 
     def room(self) -> int:
         """Return how many workers the machines have room for in all; may block."""
+
+    def leaving(self) -> set[int]:
+        """Return the workers whose machines are announced to leave; may block."""
 
     def start(self, call: Call) -> Awaitable[str]:
         """Start a worker; return what ends with its process, with the reason as text."""
@@ -111,6 +117,7 @@ class Workers:
         most: int,
         processes: int,
         timeout: float = CALL_SECONDS,
+        note: Callable[[Roster], None] = lambda roster: None,
     ) -> None:
         """Describe the workers; `async with` starts them.
 
@@ -121,11 +128,14 @@ class Workers:
             most: how many there are where the machines have room.
             processes: of each worker, that host its environments; 0: the worker itself.
             timeout: of one call of an environment in such a process, in seconds.
+            note: stores who is where, whenever that changes.
         """
         self.leases: Leases[Key] = Leases()
         self.processes, self.timeout = processes, timeout
         self.failure: ClusterFailed | None = None
         self.connected: dict[int, _Worker] = {}
+        self.roster = Roster()
+        self._note, self._noted = note, ""
         self._launcher, self._say, self._least = launcher, say, least
         self._fleet = Fleet(most)
         self._secret = secrets.token_bytes(SECRET)
@@ -163,6 +173,9 @@ class Workers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._server.close()
         await asyncio.to_thread(self._launcher.close)
+        for birth in self.connected:
+            self.roster.leave(birth, "the run needs it no more", 0, died=False)
+        self._note_roster()
         for worker in self.connected.values():
             worker.writer.close()  # at which it would end by itself as well
         for end in self._ends.values():
@@ -211,10 +224,10 @@ class Workers:
             ClusterFailed: there will be none.
         """
         async with self._changed:
-            await self._changed.wait_for(lambda: self.failure or self.connected)
+            await self._changed.wait_for(lambda: self.failure or self._free())
         if self.failure is not None:
             raise self.failure
-        birth = min(self.connected, key=lambda one: (self.leases.load(one), one))
+        birth = min(self._free(), key=lambda one: (self.leases.load(one), one))
         worker, lease = self.connected[birth], self.leases.grant(session.key, birth)
         self._sessions[lease] = session
         known = session.scene in worker.scenes
@@ -223,6 +236,10 @@ class Workers:
         pickled = None if known else session.pickled
         worker.send(Begin(lease, session.scene, pickled, session.job, tuple(session.events)))
         return lease
+
+    def _free(self) -> set[int]:
+        """Return the workers that may be given sessions."""
+        return self.connected.keys() - self._fleet.leaving
 
     def stop(self, lease: Lease) -> None:
         """Stop a session, wherever it is."""
@@ -233,6 +250,8 @@ class Workers:
         """End the lease of a session; nothing more of it counts."""
         self.leases.end(lease)
         self._sessions.pop(lease, None)
+        if lease.birth in self._fleet.leaving and not self.leases.load(lease.birth):
+            self._spawn(self._lose(lease.birth, LEFT))
 
     # ── connections ──────────────────────────────────────────────────────────
 
@@ -261,7 +280,9 @@ class Workers:
             writer.close()
 
     async def _serve(self, worker: _Worker, reader: asyncio.StreamReader) -> None:
-        self.connected[worker.greeting.birth] = worker
+        about = worker.greeting
+        self.connected[about.birth] = worker
+        self.roster.join(about.birth, about.node, about.pid)
         await self._notify()
         while (message := await read(reader)) is not None:
             lease: Lease = message.lease
@@ -271,9 +292,14 @@ class Workers:
             match message:
                 case Wrote(_, event, observation):
                     session.write(event, observation)
+                case Ask() if about.birth in self._fleet.leaving:  # between two turns
+                    worker.send(Stop(lease))
+                    self.release(lease)
+                    session.move()
                 case Ask():
                     self._spawn(self._answer(worker, session, message))
                 case Ended(_, result):
+                    self.roster.count(about.birth)
                     session.end(result)
 
     async def _answer(self, worker: _Worker, session: RemoteSession, asked: Ask) -> None:
@@ -285,7 +311,9 @@ class Workers:
 
     async def _lose(self, birth: int, cause: str) -> None:
         """Note that a worker is lost; its sessions go on elsewhere."""
-        if not self._fleet.lose(birth, time.monotonic()):
+        unborn = cause == MACHINE_GONE and birth not in self._fleet.up
+        blameless = unborn or birth in self._fleet.leaving
+        if not self._fleet.lose(birth, time.monotonic(), blameless=blameless):
             return
         worker = self.connected.pop(birth, None)
         lost = [lease for lease in self._sessions if lease.birth == birth]
@@ -295,9 +323,11 @@ class Workers:
         await self._notify()
         if worker is not None:
             worker.writer.close()
-        self._spawn(self._bury(birth, worker, cause, len(lost)))
+        self._spawn(self._bury(birth, worker, cause, len(lost), blameless))
 
-    async def _bury(self, birth: int, worker: _Worker | None, cause: str, sessions: int) -> None:
+    async def _bury(
+        self, birth: int, worker: _Worker | None, cause: str, sessions: int, blameless: bool
+    ) -> None:
         """Say why a worker was lost, make sure that it is gone, and see whether to go on."""
         end = self._ends.pop(birth, None)
         if end is not None and cause == CUT:
@@ -305,23 +335,38 @@ class Workers:
                 cause = await asyncio.wait_for(asyncio.shield(end), LAST_WORDS)
         where = f" on {worker.greeting.node}" if worker is not None else ""
         name = f"worker {birth}{where}"
+        self.roster.leave(birth, cause, sessions, died=not blameless)
         if self._fleet.failed(time.monotonic()):
-            self.failure = ClusterFailed(
-                f"Five workers died within five minutes, so the run stops. The last one, {name}: "
-                f"{cause}"
+            await self._fail(
+                ClusterFailed(
+                    "Five workers died within five minutes, so the run stops. The last one, "
+                    f"{name}: {cause}"
+                )
             )
-            for session in [*self._sessions.values()]:
-                session.end(self.failure)
-            await self._notify()
-        self._say(f"{name} is lost ({cause}); its {sessions} sessions go on elsewhere")
+        if cause == LEFT:
+            self._say(f"{name} has left, as its machine is about to")
+        else:
+            self._say(f"{name} is lost ({cause}); its {sessions} sessions go on elsewhere")
         await asyncio.to_thread(self._launcher.kill, birth)
 
     # ── the fleet ────────────────────────────────────────────────────────────
 
     async def _start_forever(self) -> None:
+        try:
+            await self._start_and_dismiss()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            await self._fail(ClusterFailed(f"The cluster cannot be asked any more ({reason})."))
+
+    async def _start_and_dismiss(self) -> None:
         scarce: float | None = time.monotonic()
         while self.failure is None:
             room = await asyncio.to_thread(self._launcher.room)
+            for birth in await asyncio.to_thread(self._launcher.leaving):
+                if self._fleet.dismiss(birth):
+                    self._say(f"the machine of worker {birth} is about to leave; sessions move")
+                    if not self.leases.load(birth):
+                        await self._lose(birth, LEFT)
             now = time.monotonic()
             for birth in self._fleet.due(now, room):
                 host, port = self._server.sockets[0].getsockname()[:2]
@@ -348,6 +393,24 @@ class Workers:
             await asyncio.sleep(BEAT)
             for birth in self._fleet.beat():
                 await self._lose(birth, "without a sign of life")
+            self._note_roster()
+
+    async def _fail(self, error: ClusterFailed) -> None:
+        """End all sessions: none can go on."""
+        self.failure = error
+        for session in [*self._sessions.values()]:
+            session.end(error)
+        await self._notify()
+
+    def _note_roster(self) -> None:
+        """Store who is where, if it has changed."""
+        self.roster.refused = self.leases.refused
+        for entry in self.roster.present:
+            entry.sessions = self.leases.load(entry.number)
+        if str(self.roster) != self._noted:
+            self._noted = str(self.roster)
+            with contextlib.suppress(PalaestraError):  # what the record itself will meet and raise
+                self._note(self.roster)
 
     async def _notify(self) -> None:
         async with self._changed:

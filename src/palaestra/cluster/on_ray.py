@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from palaestra.cluster.driver import Workers
 from palaestra.cluster.placement import plan
 from palaestra.core.errors import InputError
+from palaestra.store.database import Database
 
 if TYPE_CHECKING:
     from palaestra.cluster.ray_launcher import RayLauncher
@@ -47,9 +48,11 @@ class OnRay:
             return plan(launcher.machines(), self.cpus, self.least, self.most)
 
 
-Elsewhere = Callable[[int, float, Callable[[str], None]], AbstractAsyncContextManager[Workers]]
+Elsewhere = Callable[
+    [int, float, Callable[[str], None], Database], AbstractAsyncContextManager[Workers]
+]
 """Starts the workers of a run: processes for the environments of each, seconds of a call in one,
-and what shows messages."""
+what shows messages, and where it is noted who is where."""
 
 
 @contextmanager
@@ -65,7 +68,9 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
         return
     with _launcher(where) as launcher:
 
-        def start(processes: int, timeout: float, say: Callable[[str], None]) -> Workers:
+        def start(
+            processes: int, timeout: float, say: Callable[[str], None], database: Database
+        ) -> Workers:
             say(f"starting {where.least} to {where.most} workers on Ray, {where.cpus:g} CPU each")
             return Workers(
                 launcher,
@@ -74,9 +79,20 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
                 most=where.most,
                 processes=processes,
                 timeout=timeout,
+                note=lambda roster: roster.store(database),
             )
 
         yield start
+
+
+def check_importable(names: Iterable[str | None]) -> None:
+    """Raise InputError if one of the names is of a class that only this process has."""
+    for name in names:
+        if name is not None and name.startswith("__main__:"):
+            raise InputError(
+                f"The class {name.partition(':')[2]} is defined in a script or notebook, which "
+                "workers on Ray cannot import; put it into a module, or leave `on` out."
+            )
 
 
 @contextmanager

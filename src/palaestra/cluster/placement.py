@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+MACHINE_GONE = "its machine is gone"  # the cause of an end that Ray reports so
 WORKER_BYTES = 200 * 2**20  # most memory of a worker, without its environments
 
 
