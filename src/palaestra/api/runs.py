@@ -98,26 +98,33 @@ class Run:
         """The results of an evaluation; raises InputError for any other run."""
         return Results.read(self.path)
 
-    def resume(self, *, progress: bool = True) -> Run:
+    def resume(self, *, progress: bool = True, take_over: bool = False) -> Run:
         """Resume a run that stopped; finished work is not repeated.
 
         Episodes that infrastructure broke, such as by a lost server, run again.
+
+        Args:
+            progress: whether to show progress on standard error.
+            take_over: whether to take the run from a process that is frozen or cannot be reached;
+                whatever it still writes is refused.
 
         Raises:
             InputError: it is neither a training run nor an evaluation.
             RunLocked: another process works on it.
             KeyboardInterrupt: Ctrl-C; finished work is kept.
         """
-        return wait(lambda: self.aresume(progress=progress))
+        return wait(lambda: self.aresume(progress=progress, take_over=take_over))
 
-    async def aresume(self, *, progress: bool = True) -> Run:
+    async def aresume(self, *, progress: bool = True, take_over: bool = False) -> Run:
         """Resume like `resume`, to be awaited."""
         say = reporter(progress)
         if "rl" in self.recipe:
-            with Training.resume(self.path, reporter=say) as training:
+            with Training.resume(self.path, reporter=say, take_over=take_over) as training:
                 await _trained(training)
         else:
-            with Evaluation.resume(self.path, self._effort(), reporter=say) as evaluation:
+            with Evaluation.resume(
+                self.path, self._effort(), reporter=say, take_over=take_over
+            ) as evaluation:
                 await finished(evaluation)
         return self
 

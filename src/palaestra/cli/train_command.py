@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palaestra.cli.interrupt import (
+    TAKE_OVER,
     Stopped,
     called,
+    check_take_over,
     resumable,
     resuming,
     run_until_interrupted,
@@ -50,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="control experiment: learn from this instead of the true reward",
     )  # fmt: skip
     parser.add_argument("--resume", metavar="RUN", help="resume a run that stopped")
+    parser.add_argument("--take-over", action="store_true", help=TAKE_OVER)
     parser.add_argument(
         "--run", metavar="FOLDER", dest="folder", help="where to store the run (default: runs/…)"
     )
@@ -92,7 +95,8 @@ def _run(options: argparse.Namespace, team: Team | None = None) -> int:
                 "--resume uses the run's own recipe; drop the other options, or start a new run "
                 "without --resume."
             )
-        return _resume(Path(options.resume), options.on, options.json, team)
+        return _resume(options, team)
+    check_take_over(options)
     from palaestra.api.train_run import recipe_of
     from palaestra.store.run_folder import default_root, new_run_path
 
@@ -136,14 +140,17 @@ def _begin(recipe: Recipe, folder: Path, on: str | None, as_json: bool, team: Te
         return _train(training, as_json, team)
 
 
-def _resume(folder: Path, on: str | None, as_json: bool, team: Team | None) -> int:
+def _resume(options: argparse.Namespace, team: Team | None) -> int:
+    folder = Path(options.resume)
     with resumable(resuming("train", folder), folder):
         from palaestra.api.train_run import Training
         from palaestra.runtime.progress import Reporter
 
-        with Training.resume(folder, reporter=Reporter(), on=on) as training:
+        with Training.resume(
+            folder, reporter=Reporter(), on=options.on, take_over=options.take_over
+        ) as training:
             _check_ranks(training.recipe)
-            return _train(training, as_json, team)
+            return _train(training, options.json, team)
 
 
 def _check_ranks(recipe: Recipe) -> None:
