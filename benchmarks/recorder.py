@@ -165,7 +165,7 @@ def main() -> None:
     for found in rounds:
         (here, _), (there, full), (paced, delay) = found["here"], found["worker"], found["paced"]
         print(
-            f"here {here:6.0f} events/s, one worker {there:6.0f} events/s, ratio {there / here:.2f}; "
+            f"here {here:6.0f} events/s, one worker {there:6.0f}, ratio {there / here:.2f}; "
             f"delay {full:.1f} ms at full speed, {delay:.1f} ms at {paced:.0f} events/s"
         )
 
