@@ -28,9 +28,10 @@ from palaestra.learning.compute.weight_selection import everything
 from palaestra.learning.data.rows import Row, rows_of
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.losses.aggregation import Aggregation, token_weights
+from palaestra.models.local.networks import load_network
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.weights import prepare
-from palaestra.models.registry import load_model
+from palaestra.models.registry import device, precision, renderer_of
 from palaestra.models.scripted.random_choice import RandomModel
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Job, Rollout
@@ -47,11 +48,10 @@ def checkpoint() -> Path:
 
 def policy() -> ResidentModel:
     """SmolLM2-135M, in bf16 where the machine multiplies it natively."""
-    model = load_model(
-        "smollm2-135m", DirectAgent(), slots=TASKS * GROUP, context=1024, progress=lambda text: None
-    )
-    assert isinstance(model, ResidentModel)
-    return model
+    folder, here = checkpoint(), device("auto")
+    network = load_network(folder, precision("auto", here)).to(here)
+    renderer = renderer_of(folder)
+    return ResidentModel("smollm2-135m", network, renderer, slots=TASKS * GROUP, context=1024)
 
 
 def learner_of(model: ResidentModel) -> Learner:

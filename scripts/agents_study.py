@@ -89,6 +89,8 @@ CODER_WORLDS = {
     "textworld/coin-easy": Limits(turns=10, tokens=2048),
     "agentdojo/banking": Limits(turns=8, tokens=4096, context=4096),
     "bfcl/multi_turn_base": Limits(turns=20, tokens=6144, context=6144),
+    "repository/mdurl": Limits(turns=8, tokens=4096, context=4096),
+    "tau2/retail": Limits(turns=20, tokens=16384, context=16384),
 }
 CODER_AGENTS = ["direct", "react", "plan", "tools", "vote?samples=3&temperature=0.7", "refine"]
 CODER_AGENTS += ["places"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -47,7 +48,10 @@ def test_a_limit_beyond_the_context_of_a_model_here_is_refused() -> None:
         limit("direct", "random", 9000)
 
 
-def test_an_evaluation_sends_a_limit_only_where_one_is_set(server: Server) -> None:
+def test_an_evaluation_sends_a_limit_only_where_one_is_set(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where its runs are written
     model = f"openai:m@{server.url}"
     pa.evaluate(WORLD, agent="direct", model=model, n=1, turns=1)
     pa.evaluate(WORLD, agent="direct", model=model, n=1, turns=1, max_tokens=77)

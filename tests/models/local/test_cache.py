@@ -1,5 +1,8 @@
 """The key-value cache: lookups by tokens alone, correct entries, a fixed budget."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import given
@@ -135,3 +138,19 @@ def test_on_a_device_the_memory_lies_there():
     network = tiny().cuda()
     cache = KeyValueCache(network, memory=2**20, context=11, block=BLOCK)
     assert cache.keys[0].is_cuda
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not count what is unused")
+def test_a_process_with_caches_larger_than_the_memory_can_fork() -> None:
+    program = (
+        "import os, torch\n"
+        "from palaestra.models.local.cache import KeyValueCache\n"
+        "from tests.learning.made import tiny\n"
+        "half = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // 2\n"
+        "kept = [KeyValueCache(tiny(), memory=half, context=11, block=1024) for _ in range(4)]\n"
+        "child = os.fork()\n"
+        "if not child: os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

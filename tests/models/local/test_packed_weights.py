@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from palaestra.core.errors import InputError
 from palaestra.core.model import Sampling
+from palaestra.learning.compute.weight_selection import adapters, everything, top_layers
 from palaestra.models.local import checkpoint_format, packed_weights
 from palaestra.models.local.adapter_files import read_adapter, write_adapter
 from palaestra.models.local.checkpoint_format import read_network, write_network
@@ -71,6 +73,17 @@ def test_an_adapter_acts_on_it_as_on_one_that_could_learn(
     before = replies(acting)
     add_adapter(acting, OWN, read_adapter(tmp_path / "adapter", acting))
     assert replies(acting) == replies(trained) != before
+
+
+def test_what_only_acts_is_neither_trained_nor_saved(tmp_path: Path) -> None:
+    write_network(grouped(), tmp_path)
+    acting = read_network(tmp_path, DTYPES[0], acts_only=True)
+    add_lora(acting, 2, seed=0)
+    for use in (everything, partial(top_layers, count=1), adapters):
+        with pytest.raises(InputError, match="loaded to act only"):
+            use(acting)
+    with pytest.raises(InputError, match="loaded to act only"):
+        write_network(acting, tmp_path / "saved")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -10,6 +10,7 @@ from torch import nn
 from palaestra.core.errors import RecipeError
 from palaestra.models.local.lora import OWN
 from palaestra.models.local.network import DecoderNetwork
+from palaestra.models.local.packed_weights import check_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,11 @@ class Selection:
 
 
 def everything(network: DecoderNetwork) -> Selection:
-    """Select all weights (full fine-tuning)."""
+    """Select all weights (full fine-tuning).
+
+    Raises:
+        InputError: the network was loaded to act only.
+    """
     return _select(network, lambda name: True, 0)
 
 
@@ -30,6 +35,7 @@ def top_layers(network: DecoderNetwork, count: int) -> Selection:
 
     Raises:
         RecipeError: the network has fewer layers.
+        InputError: the network was loaded to act only.
     """
     depth = network.depth
     if count > depth:
@@ -47,11 +53,16 @@ def top_layers(network: DecoderNetwork, count: int) -> Selection:
 
 
 def adapters(network: DecoderNetwork, names: Collection[str] = (OWN,)) -> Selection:
-    """Select LoRA adapters by their names in the network; its others stay as they are."""
+    """Select LoRA adapters by their names in the network; its others stay as they are.
+
+    Raises:
+        InputError: the network was loaded to act only, so no gradient passes its matrices.
+    """
     return _select(network, lambda name: "lora_" in name and name.rpartition(".")[2] in names, 0)
 
 
 def _select(network: DecoderNetwork, on: Callable[[str], bool], frozen: int) -> Selection:
+    check_whole(network)
     chosen: dict[str, nn.Parameter] = {}
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(on(name))

@@ -23,7 +23,7 @@ from palaestra.models.local.lora import linear_layers
 from palaestra.models.local.model_types import read_config, write_config
 from palaestra.models.local.mxfp4 import expert_of, plain_names
 from palaestra.models.local.network import DecoderNetwork
-from palaestra.models.local.packed_weights import WORTHWHILE, packed_layer
+from palaestra.models.local.packed_weights import WORTHWHILE, check_whole, packed_layer
 from palaestra.models.local.quantisation import Quantisation
 from palaestra.models.local.quantised import QuantisedLinear
 from palaestra.models.local.rotary import feature_order
@@ -126,9 +126,14 @@ class _Unfilled(TorchFunctionMode):
 
 
 def write_network(network: DecoderNetwork, folder: Path) -> None:
-    """Write `model.safetensors` and `config.json` as transformers reads them."""
+    """Write `model.safetensors` and `config.json` as transformers reads them.
+
+    Raises:
+        InputError: the network was loaded to act only.
+    """
     from safetensors.torch import save_file
 
+    check_whole(network)
     folder.mkdir(parents=True, exist_ok=True)
     write_config(network.config, folder)
     tensors = {name: t.contiguous() for name, t in to_hugging_face(network).items()}

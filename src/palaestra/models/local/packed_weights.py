@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from palaestra.core.errors import InputError
 from palaestra.models.local.kernels.matmul import native_matmul
 from palaestra.models.local.kernels.packed_matmul import Matrix, native_packed
 from palaestra.models.local.kernels.weight_packing import native_packing
@@ -117,6 +118,15 @@ def packed_layer(parts: Sequence[Tensor], dtype: torch.dtype) -> PackedLinear | 
     even = parts[0].shape[1] % 2 == 0
     narrow = dtype is torch.bfloat16 and native_matmul() is not None
     return PackedLinear(parts) if even and narrow else None
+
+
+def check_whole(network: nn.Module) -> None:
+    """Raise InputError if the network only acts: if matrices of it are held packed alone."""
+    if any(isinstance(layer, PACKED) for layer in network.modules()):
+        raise InputError(
+            "This network was loaded to act only: its matrices are packed, and are not trained or "
+            "saved; load its checkpoint with load_network(folder, dtype)."
+        )
 
 
 def parameters_of(network: nn.Module) -> int:
