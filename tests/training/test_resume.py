@@ -153,6 +153,34 @@ def test_two_processes_cannot_work_on_one_run(undisturbed: Path) -> None:
     assert "Traceback" not in refused.stderr
 
 
+def test_a_frozen_run_that_was_taken_over_ends_when_it_wakes(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    refused = palaestra("train", write_recipe(tmp_path), "--run", run, "--take-over", check=2)
+    assert "no effect without --resume" in refused.stderr and not run.exists()
+    frozen = subprocess.Popen(
+        command("train", write_recipe(tmp_path), "--run", run),
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert frozen.stderr is not None
+    for line in frozen.stderr:
+        if "reinforcement" in line:
+            break
+    frozen.send_signal(signal.SIGSTOP)
+    os.waitpid(frozen.pid, os.WUNTRACED)
+    assert "--take-over" in palaestra("train", "--resume", run, check=2).stderr
+    palaestra("train", "--resume", run, "--take-over")
+    frozen.send_signal(signal.SIGCONT)
+    _, output = frozen.communicate(timeout=60)
+    assert frozen.returncode == 1, output
+    assert "was taken over by" in output and "Traceback" not in output
+    assert weights_hash(run) == weights_hash(undisturbed)
+    assert recorded_episodes(run) == recorded_episodes(undisturbed)
+
+
 def test_without_any_checkpoint_all_is_learned_again_from_the_record(
     undisturbed: Path, tmp_path: Path
 ) -> None:

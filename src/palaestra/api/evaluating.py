@@ -172,13 +172,16 @@ class Evaluation:
         *,
         reporter: Reporter,
         name: Naming = str,
+        take_over: bool = False,
     ) -> Iterator[Evaluation]:
         """Open a run that stopped; episodes that infrastructure broke will run again.
+
+        With `take_over`, take it from a process that is frozen or cannot be reached.
 
         Raises:
             InputError: the run does not exist, or is no evaluation.
         """
-        with RunFolder.open(folder) as run:
+        with RunFolder.open(folder, take_over=take_over) as run:
             with run.explaining_versions():
                 made = from_json(run.database.get(DOCUMENT), folder)
             effort.check(made, name)

@@ -98,7 +98,9 @@ class Run:
         """The results of an evaluation; raises InputError for any other run."""
         return Results.read(self.path)
 
-    def resume(self, *, on: str | None = None, progress: bool = True) -> Run:
+    def resume(
+        self, *, on: str | None = None, progress: bool = True, take_over: bool = False
+    ) -> Run:
         """Resume a run that stopped; finished work is not repeated.
 
         Episodes that infrastructure broke, such as by a lost server, run again.
@@ -106,22 +108,28 @@ class Run:
         Args:
             on: see `train`; the run may have begun elsewhere.
             progress: whether to show progress on standard error.
+            take_over: whether to take the run from a process that is frozen or cannot be reached;
+                whatever it still writes is refused.
 
         Raises:
             InputError: it is neither a training run nor an evaluation.
             RunLocked: another process works on it.
             KeyboardInterrupt: Ctrl-C; finished work is kept.
         """
-        return wait(lambda: self.aresume(on=on, progress=progress))
+        return wait(lambda: self.aresume(on=on, progress=progress, take_over=take_over))
 
-    async def aresume(self, *, on: str | None = None, progress: bool = True) -> Run:
+    async def aresume(
+        self, *, on: str | None = None, progress: bool = True, take_over: bool = False
+    ) -> Run:
         """Resume like `resume`, to be awaited."""
         say = reporter(progress)
         if "rl" in self.recipe:
-            with Training.resume(self.path, reporter=say, on=on) as training:
+            with Training.resume(self.path, reporter=say, on=on, take_over=take_over) as training:
                 await _trained(training)
         else:
-            with Evaluation.resume(self.path, self._effort(on), reporter=say) as evaluation:
+            with Evaluation.resume(
+                self.path, self._effort(on), reporter=say, take_over=take_over
+            ) as evaluation:
                 await finished(evaluation)
         return self
 

@@ -131,7 +131,12 @@ class Training:
     @classmethod
     @contextmanager
     def resume(
-        cls, folder: Path, *, reporter: Reporter, on: str | None = None
+        cls,
+        folder: Path,
+        *,
+        reporter: Reporter,
+        on: str | None = None,
+        take_over: bool = False,
     ) -> Iterator[Training]:
         """Open a run that stopped, with its recorded recipe.
 
@@ -139,11 +144,12 @@ class Training:
             folder: of the run.
             reporter: receives progress.
             on: see `begin`; the run may have begun elsewhere.
+            take_over: whether to take it from a process that is frozen or cannot be reached.
 
         Raises:
             InputError: the run does not exist, or is no training run.
         """
-        with RunFolder.open(folder) as run:
+        with RunFolder.open(folder, take_over=take_over) as run:
             stored = run.database.get("recipe")
             if not isinstance(stored, dict) or "rl" not in stored:
                 raise InputError(

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from palaestra.cli.interrupt import (
+    TAKE_OVER,
     Stopped,
+    check_take_over,
     resumable,
     resuming,
     run_until_interrupted,
@@ -127,6 +129,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--resume", metavar="RUN",
         help="resume a run that stopped; also run episodes again that infrastructure broke",
     )  # fmt: skip
+    how.add_argument("--take-over", action="store_true", help=TAKE_OVER)
     how.add_argument(
         "--concurrency", action="append", metavar="[MODEL=]N",
         help="concurrent episodes, of one model or of each (default: 64; 8 a core if each "
@@ -162,6 +165,7 @@ def run(options: argparse.Namespace) -> int:
     with unbegun():
         if options.resume is not None:
             return _resume(options)
+        check_take_over(options)
         return begin(asked_by(options), options)
 
 
@@ -203,7 +207,13 @@ def _resume(options: argparse.Namespace) -> int:
     with (
         resumable(resuming("eval", folder), folder),
         serving(options.metrics, folder) as figures,
-        Evaluation.resume(folder, _effort(options), reporter=Reporter(), name=_flag) as evaluation,
+        Evaluation.resume(
+            folder,
+            _effort(options),
+            reporter=Reporter(),
+            name=_flag,
+            take_over=options.take_over,
+        ) as evaluation,
     ):
         return _work(evaluation, options.json, figures)
 

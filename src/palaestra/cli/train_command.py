@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palaestra.cli.interrupt import (
+    TAKE_OVER,
     Stopped,
     called,
+    check_take_over,
     resumable,
     resuming,
     run_until_interrupted,
@@ -50,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="control experiment: learn from this instead of the true reward",
     )  # fmt: skip
     parser.add_argument("--resume", metavar="RUN", help="resume a run that stopped")
+    parser.add_argument("--take-over", action="store_true", help=TAKE_OVER)
     parser.add_argument(
         "--run", metavar="FOLDER", dest="folder", help="where to store the run (default: runs/…)"
     )
@@ -96,7 +99,8 @@ def _run(options: argparse.Namespace, team: Team | None = None) -> int:
                 "--resume uses the run's own recipe; drop the other options, or start a new run "
                 "without --resume."
             )
-        return _resume(Path(options.resume), options, team)
+        return _resume(options, team)
+    check_take_over(options)
     from palaestra.api.train_run import recipe_of
     from palaestra.store.run_folder import default_root, new_run_path
 
@@ -144,7 +148,8 @@ def _begin(recipe: Recipe, folder: Path, options: argparse.Namespace, team: Team
         return _train(training, options, team, figures)
 
 
-def _resume(folder: Path, options: argparse.Namespace, team: Team | None) -> int:
+def _resume(options: argparse.Namespace, team: Team | None) -> int:
+    folder = Path(options.resume)
     with resumable(resuming("train", folder), folder):
         from palaestra.api.metrics_server import serving
         from palaestra.api.train_run import Training
@@ -152,7 +157,9 @@ def _resume(folder: Path, options: argparse.Namespace, team: Team | None) -> int
 
         with (
             serving(options.metrics, folder) as figures,
-            Training.resume(folder, reporter=Reporter(), on=options.on) as training,
+            Training.resume(
+                folder, reporter=Reporter(), on=options.on, take_over=options.take_over
+            ) as training,
         ):
             _check_ranks(training.recipe)
             return _train(training, options, team, figures)
