@@ -280,8 +280,9 @@ def test_a_worker_that_is_asked_to_leave_hands_its_sessions_over_and_no_turn_is_
         async with workers(launcher, said.append) as found:
             elsewhere = replace(rollout(model), elsewhere=found.session)
             running = asyncio.create_task(elsewhere.run(work))
-            while model.asked < 20:
-                await asyncio.sleep(0.001)
+            async with asyncio.timeout(20):
+                while model.asked < 20:
+                    await asyncio.sleep(0.001)
             assert found.leases.load(1)
             launcher.dismissed = {1}
             episodes = await running
@@ -290,8 +291,9 @@ def test_a_worker_that_is_asked_to_leave_hands_its_sessions_over_and_no_turn_is_
             assert len((tmp_path / "steps").read_text().split()) == steps + sum(replayed)
             assert model.asked == sum(len(e.calls) for e in episodes) == steps
             assert found.leases.refused == 0 and found.roster.deaths == 0
-            while 1 in launcher.running:
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(20):
+                while 1 in launcher.running:
+                    await asyncio.sleep(0.01)
             assert [entry.cause for entry in found.roster.entries if entry.gone] == [driver.LEFT]
             assert 3 in launcher.running  # started in its place
         assert any("worker 1 on" in line and "has left" in line for line in said)
@@ -302,12 +304,13 @@ def test_a_worker_that_is_asked_to_leave_hands_its_sessions_over_and_no_turn_is_
 def test_the_roster_says_who_is_where_and_why_one_is_gone() -> None:
     async def run() -> None:
         notes: list[Roster] = []
-        launcher, model = Processes(), Walker(0.02)
+        launcher, model = Processes(), Walker(0.3)  # so that sessions outlast a beat or two
         async with workers(launcher, note=lambda roster: notes.append(deepcopy(roster))) as found:
             work = replace(rollout(model), elsewhere=found.session)
             running = asyncio.create_task(work.run(jobs(8, members=4)))
-            while not (notes and all(entry.sessions for entry in notes[-1].entries)):
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(20):
+                while not (notes and all(entry.sessions for entry in notes[-1].entries)):
+                    await asyncio.sleep(0.01)
             pids = {number: process.pid for number, process in launcher.running.items()}
             assert {e.number: e.pid for e in notes[-1].entries} == pids
             assert all(e.machine == socket.gethostname() for e in notes[-1].entries)
