@@ -10,10 +10,8 @@ import sys
 import time
 
 from palaestra.cluster.worker_messages import Call
-from palaestra.core.environment import Action, Spec, Transition
-from palaestra.core.task import TaskSet
-from palaestra.environments import registry
-from palaestra.environments.wrappers.wrapper import Wrapper
+from palaestra.core.environment import Action, Transition
+from tests.training.mortal import Around
 
 SERVE = "import pickle, sys; from palaestra.cluster.session_worker import serve; "
 SERVE += "serve(pickle.loads(bytes.fromhex(sys.stdin.readline())))"
@@ -62,19 +60,8 @@ class Processes:
             self.kill(birth)
 
 
-class Logged(Wrapper):
+class Logged(Around):
     """An environment that takes a while and notes each of its steps in the file $STEPS."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(registry.make(name))
-
-    @classmethod
-    def spec_of(cls, name: str = "") -> Spec:
-        return registry.spec(name)
-
-    @classmethod
-    def tasks(cls, environment: str) -> TaskSet:
-        return TaskSet(environment)
 
     def step(self, action: Action) -> Transition:
         with open(os.environ["STEPS"], "a") as file:

@@ -6,7 +6,6 @@ import asyncio
 import io
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,10 +24,9 @@ from palaestra.store.worker_roster import Roster
 from palaestra.training.recipe import load
 from palaestra.training.run import execute
 from tests.training.runs import (
-    command,
-    environment,
     palaestra,
     recorded_episodes,
+    started,
     weights_hash,
     write_recipe,
 )
@@ -205,16 +203,8 @@ def test_the_command_line_trains_and_evaluates_on_a_cluster_by_its_address(
 
 def test_ctrl_c_exits_with_130_and_leaves_no_worker(cluster: str, tmp_path: Path) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
-    process = subprocess.Popen(
-        command("train", recipe, "--set", "rl.steps=500", "--run", run, f"--on=ray={cluster}"),
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "demonstrations" in line:
-            break
+    arguments = ("--set", "rl.steps=500", "--run", run, f"--on=ray={cluster}")
+    process = started("train", recipe, *arguments, until="demonstrations")
     time.sleep(1.0)
     serving = [p for p in ray_processes() if "_WorkerActor" in " ".join(p.cmdline())]
     assert serving

@@ -21,6 +21,7 @@ from palaestra.agents.registry import make_agent
 from palaestra.cluster import driver, fleet
 from palaestra.cluster.driver import Workers
 from palaestra.cluster.placement import MACHINE_GONE
+from palaestra.cluster.remote_session import RemoteSession
 from palaestra.cluster.worker_messages import Call
 from palaestra.core.budget import Budget
 from palaestra.core.episode import Episode, Key, Step
@@ -255,7 +256,8 @@ def test_a_worker_that_joins_later_gets_sessions(monkeypatch: pytest.MonkeyPatch
             async with asyncio.timeout(10):
                 while not found.leases.load(2):
                     await asyncio.sleep(0.01)
-            await running
+            assert all(episode.steps for episode in await running)
+            assert all(entry.episodes for entry in found.roster.entries)
 
     asyncio.run(run())
 
@@ -266,13 +268,13 @@ def test_a_worker_that_is_asked_to_leave_hands_its_sessions_over_and_no_turn_is_
     monkeypatch.setattr(driver, "LOOK", 0.1)
     monkeypatch.setenv("STEPS", str(tmp_path / "steps"))
     replayed: list[int] = []
-    move = driver.RemoteSession.move
+    move = RemoteSession.move
 
-    def counted(session: driver.RemoteSession) -> None:
+    def counted(session: RemoteSession) -> None:
         replayed.append(sum(isinstance(event, Step) for event in session.events))
         move(session)
 
-    monkeypatch.setattr(driver.RemoteSession, "move", counted)
+    monkeypatch.setattr(RemoteSession, "move", counted)
     work = jobs(4, environment=f"{Logged.__module__}:Logged/{ENVIRONMENT}")
 
     async def run() -> None:

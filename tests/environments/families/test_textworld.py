@@ -136,6 +136,7 @@ def _solve_and_check(world: TextWorld, name: str, seed: int) -> None:
 # ── games and their cache ────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_game_in_another_process_with_another_cache(
     tmp_path: Path,
 ) -> None:

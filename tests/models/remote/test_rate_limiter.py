@@ -330,6 +330,7 @@ def expected(sessions: int, turns: int) -> list[list[str]]:
     return [[f"seed {1000 * s + turn}" for turn in range(turns)] for s in range(sessions)]
 
 
+@pytest.mark.slow
 def test_hundreds_of_sessions_settle_at_what_the_server_bears() -> None:
     async def run() -> tuple[Crowded, RemoteModel, list[list[str]]]:
         async with crowded(8, seconds=0.15) as server:

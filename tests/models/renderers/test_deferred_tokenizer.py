@@ -15,8 +15,9 @@ from palaestra.core.tool import Tool
 from palaestra.models.local.weights import prepare
 from palaestra.models.registry import renderer_of
 from palaestra.models.renderers import deferred_tokenizer
-from palaestra.models.renderers.chat_template import TemplateRenderer, template_of
+from palaestra.models.renderers.chat_template import TemplateRenderer
 from palaestra.models.renderers.chatml import ChatMLRenderer
+from palaestra.models.renderers.checkpoint_template import template_of
 from tests.models.renderers.templating import source
 
 TOOL = Tool("swap", "Swap.", {"type": "object", "properties": {"place": {"type": "integer"}}})

@@ -26,7 +26,7 @@ from palaestra.core.tool import Tool
 from palaestra.models.renderers.harmony import CONTINUED
 from palaestra.models.renderers.harmony import END as HARMONY_END
 from palaestra.models.renderers.model_families import ReplyFormat
-from palaestra.models.renderers.reply_parser import TAGS, without_tags
+from palaestra.models.renderers.reply_parser import without_tags
 from palaestra.models.renderers.scanner import PYTHON
 from palaestra.models.renderers.template_format import (
     LOOK_UP,
@@ -38,7 +38,6 @@ from palaestra.models.renderers.template_format import (
 from palaestra.models.renderers.tool_text import as_words, schema
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
     from palaestra.models.local.image_reader import ImageReader
@@ -119,6 +118,8 @@ class TemplateRenderer(Renderer):
     @classmethod
     def from_folder(cls, folder: Path, *, keep_thoughts: bool = False) -> TemplateRenderer:
         """Return the renderer of the checkpoint in `folder`; raise like the constructor."""
+        from palaestra.models.renderers.deferred_tokenizer import read_tokenizer
+
         return cls(read_tokenizer(folder), folder.name, keep_thoughts=keep_thoughts)
 
     @classmethod
@@ -392,67 +393,6 @@ class TemplateRenderer(Renderer):
 
     def _breaks(self, turn: int) -> TemplateBreaksPrefix:
         return TemplateBreaksPrefix(self.name, turn, _REMEDY)
-
-
-def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of the checkpoint in `folder`, as transformers reads it.
-
-    Raises:
-        InputError: there is no readable one.
-    """
-    from transformers import AutoTokenizer
-
-    try:
-        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            folder, local_files_only=True
-        )
-    except (OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"The folder '{folder}' has no readable tokenizer ({reason}); save one "
-            "there with save_pretrained."
-        ) from error
-    return found
-
-
-def template_of(
-    folder: Path, vocabulary: Tokenizer, *, keep_thoughts: bool = False
-) -> TemplateRenderer | None:
-    """Return the renderer of a checkpoint whose chat template has tools or reasoning, else None.
-
-    Args:
-        folder: of the checkpoint.
-        vocabulary: its `tokenizer.json`.
-        keep_thoughts: see `TemplateRenderer`.
-    """
-    files = (folder / "tokenizer_config.json", *folder.glob("**/*.jinja"))
-    sources = [file.read_text("utf-8", "replace") for file in files if file.is_file()]
-    thinks = any(tags.close in source for tags in TAGS for source in sources)
-    if not thinks and not any("tools" in source for source in sources):
-        return None
-    try:
-        # With thoughts, the end of a prompt is decoded before each reply is parsed.
-        template = None if thinks else _only_template(folder)
-        if template is None or "_token" in template:  # it may write the name of a special token
-            return TemplateRenderer.from_folder(folder, keep_thoughts=keep_thoughts)
-        from palaestra.models.renderers.deferred_tokenizer import DeferredTokenizer
-
-        tokenizer = DeferredTokenizer(folder, vocabulary, template)
-        return TemplateRenderer(tokenizer, folder.name, keep_thoughts=keep_thoughts)
-    except InputError:  # it has no usable template: tools are rendered as text
-        return None
-
-
-def _only_template(folder: Path) -> str | None:
-    """Return the text of a checkpoint's chat template; None if it has several, or none."""
-    config, files = folder / "tokenizer_config.json", list(folder.glob("**/*.jinja"))
-    if files == [folder / "chat_template.jinja"] and config.is_file():
-        return files[0].read_text("utf-8")
-    try:
-        template = None if files else json.loads(config.read_text("utf-8")).get("chat_template")
-    except (OSError, ValueError):
-        return None  # transformers says what is wrong with it
-    return template if isinstance(template, str) else None
 
 
 def _images(messages: Sequence[Message]) -> list[Image]:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from palaestra.models.renderers.chat_template import read_tokenizer
+from palaestra.core.errors import InputError
 
 
 class DeferredTokenizer(PreTrainedTokenizerBase):
@@ -59,3 +59,22 @@ class DeferredTokenizer(PreTrainedTokenizerBase):
 
     def decode(self, *args: Any, **kwargs: Any) -> Any:
         return self._whole.decode(*args, **kwargs)
+
+
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of the checkpoint in `folder`, as transformers reads it.
+
+    Raises:
+        InputError: there is no readable one.
+    """
+    try:
+        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"The folder '{folder}' has no readable tokenizer ({reason}); save one "
+            "there with save_pretrained."
+        ) from error
+    return found
