@@ -314,12 +314,15 @@ REFUSED = [
     for name in ("reset", "none", "text", "nan", "info", "surrogate", "huge", "signals")
 ]
 CRASHED = [(f"Crashing/{name}", "crash") for name in ("making", "reset", "step")]
-HUNG = [(f"Hanging/{name}", "hang") for name in ("reset", "step")]
-SLOW = [pytest.param("Hanging/making", "hang", marks=pytest.mark.slow)]
+HUNG = [
+    pytest.param("Hanging/making", "hang", marks=pytest.mark.slow),
+    pytest.param("Hanging/reset", "hang", marks=pytest.mark.slow),
+    ("Hanging/step", "hang"),
+]
 INTRUDED = [(f"Intruding/{name}", "rubbish") for name in faulty.Intruding.GARBAGE]
 
 
-@pytest.mark.parametrize(("name", "kind"), RAISED + REFUSED + CRASHED + HUNG + SLOW + INTRUDED)
+@pytest.mark.parametrize(("name", "kind"), RAISED + REFUSED + CRASHED + HUNG + INTRUDED)
 def test_an_error_has_its_kind_and_the_pool_continues(name: str, kind: str) -> None:
     async def use(pool: WorkerPool) -> tuple[EnvironmentFault, list[Any], int]:
         async def broken() -> None:
@@ -389,7 +392,7 @@ def test_a_worker_that_leaks_is_replaced_and_its_worlds_go_on(
     "names",
     [
         [name for name, _ in CRASHED],
-        pytest.param(["Hanging/making", *(name for name, _ in HUNG)], marks=pytest.mark.slow),
+        pytest.param(["Hanging/making", "Hanging/reset", "Hanging/step"], marks=pytest.mark.slow),
         [name for name, _ in INTRUDED],
         [name for name, _ in RAISED + REFUSED],
         ["Crashing/step", "Hanging/reset", "Intruding/json", "Crashing/close", "Crashing/oracle"],
@@ -691,6 +694,7 @@ def test_a_call_cancelled_in_the_queue_is_never_made() -> None:
     pooled(use)
 
 
+@pytest.mark.slow
 def test_a_hang_whose_caller_has_left_still_ends_at_the_time_out() -> None:
     async def use(pool: WorkerPool) -> list[Any]:
         world = await pool.make(f"{FAULTY}:Hanging/reset")

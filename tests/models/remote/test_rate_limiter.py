@@ -380,6 +380,7 @@ def test_a_pause_that_the_server_asks_for_holds_for_everyone() -> None:
     assert server.refused and min(later) - server.refused[0] >= 1.0
 
 
+@pytest.mark.slow
 def test_a_server_that_turns_everyone_away_is_asked_a_bounded_number_of_times() -> None:
     async def run() -> tuple[Crowded, list[Any]]:
         async with crowded(0) as server:
