@@ -624,12 +624,12 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "restarts"),
     [
         (5.0, {0}),
-        # longer than a worker that does not respond is kept
-        pytest.param(ALLOWANCE + 6.0, {0, 1}, marks=pytest.mark.slow),
+        (ALLOWANCE + 6.0, {0, 1}),  # longer than a worker that does not respond is kept
     ],
 )
 def test_time_in_which_this_process_was_stopped_makes_no_hang(
