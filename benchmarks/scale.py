@@ -99,7 +99,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, namespace="palaestra")
+    ray.init(
+        "local", num_cpus=4, include_dashboard=False, log_to_driver=False, namespace="palaestra"
+    )
     with tempfile.TemporaryDirectory() as folder:
         found = {count: asyncio.run(measure(count, Path(folder))) for count in (0, 1, 2, 4)}
     ray.shutdown()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import subprocess
 import sys
+import time
 
 from palaestra.cluster.placement import Kind
 from palaestra.cluster.worker_messages import Call
+from palaestra.core.environment import Action, Transition
+from tests.training.mortal import Around
 
 SERVE = "import pickle, sys; from importlib import import_module; "
 SERVE += "import_module(sys.argv[1]).serve(pickle.loads(bytes.fromhex(sys.stdin.readline())))"
@@ -22,10 +26,14 @@ class Processes:
     def __init__(self, room: int = 2, program: str = SERVE) -> None:
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self.started = 0
+        self.dismissed: set[int] = set()
         self._room, self._program = room, program
 
     def room(self, kind: Kind) -> int:
         return self._room
+
+    def leaving(self, kind: Kind) -> set[int]:
+        return self.dismissed
 
     async def start(self, kind: Kind, call: Call) -> str:
         process = subprocess.Popen(
@@ -53,3 +61,13 @@ class Processes:
     def close(self, kind: Kind) -> None:
         for birth in list(self.running):
             self.kill(kind, birth)
+
+
+class Logged(Around):
+    """An environment that takes a while and notes each of its steps in the file $STEPS."""
+
+    def step(self, action: Action) -> Transition:
+        with open(os.environ["STEPS"], "a") as file:
+            file.write(f"{os.getpid()}\n")
+        time.sleep(0.01)
+        return super().step(action)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import palaestra as pa
 from palaestra.api.train_run import place_of
 from palaestra.cluster import ray_launcher
 from palaestra.cluster.driver import worker_kind
@@ -17,6 +18,7 @@ from palaestra.cluster.placement import Machine, lack, plan, room
 from palaestra.core.errors import InputError, MissingPackage, RecipeError
 from palaestra.training.recipe import load
 from palaestra.training.recipe_check import check_recipe
+from tests.api.worlds import Door
 from tests.training.runs import palaestra
 
 
@@ -83,6 +85,20 @@ def test_an_agent_that_remembers_is_refused_before_anything_starts(tmp_path: Pat
     arguments = ("--env", "babyai/GoToObjS4", "--model", "random", "--agent", "reflexion")
     found = palaestra("eval", *arguments, "--run", tmp_path / "run", "--on", "ray", check=2)
     assert "remembers earlier episodes" in found.stderr and not (tmp_path / "run").exists()
+
+
+def test_a_class_that_only_this_process_has_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "Here", Door, raising=False)
+    with pytest.raises(InputError, match="The class Here is defined in a script or notebook"):
+        pa.evaluate("__main__:Here", model="null", on="ray", run=tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_judge_refuses_a_cluster(tmp_path: Path) -> None:
+    found = palaestra("judge", tmp_path, "--judge", "said:x", "--on", "ray", check=2)
+    assert "--on ray has no effect on a judge" in found.stderr
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,11 +72,36 @@ def test_a_killed_engine_costs_no_reply_and_its_successor_has_the_weights(tmp_pa
                 await asyncio.sleep(0.001)
             launcher.running[1].kill()
             assert alike(await working, fresh)
-            assert "engine 1" in said[0] and "status -9" in said[0] and "asked again" in said[0]
+            assert "engine 1" in said[0] and "status -9" in said[0] and "calls go on" in said[0]
             await at_work(engines, 2)
             launcher.running[2].kill()
             assert alike(await replies(model, asked), fresh)  # the successor's
         assert launcher.started >= 3
+
+    asyncio.run(run())
+
+
+def test_an_engine_whose_machine_leaves_answers_what_it_has_and_no_more(tmp_path: Path) -> None:
+    async def run() -> None:
+        policy, launcher, said = Policy(tmp_path), Processes(2), list[str]()
+        asked = prompts(policy, 32)
+        async with acting(policy, 2, launcher, said.append, one_by_one=True) as (engines, model):
+            fresh = await replies(model, asked)
+            before = {entry.number: entry.done for entry in engines.roster.entries}
+            working = asyncio.create_task(replies(model, asked))
+            while not engines.router.load(1):
+                await asyncio.sleep(0.001)
+            held = engines.router.load(1)
+            launcher.dismissed = {1}
+            assert alike(await working, fresh)
+            async with asyncio.timeout(20):
+                while 1 in launcher.running:
+                    await asyncio.sleep(0.01)
+            (left,) = [entry for entry in engines.roster.entries if entry.gone]
+            assert left.number == 1 and left.moved == 0 and left.done >= before[1] + held
+            assert engines.router.refused == 0 and engines.roster.deaths == 0
+            assert alike(await replies(model, asked), fresh)  # one of them started in its place
+        assert any("engine 1 on" in line and "has left" in line for line in said)
 
     asyncio.run(run())
 

@@ -17,6 +17,7 @@ class Schedule(RuleBasedStateMachine):
         self.fleet, self.now = Fleet(4), 0.0
         self.known: list[int] = []  # every birth ever
         self.dead: list[tuple[int, float]] = []
+        self.left: set[int] = set()  # those whose ends were no deaths
 
     @rule(seconds=st.floats(0, 400))
     def wait(self, seconds: float) -> None:
@@ -41,13 +42,23 @@ class Schedule(RuleBasedStateMachine):
         asked = birth in self.fleet.asked
         assert self.fleet.rise(birth) == asked
 
-    @rule(data=st.data())
-    def die(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), blameless=st.booleans())
+    def die(self, data: st.DataObject, blameless: bool) -> None:
         birth = data.draw(st.sampled_from(self.known or [1]))
-        alive = birth in self.fleet.asked | self.fleet.up
-        assert self.fleet.lose(birth, self.now) == alive
-        if alive:
+        leaving = birth in self.fleet.leaving
+        alive = birth in self.fleet.asked | self.fleet.up | self.fleet.leaving
+        assert self.fleet.lose(birth, self.now, blameless=blameless) == alive
+        if leaving or (alive and blameless):
+            self.left.add(birth)
+        elif alive:
             self.dead.append((birth, self.now))
+
+    @rule(data=st.data())
+    def dismiss(self, data: st.DataObject) -> None:
+        birth = data.draw(st.sampled_from(self.known or [1]))
+        up = birth in self.fleet.up
+        assert self.fleet.dismiss(birth) == up
+        assert birth not in self.fleet.up and (not up or birth in self.fleet.leaving)
 
     @rule(data=st.data())
     def hear(self, data: st.DataObject) -> None:
@@ -55,13 +66,15 @@ class Schedule(RuleBasedStateMachine):
 
     @rule()
     def beat(self) -> None:
-        assert set(self.fleet.beat()) <= self.fleet.up
+        assert set(self.fleet.beat()) <= self.fleet.up | self.fleet.leaving
 
     @invariant()
     def nobody_is_two_things_and_the_dead_stay_dead(self) -> None:
-        assert not self.fleet.asked & self.fleet.up
-        assert len(self.fleet.asked) + len(self.fleet.up) <= 4
-        assert not {birth for birth, _ in self.dead} & (self.fleet.asked | self.fleet.up)
+        asked, up, leaving = self.fleet.asked, self.fleet.up, self.fleet.leaving
+        assert not asked & up and not asked & leaving and not up & leaving
+        assert len(asked) + len(up) <= 4
+        gone = {birth for birth, _ in self.dead} | self.left
+        assert not gone & (asked | up | leaving)
 
     @invariant()
     def five_deaths_in_five_minutes_stop_the_run(self) -> None:

@@ -6,26 +6,27 @@ import asyncio
 import io
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from rich.console import Console
 
+import palaestra as pa
 from palaestra.cluster import fleet
 from palaestra.cluster.driver import Workers, worker_kind
 from palaestra.runtime.progress import Reporter
 from palaestra.store.run_folder import RunFolder
+from palaestra.store.worker_roster import Roster
 from palaestra.training.recipe import load
 from palaestra.training.run import execute
 from tests.training.runs import (
-    command,
-    environment,
     palaestra,
     recorded_episodes,
+    started,
     weights_hash,
     write_recipe,
 )
@@ -52,7 +53,7 @@ def ray_processes() -> list[psutil.Process]:
 def cluster() -> Iterator[str]:
     """A Ray of two processors; gives its address."""
     context = ray.init(
-        num_cpus=2, include_dashboard=False, log_to_driver=False, namespace="palaestra"
+        "local", num_cpus=2, include_dashboard=False, log_to_driver=False, namespace="palaestra"
     )
     yield context.address_info["address"]
     ray.shutdown()
@@ -101,7 +102,7 @@ async def disturbed(
     return [line for line in said if "is lost" in line]
 
 
-@pytest.mark.parametrize(("seed", "kills"), [(1, 0), (2, 3)])
+@pytest.mark.parametrize(("seed", "kills"), [pytest.param(1, 0, marks=pytest.mark.slow), (2, 3)])
 def test_a_run_on_ray_has_the_weights_and_episodes_of_one_here(
     cluster: str, undisturbed: Path, tmp_path: Path, seed: int, kills: int
 ) -> None:
@@ -157,6 +158,33 @@ def test_a_worker_on_ray_has_no_torch_and_at_most_200_mib(cluster: str, tmp_path
     asyncio.run(run())
 
 
+def test_python_evaluates_on_a_cluster_and_notes_who_is_where(cluster: str, tmp_path: Path) -> None:
+    terms: dict[str, Any] = {"model": "random", "n": 6, "workers": 0, "progress": False}
+    there = pa.evaluate("babyai/GoToObjS4", on="ray", run=tmp_path / "there", **terms)
+    here = pa.evaluate("babyai/GoToObjS4", run=tmp_path / "here", **terms)
+    assert recorded_episodes(tmp_path / "there") == recorded_episodes(tmp_path / "here")
+    assert there.success == here.success
+    with RunFolder.read(tmp_path / "there") as run:
+        roster = Roster.read(run.database)
+    assert roster is not None and not roster.present
+    assert sum(entry.done for entry in roster.entries) == 6
+
+
+@pytest.mark.slow
+def test_python_trains_and_resumes_on_a_cluster(
+    cluster: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    recipe = write_recipe(tmp_path)
+    sections: dict[str, Any] = {
+        "rl": {"steps": 2},
+        "evaluation": {"tasks": 4, "transfer_tasks": 2},
+        "environment": {"workers": 0},
+    }
+    run = pa.train(recipe, on="ray", run=tmp_path / "run", progress=False, **sections)
+    assert weights_hash(run.path) == weights_hash(undisturbed)
+    assert run.resume(on="ray", progress=False).metrics == run.metrics
+
+
 @pytest.mark.slow
 def test_the_command_line_trains_and_evaluates_on_a_cluster_by_its_address(
     cluster: str, undisturbed: Path, tmp_path: Path
@@ -175,16 +203,8 @@ def test_the_command_line_trains_and_evaluates_on_a_cluster_by_its_address(
 
 def test_ctrl_c_exits_with_130_and_leaves_no_worker(cluster: str, tmp_path: Path) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
-    process = subprocess.Popen(
-        command("train", recipe, "--set", "rl.steps=500", "--run", run, f"--on=ray={cluster}"),
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "demonstrations" in line:
-            break
+    arguments = ("--set", "rl.steps=500", "--run", run, f"--on=ray={cluster}")
+    process = started("train", recipe, *arguments, until="demonstrations")
     time.sleep(1.0)
     serving = [p for p in ray_processes() if "ray::palaestra worker" in " ".join(p.cmdline())]
     assert serving
@@ -205,46 +225,3 @@ def test_an_address_without_a_cluster_is_one_sentence(tmp_path: Path) -> None:
     )
     assert "There is no Ray cluster at '127.0.0.1:9'" in found.stderr
     assert not run.exists()
-
-
-@pytest.mark.slow
-def test_a_machine_that_is_killed_costs_nothing(undisturbed: Path, tmp_path: Path) -> None:
-    from ray.cluster_utils import Cluster
-
-    from palaestra.cluster.ray_launcher import RayLauncher
-
-    if ray.is_initialized():
-        pytest.skip("needs a cluster of its own; run it alone")
-    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    others = [machines.add_node(num_cpus=1) for _ in range(2)]
-    ray.init(address=machines.address, log_to_driver=False, namespace="palaestra")
-    said: list[str] = []
-    recipe = load(str(write_recipe(tmp_path)), KEYS)
-
-    async def kill(workers: Workers) -> None:
-        await asyncio.sleep(1.0)
-        mine = {p.pid for p in ray_processes() if "ray::palaestra worker" in " ".join(p.cmdline())}
-        victim = others[0].all_processes["raylet"][0].process.pid
-        for child in psutil.Process(victim).children(recursive=True):
-            if child.pid in mine:
-                child.kill()
-        machines.remove_node(others[0], allow_graceful=False)
-        machines.add_node(num_cpus=1)
-
-    async def run() -> None:
-        with RunFolder.create(tmp_path / "run", recipe.model_dump(mode="json")) as folder:
-            kind = worker_kind(2, 2)
-            launcher = RayLauncher(None, [kind])
-            async with Workers(launcher, said.append, kind, processes=0) as workers:
-                killing = asyncio.create_task(kill(workers))
-                await execute(recipe, folder, quiet(), elsewhere=workers.session)
-                await killing
-
-    try:
-        asyncio.run(run())
-    finally:
-        ray.shutdown()
-        machines.shutdown()
-    assert any("is lost" in line for line in said)
-    assert weights_hash(tmp_path / "run") == weights_hash(undisturbed)
-    assert recorded_episodes(tmp_path / "run") == recorded_episodes(undisturbed)

@@ -22,6 +22,7 @@ class Schedule:
         self.sessions = self.rng.randint(1, 12)
         self.router = Router(self.sessions)
         self.alive: dict[int, int | None] = {}  # engines, with the version that they confirmed
+        self.leaving: list[int] = []  # still answer the calls that they have
         self.dead: list[int] = []
         self.wanted: int | None = None
         self.under_way: dict[Ticket, str] = {}
@@ -30,7 +31,8 @@ class Schedule:
         self.births = 0
 
     def run(self, events: int = 30) -> None:
-        choices = [self.bear, self.die, self.update, self.confirm, self.confirm, self.late]
+        choices = [self.bear, self.die, self.leave, self.update, self.late]
+        choices += [self.confirm] * 2
         choices += [self.call] * 4 + [self.answer] * 3
         for _ in range(events):
             self.rng.choice(choices)()
@@ -43,11 +45,20 @@ class Schedule:
             self.births += 1
             self.alive[self.births] = None
 
+    def leave(self) -> None:
+        if self.alive:
+            engine = self.rng.choice(sorted(self.alive))
+            del self.alive[engine]
+            self.leaving.append(engine)
+            self.router.retire(engine)
+
     def die(self) -> None:
-        if not self.alive:
+        if not [*self.alive, *self.leaving]:
             return
-        engine = self.rng.choice(sorted(self.alive))
-        del self.alive[engine]
+        engine = self.rng.choice([*sorted(self.alive), *self.leaving])
+        self.alive.pop(engine, None)
+        if engine in self.leaving:
+            self.leaving.remove(engine)
         self.dead.append(engine)
         lost = self.router.lose(engine)
         assert set(lost) == {t for t in self.under_way if t.engine == engine}
@@ -60,11 +71,12 @@ class Schedule:
         self.router.want(self.wanted)
 
     def confirm(self) -> None:
-        """Any engine confirms any version; also one that counts as dead already."""
-        engine = self.rng.choice([*self.alive, *self.dead] or [9])
+        """Any engine confirms any version; also one that leaves, or counts as dead already."""
+        gone = [*self.leaving, *self.dead]
+        engine = self.rng.choice([*self.alive, *gone] or [9])
         version = self.rng.randint(0, self.wanted or 0)
         version = self.rng.choice([version, self.wanted or 0])
-        if engine in self.alive or engine in self.dead:
+        if engine in self.alive or engine in gone:
             self.router.confirm(engine, version)
         if engine in self.alive:
             self.alive[engine] = version

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ import pytest
 from palaestra.agents.registry import make_agent
 from palaestra.cluster import fleet, supervisor
 from palaestra.cluster.driver import Workers, worker_kind
-from palaestra.cluster.placement import Kind
+from palaestra.cluster.placement import MACHINE_GONE, Kind
+from palaestra.cluster.remote_session import RemoteSession
+from palaestra.cluster.worker_messages import Call
 from palaestra.core.budget import Budget
-from palaestra.core.episode import Episode, Key
+from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import ClusterFailed, InputError
 from palaestra.core.model import Generation, Model, Prompt
 from palaestra.core.task import Split
@@ -31,7 +34,8 @@ from palaestra.models.scripted.scripted_model import given_generation
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Job, Rollout
 from palaestra.store.database import Database
-from tests.cluster.processes import SERVE, Processes
+from palaestra.store.worker_roster import Roster
+from tests.cluster.processes import SERVE, Logged, Processes
 from tests.rollout import faulty
 from tests.training.runs import essence
 
@@ -53,8 +57,8 @@ class Walker(Model):
         return given_generation(word, prompt, self)
 
 
-def jobs(groups: int, members: int = 2) -> list[Job]:
-    found = tasks(ENVIRONMENT).take(Split.TRAIN, groups)
+def jobs(groups: int, members: int = 2, environment: str = ENVIRONMENT) -> list[Job]:
+    found = tasks(environment).take(Split.TRAIN, groups)
     return [Job(Key("x", g, m), task) for g, task in enumerate(found) for m in range(members)]
 
 
@@ -69,9 +73,17 @@ def rollout(model: Model, **options: Any) -> Rollout:
 
 
 @asynccontextmanager
-async def workers(launcher: Processes, say: Callable[[str], None] = print, **options: Any) -> Any:
-    kind = worker_kind(options.get("least", 2), options.get("most", 2))
-    async with Workers(launcher, say, kind, processes=options.get("processes", 0)) as found:
+async def workers(
+    launcher: Processes,
+    say: Callable[[str], None] = print,
+    *,
+    least: int = 2,
+    most: int = 2,
+    processes: int = 0,
+    **options: Any,
+) -> Any:
+    kind = worker_kind(least, most)
+    async with Workers(launcher, say, kind, processes=processes, **options) as found:
         yield found
 
 
@@ -177,6 +189,22 @@ def test_five_deaths_in_five_minutes_stop_the_run_with_the_last_words() -> None:
     asyncio.run(run())
 
 
+def test_starts_that_are_lost_with_their_machine_do_not_stop_the_run() -> None:
+    class Losing(Processes):
+        async def start(self, kind: Kind, call: Call) -> str:
+            if call.birth > 7:
+                return await super().start(kind, call)
+            self.started += 1
+            return MACHINE_GONE
+
+    async def run() -> None:
+        launcher = Losing()
+        async with workers(launcher) as found:
+            assert launcher.started == 9 and found.roster.deaths == 0
+
+    asyncio.run(run())
+
+
 def test_a_machine_with_other_versions_is_refused_and_named() -> None:
     async def run() -> None:
         other = "import palaestra.cluster.supervised_process as it; it.versions = lambda: "
@@ -236,9 +264,96 @@ def test_a_worker_that_joins_later_gets_sessions(monkeypatch: pytest.MonkeyPatch
             async with asyncio.timeout(10):
                 while not found.leases.load(2):
                     await asyncio.sleep(0.01)
-            await running
+            assert all(episode.steps for episode in await running)
+            assert all(entry.done for entry in found.roster.entries)
 
     asyncio.run(run())
+
+
+def test_a_worker_that_is_asked_to_leave_hands_its_sessions_over_and_no_turn_is_redone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "LOOK", 0.1)
+    monkeypatch.setenv("STEPS", str(tmp_path / "steps"))
+    replayed: list[int] = []
+    move = RemoteSession.move
+
+    def counted(session: RemoteSession) -> None:
+        replayed.append(sum(isinstance(event, Step) for event in session.events))
+        move(session)
+
+    monkeypatch.setattr(RemoteSession, "move", counted)
+    work = jobs(4, environment=f"{Logged.__module__}:Logged/{ENVIRONMENT}")
+
+    async def run() -> None:
+        model, launcher, said = Walker(0.01), Processes(), list[str]()
+        async with workers(launcher, said.append) as found:
+            elsewhere = replace(rollout(model), elsewhere=found.session)
+            running = asyncio.create_task(elsewhere.run(work))
+            async with asyncio.timeout(20):
+                while model.asked < 20:
+                    await asyncio.sleep(0.001)
+            assert found.leases.load(1)
+            launcher.dismissed = {1}
+            episodes = await running
+            steps = sum(len(e.steps) for e in episodes)
+            assert replayed and all(replayed)
+            assert len((tmp_path / "steps").read_text().split()) == steps + sum(replayed)
+            assert model.asked == sum(len(e.calls) for e in episodes) == steps
+            assert found.leases.refused == 0 and found.roster.deaths == 0
+            async with asyncio.timeout(20):
+                while 1 in launcher.running:
+                    await asyncio.sleep(0.01)
+            assert [entry.cause for entry in found.roster.entries if entry.gone] == [
+                supervisor.LEFT
+            ]
+            assert 3 in launcher.running  # started in its place
+        assert any("worker 1 on" in line and "has left" in line for line in said)
+
+    asyncio.run(run())
+
+
+def test_the_roster_says_who_is_where_and_why_one_is_gone() -> None:
+    async def run() -> None:
+        notes: list[Roster] = []
+        roster = Roster()
+        launcher, model = Processes(), Walker(0.3)  # so that sessions outlast a beat or two
+        note = lambda: notes.append(deepcopy(roster))  # noqa: E731
+        async with workers(launcher, roster=roster, note=note) as found:
+            work = replace(rollout(model), elsewhere=found.session)
+            running = asyncio.create_task(work.run(jobs(8, members=4)))
+            async with asyncio.timeout(20):
+                while not (notes and all(entry.load for entry in notes[-1].entries)):
+                    await asyncio.sleep(0.01)
+            pids = {number: process.pid for number, process in launcher.running.items()}
+            assert {e.number: e.pid for e in notes[-1].entries} == pids
+            assert all(e.machine == socket.gethostname() for e in notes[-1].entries)
+            launcher.running[1].kill()
+            await running
+        last = notes[-1]
+        assert last.deaths == 1 and not last.present
+        gone = {entry.number: entry for entry in last.entries}
+        assert "status -9" in gone[1].cause and gone[1].moved > 0
+        assert gone[2].cause == "the run needs it no more"
+        assert sum(entry.done for entry in last.entries) == 32
+
+    asyncio.run(run())
+
+
+def test_a_cluster_that_cannot_be_asked_any_more_stops_the_run() -> None:
+    class Headless(Processes):
+        def room(self, kind: Kind) -> int:
+            if self.started:
+                raise RuntimeError("the head is gone")
+            return super().room(kind)
+
+    async def run() -> None:
+        async with workers(Headless()) as found:
+            work = replace(rollout(Walker(0.05)), elsewhere=found.session)
+            await work.run(jobs(32))
+
+    with pytest.raises(ClusterFailed, match=r"cannot be asked any more .*the head is gone"):
+        asyncio.run(run())
 
 
 def test_a_quorum_stops_the_rest_of_a_group_elsewhere_too(tmp_path: Path) -> None:

@@ -379,6 +379,7 @@ def test_a_killed_rank_ends_the_update_and_moves_no_weights(at: int) -> None:
     assert ended(ranks, processes) == [-signal.SIGKILL]
 
 
+@pytest.mark.slow
 def test_a_frozen_rank_is_lost_after_a_while() -> None:
     ranks, processes = started(2, patience=3.0)
     learner = leading(ranks, Described(micro_tokens=1))
@@ -478,7 +479,7 @@ def test_a_rank_with_other_weights_is_refused() -> None:
         learner.model.network.get_parameter("embedding.weight").mul_(2)
     with pytest.raises(RankLost, match="holds other weights than rank 0"):
         learner.lead(Leader(ranks, described))
-    assert ended(ranks, processes) == [0]
+    assert ended(ranks, processes) == [1]  # lost: it is told nothing more, and ends by itself
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64, torch.uint8])

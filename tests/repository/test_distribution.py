@@ -78,7 +78,7 @@ def named(*extras: str) -> Iterator[Requirement]:
 
 
 def test_every_package_that_setup_and_trackers_name_has_an_exact_version() -> None:
-    found, extras = pins(), ["babyai", "dev", "serving", "textworld", "trackio", "viewer"]
+    found, extras = pins(), ["babyai", "dev", "ray", "serving", "textworld", "trackio", "viewer"]
     assert [one.name for one in named(*extras) if canonicalize_name(one.name) not in found] == []
 
 

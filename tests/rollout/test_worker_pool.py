@@ -314,7 +314,11 @@ REFUSED = [
     for name in ("reset", "none", "text", "nan", "info", "surrogate", "huge", "signals")
 ]
 CRASHED = [(f"Crashing/{name}", "crash") for name in ("making", "reset", "step")]
-HUNG = [(f"Hanging/{name}", "hang") for name in ("making", "reset", "step")]
+HUNG = [
+    pytest.param("Hanging/making", "hang", marks=pytest.mark.slow),
+    pytest.param("Hanging/reset", "hang", marks=pytest.mark.slow),
+    ("Hanging/step", "hang"),
+]
 INTRUDED = [(f"Intruding/{name}", "rubbish") for name in faulty.Intruding.GARBAGE]
 
 
@@ -388,7 +392,7 @@ def test_a_worker_that_leaks_is_replaced_and_its_worlds_go_on(
     "names",
     [
         [name for name, _ in CRASHED],
-        [name for name, _ in HUNG],
+        pytest.param(["Hanging/making", "Hanging/reset", "Hanging/step"], marks=pytest.mark.slow),
         [name for name, _ in INTRUDED],
         [name for name, _ in RAISED + REFUSED],
         ["Crashing/step", "Hanging/reset", "Intruding/json", "Crashing/close", "Crashing/oracle"],
@@ -620,12 +624,12 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "restarts"),
     [
         (5.0, {0}),
-        # longer than a worker that does not respond is kept
-        pytest.param(ALLOWANCE + 6.0, {0, 1}, marks=pytest.mark.slow),
+        (ALLOWANCE + 6.0, {0, 1}),  # longer than a worker that does not respond is kept
     ],
 )
 def test_time_in_which_this_process_was_stopped_makes_no_hang(
@@ -690,6 +694,7 @@ def test_a_call_cancelled_in_the_queue_is_never_made() -> None:
     pooled(use)
 
 
+@pytest.mark.slow
 def test_a_hang_whose_caller_has_left_still_ends_at_the_time_out() -> None:
     async def use(pool: WorkerPool) -> list[Any]:
         world = await pool.make(f"{FAULTY}:Hanging/reset")

@@ -56,6 +56,18 @@ def command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "palaestra", *map(str, arguments)]
 
 
+def started(*arguments: str | Path, until: str) -> subprocess.Popen[str]:
+    """Start the command line in a process of its own; return it once a line on stderr says so."""
+    process = subprocess.Popen(
+        command(*arguments), env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if until in line:
+            break
+    return process
+
+
 def palaestra(
     *arguments: str | Path, check: int | None = 0, timeout: float = 300
 ) -> subprocess.CompletedProcess[str]:

@@ -27,6 +27,7 @@ from tests.training.runs import (
     environment,
     palaestra,
     recorded_episodes,
+    started,
     weights_hash,
     write_recipe,
 )
@@ -94,16 +95,7 @@ def test_the_same_recipe_and_seed_give_the_same_run(undisturbed: Path, tmp_path:
 
 def test_ctrl_c_stops_cleanly_and_explains_how_to_resume(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = subprocess.Popen(
-        command("train", write_recipe(tmp_path), "--run", run),
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "imitation" in line:
-            break
+    process = started("train", write_recipe(tmp_path), "--run", run, until="imitation")
     process.send_signal(signal.SIGINT)
     _, output = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -124,16 +116,7 @@ def test_a_live_run_goes_on_within_an_episode(tmp_path: Path) -> None:
     """Without deterministic mode, recorded turns of an interrupted episode do not run again."""
     recipe = RECIPE.replace("deterministic = true", "")
     run = tmp_path / "run"
-    process = subprocess.Popen(
-        command("train", write_recipe(tmp_path, recipe), "--run", run),
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "reinforcement" in line:
-            break
+    process = started("train", write_recipe(tmp_path, recipe), "--run", run, until="reinforcement")
     time.sleep(0.5)
     process.kill()
     process.communicate()
@@ -151,6 +134,26 @@ def test_two_processes_cannot_work_on_one_run(undisturbed: Path) -> None:
         refused = palaestra("train", "--resume", undisturbed, check=2)
     assert str(os.getpid()) in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.slow  # tests/store/test_take_over.py has the record's part of it
+def test_a_frozen_run_that_was_taken_over_ends_when_it_wakes(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    refused = palaestra("train", write_recipe(tmp_path), "--run", run, "--take-over", check=2)
+    assert "no effect without --resume" in refused.stderr and not run.exists()
+    frozen = started("train", write_recipe(tmp_path), "--run", run, until="reinforcement")
+    frozen.send_signal(signal.SIGSTOP)
+    os.waitpid(frozen.pid, os.WUNTRACED)
+    assert "--take-over" in palaestra("train", "--resume", run, check=2).stderr
+    palaestra("train", "--resume", run, "--take-over")
+    frozen.send_signal(signal.SIGCONT)
+    _, output = frozen.communicate(timeout=60)
+    assert frozen.returncode == 1, output
+    assert "was taken over by" in output and "Traceback" not in output
+    assert weights_hash(run) == weights_hash(undisturbed)
+    assert recorded_episodes(run) == recorded_episodes(undisturbed)
 
 
 def test_without_any_checkpoint_all_is_learned_again_from_the_record(

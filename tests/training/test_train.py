@@ -150,10 +150,8 @@ def test_every_algorithm_is_one_flag_away_and_imitation_can_be_skipped(
     assert result["success"]["rl"]["n"] == 8
 
 
-@pytest.mark.parametrize(
-    "weights",
-    ['"lora"\nlora_rank = 4', pytest.param('"top"\ntop_layers = 1', marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", ['"lora"\nlora_rank = 4', '"top"\ntop_layers = 1'])
 def test_lora_and_top_layers_train_and_resume(weights: str, tmp_path: Path) -> None:
     text = f"{RECIPE}\n[training]\nweights = {weights}\n".replace("steps = 4", "steps = 2")
     run = tmp_path / "r"

@@ -28,6 +28,7 @@ from palaestra.runtime.visible_text import visible
 from palaestra.store.notes import Notes, labelled
 from palaestra.store.run_folder import RunFolder
 from palaestra.store.search_index import TextIndex
+from palaestra.store.worker_roster import Roster
 from palaestra.viewer.app import application
 from palaestra.viewer.formatting import money
 from palaestra.viewer.site import Site
@@ -160,6 +161,27 @@ def test_a_run_shows_results_differences_cost_health_and_recipe(client: TestClie
     assert "engine_gap" in text and "0.2 nats per token" in text
     assert page.count('<svg class="chart"') >= 5 and "learning_rate" in text
     assert 'href="/run/train-a/episodes?phase=test%2Frl"' in page
+
+
+def test_a_run_on_a_cluster_shows_who_is_where_and_why_one_is_gone(tmp_path: Path) -> None:
+    make_training(tmp_path, "train-a", learning_rate=0.1)
+    assert "Processes on Ray" not in client_of(tmp_path).get("/run/train-a").text
+    roster = Roster()
+    roster.join("worker", 1, "node-<a>", 101)
+    roster.join("worker", 2, "node-b", 102)
+    roster.join("engine", 1, "node-b", 103)
+    roster.count("worker", 1)
+    roster.entries[0].load = 5
+    roster.leave("worker", 2, "status -9 <b>", moved=3, died=True)
+    with RunFolder.open(tmp_path / "train-a") as run:
+        roster.store(run.database)
+        text = words(client_of(tmp_path).get("/run/train-a").text)
+    assert "Processes on Ray 2 up, 1 died, 0 late messages refused" in text
+    assert re.search(r"worker 1 node-<a> 101 \S+ \S+ UTC 5 sessions 1 episodes at work", text)
+    assert re.search(r"engine 1 node-b 103 \S+ \S+ UTC 0 calls 0 calls at work", text)
+    assert "status -9 <b>; 3 sessions went on elsewhere" in text
+    closed = words(client_of(tmp_path).get("/run/train-a").text)
+    assert "ended with its driver" in closed
 
 
 def test_alarms_are_reported_as_they_were_recorded_and_found_again_where_they_were_not(

@@ -24,7 +24,7 @@ from palaestra.api.results import Results
 from palaestra.api.waiting import wait
 from palaestra.cluster.driver import CALL_SECONDS, check_agent
 from palaestra.cluster.on_ray import Elsewhere as StartWorkers
-from palaestra.cluster.on_ray import OnRay, connected
+from palaestra.cluster.on_ray import OnRay, check_importable, connected
 from palaestra.core.agent import Agent
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError, PalaestraError
@@ -172,13 +172,16 @@ class Evaluation:
         *,
         reporter: Reporter,
         name: Naming = str,
+        take_over: bool = False,
     ) -> Iterator[Evaluation]:
         """Open a run that stopped; episodes that infrastructure broke will run again.
+
+        With `take_over`, take it from a process that is frozen or cannot be reached.
 
         Raises:
             InputError: the run does not exist, or is no evaluation.
         """
-        with RunFolder.open(folder) as run:
+        with RunFolder.open(folder, take_over=take_over) as run:
             with run.explaining_versions():
                 made = from_json(run.database.get(DOCUMENT), folder)
             effort.check(made, name)
@@ -200,7 +203,9 @@ class Evaluation:
         try:
             async with AsyncExitStack() as held:
                 if self._elsewhere is not None:
-                    start = self._elsewhere(effort.workers, CALL_SECONDS, self.reporter.say)
+                    start = self._elsewhere(
+                        effort.workers, CALL_SECONDS, self.reporter.say, self.run.database
+                    )
                     started = await held.enter_async_context(start)
                 self.done = await run_plan(
                     self.plan,
@@ -286,6 +291,7 @@ def place_of(made: Plan, effort: Effort) -> OnRay | None:
         return None
     for name in sorted({cell.agent for cell in made.cells}):
         check_agent(make_agent(name))
+    check_importable(name for cell in made.cells for name in (cell.agent, cell.environment))
     return OnRay.parse(effort.on)
 
 

@@ -82,6 +82,8 @@ class Evaluating(Subject, total=False):
     """Concurrent episodes, for all models or by model; by default 64 in most environments."""
     workers: int
     """Processes for the environments; 0: this one. By default 1, and 0 for classes."""
+    on: str
+    """A Ray cluster whose machines run the sessions: "ray", or "ray=ADDRESS"."""
     budget_tokens: int
     """Maximum tokens read and sampled, in total."""
     budget_money: float
@@ -99,7 +101,7 @@ class Effort:
     concurrency: Mapping[str, int] = field(default_factory=dict)  # by model; "": all others
     workers: int = 1
     allowance: SpendingBudget = field(default_factory=SpendingBudget)
-    on: str | None = None  # the cluster whose machines run the sessions, as after `--on`
+    on: str | None = None  # a Ray cluster whose machines run the sessions, as after `--on`
 
     def check(self, plan: Plan, name: Naming) -> None:
         """Raise InputError for values that do not fit the plan."""
@@ -193,6 +195,7 @@ def effort(env: Environments | None, given: Evaluating) -> Effort:
         SpendingBudget(
             given.get("budget_tokens"), given.get("budget_money"), given.get("budget_seconds")
         ),
+        given.get("on"),
     )
 
 

@@ -98,26 +98,38 @@ class Run:
         """The results of an evaluation; raises InputError for any other run."""
         return Results.read(self.path)
 
-    def resume(self, *, progress: bool = True) -> Run:
+    def resume(
+        self, *, on: str | None = None, progress: bool = True, take_over: bool = False
+    ) -> Run:
         """Resume a run that stopped; finished work is not repeated.
 
         Episodes that infrastructure broke, such as by a lost server, run again.
+
+        Args:
+            on: see `train`; the run may have begun elsewhere.
+            progress: whether to show progress on standard error.
+            take_over: whether to take the run from a process that is frozen or cannot be reached;
+                whatever it still writes is refused.
 
         Raises:
             InputError: it is neither a training run nor an evaluation.
             RunLocked: another process works on it.
             KeyboardInterrupt: Ctrl-C; finished work is kept.
         """
-        return wait(lambda: self.aresume(progress=progress))
+        return wait(lambda: self.aresume(on=on, progress=progress, take_over=take_over))
 
-    async def aresume(self, *, progress: bool = True) -> Run:
+    async def aresume(
+        self, *, on: str | None = None, progress: bool = True, take_over: bool = False
+    ) -> Run:
         """Resume like `resume`, to be awaited."""
         say = reporter(progress)
         if "rl" in self.recipe:
-            with Training.resume(self.path, reporter=say) as training:
+            with Training.resume(self.path, reporter=say, on=on, take_over=take_over) as training:
                 await _trained(training)
         else:
-            with Evaluation.resume(self.path, self._effort(), reporter=say) as evaluation:
+            with Evaluation.resume(
+                self.path, self._effort(on), reporter=say, take_over=take_over
+            ) as evaluation:
                 await finished(evaluation)
         return self
 
@@ -125,11 +137,12 @@ class Run:
         """Return `metrics` as a data frame; raise MissingPackage if pandas is not installed."""
         return frame(self.metrics)
 
-    def _effort(self) -> Effort:
+    def _effort(self, on: str | None) -> Effort:
         """Return zero workers for classes of a script or notebook, which only this process has."""
         recipe = self.recipe
         names = recipe.get("environments", [recipe.get("environment", "")])
-        return Effort(workers=0 if any(n.startswith("__main__:") for n in names) else 1)
+        here = any(name.startswith("__main__:") for name in names)
+        return Effort(workers=0 if here else 1, on=on)
 
     def __str__(self) -> str:
         if "rl" not in self.recipe:
@@ -148,6 +161,7 @@ def train(
     seed: int | None = None,
     log: str | Sequence[str] | None = None,
     run: str | Path | None = None,
+    on: str | None = None,
     progress: bool = True,
     **sections: Mapping[str, Any] | str | bool | int | float,
 ) -> Run:
@@ -160,6 +174,7 @@ def train(
         seed: of the whole run.
         log: trackers that also receive metrics: tensorboard, wandb, mlflow or trackio.
         run: its folder, which must be new; by default `runs/…`.
+        on: a Ray cluster whose machines run the sessions: "ray", or "ray=ADDRESS".
         progress: whether to show progress on standard error.
         **sections: other keys of the recipe, tables as mappings: `rl={"steps": 10}`. A value may
             be a class of an agent or a credit rule. `palaestra train --dry-run` shows all keys.
@@ -176,6 +191,7 @@ def train(
             seed=seed,
             log=log,
             run=run,
+            on=on,
             progress=progress,
             **sections,
         )
@@ -190,6 +206,7 @@ async def atrain(
     seed: int | None = None,
     log: str | Sequence[str] | None = None,
     run: str | Path | None = None,
+    on: str | None = None,
     progress: bool = True,
     **sections: Mapping[str, Any] | str | bool | int | float,
 ) -> Run:
@@ -202,7 +219,7 @@ async def atrain(
         overrides.append(f"log={json.dumps([log] if isinstance(log, str) else list(log))}")
     chosen = recipe_of(str(recipe), overrides, sections, env=env, algorithm=algorithm, seed=seed)
     folder = Path(run) if run else new_run_path(default_root(), Path(recipe).stem)
-    with Training.begin(chosen, folder, reporter=reporter(progress)) as training:
+    with Training.begin(chosen, folder, reporter=reporter(progress), on=on) as training:
         await _trained(training)
     return Run(folder)
 

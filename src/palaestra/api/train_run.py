@@ -13,7 +13,7 @@ from palaestra.agents.registry import make_agent
 from palaestra.api.naming import name_of_class
 from palaestra.cluster.driver import check_agent, worker_kind
 from palaestra.cluster.engines import engine_kind
-from palaestra.cluster.on_ray import Elsewhere, OnRay, connected
+from palaestra.cluster.on_ray import Elsewhere, OnRay, check_importable, connected
 from palaestra.core.errors import InputError, RecipeError
 from palaestra.evaluation.reports.report import Report
 from palaestra.learning.methods.component import name_of
@@ -132,7 +132,12 @@ class Training:
     @classmethod
     @contextmanager
     def resume(
-        cls, folder: Path, *, reporter: Reporter, on: str | None = None
+        cls,
+        folder: Path,
+        *,
+        reporter: Reporter,
+        on: str | None = None,
+        take_over: bool = False,
     ) -> Iterator[Training]:
         """Open a run that stopped, with its recorded recipe.
 
@@ -140,11 +145,12 @@ class Training:
             folder: of the run.
             reporter: receives progress.
             on: see `begin`; the run may have begun elsewhere.
+            take_over: whether to take it from a process that is frozen or cannot be reached.
 
         Raises:
             InputError: the run does not exist, or is no training run.
         """
-        with RunFolder.open(folder) as run:
+        with RunFolder.open(folder, take_over=take_over) as run:
             stored = run.database.get("recipe")
             if not isinstance(stored, dict) or "rl" not in stored:
                 raise InputError(
@@ -182,7 +188,8 @@ class Training:
         try:
             if self._elsewhere is None:
                 return await execute(recipe, self.run, self.reporter, team)
-            async with self._elsewhere(part.workers, part.timeout, self.reporter.say) as started:
+            database, say = self.run.database, self.reporter.say
+            async with self._elsewhere(part.workers, part.timeout, say, database) as started:
                 return await execute(
                     recipe,
                     self.run,
@@ -210,6 +217,7 @@ def place_of(recipe: Recipe, on: str | None) -> OnRay | None:
             )
         return None
     check_agent(make_agent(recipe.agent.chosen))
+    check_importable([recipe.agent.chosen, recipe.environment.id, recipe.environment.transfer])
     found, part = OnRay.parse(on), recipe.cluster or ClusterPart()
     engines = None
     if part.engines is not None:

@@ -72,6 +72,7 @@ def status(folder: Path) -> dict[str, Any]:
     """
     from palaestra.evaluation.running import desired_state
     from palaestra.evaluation.running.evaluation_plan import DOCUMENT, from_json
+    from palaestra.store import liveness
     from palaestra.store.run_folder import RunFolder
 
     with RunFolder.read(folder) as opened:
@@ -80,9 +81,9 @@ def status(folder: Path) -> dict[str, Any]:
         obeyed = opened.database.get(desired_state.APPLIED) or {}
         totals = opened.database.get("totals") or {}
     desired = desired_state.read(folder)
-    worker = desired_state.worker(folder)
+    working = liveness.worker(folder)
     done = ended >= made.episodes
-    if worker is None:
+    if working is None:
         state = "done" if done else "stopped"
     elif desired.cancelled:
         state = "stopping"
@@ -93,7 +94,7 @@ def status(folder: Path) -> dict[str, Any]:
     return {
         "run": str(folder),
         "state": state,
-        "worker": worker,
+        "worker": working,
         "episodes": ended,
         "planned": made.episodes,
         "seconds": totals.get("seconds", 0.0),
@@ -106,13 +107,14 @@ def status(folder: Path) -> dict[str, Any]:
 def _await(folder: Path, serial: int, seconds: float) -> bool:
     """Return whether the worker has applied the desired state in time, or has ended."""
     from palaestra.evaluation.running import desired_state
+    from palaestra.store import liveness
     from palaestra.store.run_folder import RunFolder
 
     until = time.monotonic() + seconds
     with RunFolder.read(folder) as opened:
         while time.monotonic() < until:
             obeyed = opened.database.get(desired_state.APPLIED) or {}
-            if obeyed.get("serial", 0) >= serial or desired_state.worker(folder) is None:
+            if obeyed.get("serial", 0) >= serial or liveness.worker(folder) is None:
                 return True
             time.sleep(LOOK_EVERY)
     return False

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from palaestra.cli.interrupt import (
+    TAKE_OVER,
     Stopped,
+    check_take_over,
     resumable,
     resuming,
     run_until_interrupted,
@@ -127,6 +129,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--resume", metavar="RUN",
         help="resume a run that stopped; also run episodes again that infrastructure broke",
     )  # fmt: skip
+    how.add_argument("--take-over", action="store_true", help=TAKE_OVER)
     how.add_argument(
         "--concurrency", action="append", metavar="[MODEL=]N",
         help="concurrent episodes, of one model or of each (default: 64; 8 a core if each "
@@ -140,6 +143,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--on", metavar="ray[=ADDRESS]",
         help="run the sessions on the machines of a Ray cluster, with --workers processes for the "
         "environments of each of its workers",
+    )  # fmt: skip
+    how.add_argument(
+        "--metrics", metavar="[HOST:]PORT",
+        help="serve figures of the run as OpenMetrics at /metrics meanwhile (HOST: 127.0.0.1)",
     )  # fmt: skip
     how.add_argument("--budget-tokens", type=int, metavar="N", help="maximum read and sampled")
     how.add_argument("--budget-money", type=float, metavar="X", help="maximum cost; needs --price")
@@ -158,18 +165,21 @@ def run(options: argparse.Namespace) -> int:
     with unbegun():
         if options.resume is not None:
             return _resume(options)
+        check_take_over(options)
         return begin(asked_by(options), options)
 
 
 def begin(asked: MatrixRequest, options: argparse.Namespace) -> int:
     """Evaluate a request in a new run; return the exit code."""
     from palaestra.api.evaluating import Evaluation, new_folder
+    from palaestra.api.metrics_server import serving
     from palaestra.runtime.progress import Reporter
     from palaestra.store.schema import Durability
 
     folder = Path(options.folder) if options.folder else new_folder(asked)
     with (
         resumable(resuming("eval", folder), folder),
+        serving(options.metrics, folder) as figures,
         Evaluation.begin(
             asked,
             _effort(options),
@@ -179,11 +189,12 @@ def begin(asked: MatrixRequest, options: argparse.Namespace) -> int:
             name=_flag,
         ) as evaluation,
     ):
-        return _work(evaluation, options.json)
+        return _work(evaluation, options.json, figures)
 
 
 def _resume(options: argparse.Namespace) -> int:
     from palaestra.api.evaluating import Evaluation
+    from palaestra.api.metrics_server import serving
     from palaestra.runtime.progress import Reporter
 
     for name in OF_NEW_RUNS:
@@ -195,16 +206,25 @@ def _resume(options: argparse.Namespace) -> int:
     folder = Path(options.resume)
     with (
         resumable(resuming("eval", folder), folder),
-        Evaluation.resume(folder, _effort(options), reporter=Reporter(), name=_flag) as evaluation,
+        serving(options.metrics, folder) as figures,
+        Evaluation.resume(
+            folder,
+            _effort(options),
+            reporter=Reporter(),
+            name=_flag,
+            take_over=options.take_over,
+        ) as evaluation,
     ):
-        return _work(evaluation, options.json)
+        return _work(evaluation, options.json, figures)
 
 
-def _work(evaluation: Evaluation, as_json: bool) -> int:
+def _work(evaluation: Evaluation, as_json: bool, figures: str | None) -> int:
     """Evaluate and print the result; return the exit code."""
     from palaestra.api.result_text import render
 
     resume = resuming("eval", evaluation.folder)
+    if figures is not None:
+        evaluation.reporter.say(f"figures at {figures}")
     try:
         result = run_until_interrupted(evaluation.execute())
     except Stopped:

@@ -5,6 +5,7 @@ The first Ctrl-C stops cleanly, the second one immediately. A closed terminal st
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import shlex
@@ -21,12 +22,14 @@ from typing import Any, TypeVar
 from palaestra.core.errors import (
     ClusterFailed,
     InfrastructureFault,
+    InputError,
     TooManyFaults,
     WorkersUnavailable,
 )
 
 T = TypeVar("T")
 
+TAKE_OVER = "with --resume: take the run from a process that is frozen or cannot be reached"
 ECHO = 1.0  # seconds; wrappers such as `timeout` and `make` repeat a signal to the whole group
 STOPPING = "\nStopping; a second Ctrl-C stops at once.\n"
 
@@ -110,6 +113,12 @@ def resumable(command: str, folder: Path) -> Iterator[None]:
 def resuming(command: str, folder: Path) -> str:
     """Return what to type to resume the run in `folder`."""
     return f"{called()} {command} --resume {shlex.quote(str(folder))}"
+
+
+def check_take_over(options: argparse.Namespace) -> None:
+    """Raise InputError for --take-over with a new run."""
+    if options.take_over:
+        raise InputError("--take-over has no effect without --resume RUN; add it, or drop this.")
 
 
 def called() -> str:

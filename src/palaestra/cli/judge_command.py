@@ -70,6 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--without", action="append", default=[], metavar="PROBE",
         help="with calibrate: leave out the probe order, length, name or self (repeatable)",
     )  # fmt: skip
+    parser.add_argument("--on", metavar="ray", help="refused: a judge judges in this process")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -79,6 +80,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.on is not None:
+        raise InputError(
+            f"--on {options.on} has no effect on a judge, which asks its model from this process, "
+            "one episode after the other; drop it."
+        )
     measuring, path = _words(options.words)
     if options.truth is not None and not (measuring and options.truth.startswith("label:")):
         raise InputError(

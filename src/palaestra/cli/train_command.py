@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palaestra.cli.interrupt import (
+    TAKE_OVER,
     Stopped,
     called,
+    check_take_over,
     resumable,
     resuming,
     run_until_interrupted,
@@ -50,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="control experiment: learn from this instead of the true reward",
     )  # fmt: skip
     parser.add_argument("--resume", metavar="RUN", help="resume a run that stopped")
+    parser.add_argument("--take-over", action="store_true", help=TAKE_OVER)
     parser.add_argument(
         "--run", metavar="FOLDER", dest="folder", help="where to store the run (default: runs/…)"
     )
@@ -62,6 +65,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--on", metavar="ray[=ADDRESS]",
         help="run the sessions on the machines of a Ray cluster: at ADDRESS or RAY_ADDRESS, else "
         "a Ray on this machine",
+    )  # fmt: skip
+    parser.add_argument(
+        "--metrics", metavar="[HOST:]PORT",
+        help="serve figures of the run as OpenMetrics at /metrics meanwhile (HOST: 127.0.0.1)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
@@ -92,7 +99,8 @@ def _run(options: argparse.Namespace, team: Team | None = None) -> int:
                 "--resume uses the run's own recipe; drop the other options, or start a new run "
                 "without --resume."
             )
-        return _resume(Path(options.resume), options.on, options.json, team)
+        return _resume(options, team)
+    check_take_over(options)
     from palaestra.api.train_run import recipe_of
     from palaestra.store.run_folder import default_root, new_run_path
 
@@ -102,10 +110,12 @@ def _run(options: argparse.Namespace, team: Team | None = None) -> int:
         Path(options.folder) if options.folder else new_run_path(default_root(), Path(name).stem)
     )
     if options.dry_run:
+        if options.metrics is not None:
+            raise InputError("--metrics has no effect with --dry-run, which runs nothing; drop it.")
         from palaestra.cli.dry_run import describe
 
         return describe(recipe, str(folder), as_json=options.json, on=options.on)
-    return _begin(recipe, folder, options.on, options.json, team)
+    return _begin(recipe, folder, options, team)
 
 
 def _shortcuts(options: argparse.Namespace) -> list[str]:
@@ -119,7 +129,8 @@ def _shortcuts(options: argparse.Namespace) -> list[str]:
     return found
 
 
-def _begin(recipe: Recipe, folder: Path, on: str | None, as_json: bool, team: Team | None) -> int:
+def _begin(recipe: Recipe, folder: Path, options: argparse.Namespace, team: Team | None) -> int:
+    from palaestra.api.metrics_server import serving
     from palaestra.api.train_run import Training
     from palaestra.cli.dry_run import estimate
     from palaestra.runtime.progress import Reporter
@@ -131,19 +142,27 @@ def _begin(recipe: Recipe, folder: Path, on: str | None, as_json: bool, team: Te
 
     with (
         resumable(resuming("train", folder), folder),
-        Training.begin(recipe, folder, reporter=Reporter(), about=about, on=on) as training,
+        serving(options.metrics, folder) as figures,
+        Training.begin(recipe, folder, reporter=Reporter(), about=about, on=options.on) as training,
     ):
-        return _train(training, as_json, team)
+        return _train(training, options, team, figures)
 
 
-def _resume(folder: Path, on: str | None, as_json: bool, team: Team | None) -> int:
+def _resume(options: argparse.Namespace, team: Team | None) -> int:
+    folder = Path(options.resume)
     with resumable(resuming("train", folder), folder):
+        from palaestra.api.metrics_server import serving
         from palaestra.api.train_run import Training
         from palaestra.runtime.progress import Reporter
 
-        with Training.resume(folder, reporter=Reporter(), on=on) as training:
+        with (
+            serving(options.metrics, folder) as figures,
+            Training.resume(
+                folder, reporter=Reporter(), on=options.on, take_over=options.take_over
+            ) as training,
+        ):
             _check_ranks(training.recipe)
-            return _train(training, as_json, team)
+            return _train(training, options, team, figures)
 
 
 def _check_ranks(recipe: Recipe) -> None:
@@ -155,12 +174,16 @@ def _check_ranks(recipe: Recipe) -> None:
         check_launched(recipe, launched)
 
 
-def _train(training: Training, as_json: bool, team: Team | None) -> int:
+def _train(
+    training: Training, options: argparse.Namespace, team: Team | None, figures: str | None
+) -> int:
     """Train to the end and print the report; return the exit code."""
     from rich.console import Console
 
     from palaestra.evaluation.reports import report, report_files
 
+    if figures is not None:
+        training.reporter.say(f"figures at {figures}")
     try:
         built = run_until_interrupted(training.execute(team))
     except Stopped:
@@ -168,7 +191,7 @@ def _train(training: Training, as_json: bool, team: Team | None) -> int:
         resume = resuming("train", training.folder)
         print(f"\nStopped; nothing is lost. Resume with: {resume}", file=sys.stderr)
         return 130
-    if as_json:
+    if options.json:
         print(json.dumps(report.summary(built)))
     else:
         report_files.render(built, Console())

@@ -5,9 +5,7 @@ stands in for a session of this process (see `Rollout.elsewhere`): the rollout d
 sessions run when, exactly as it does without a cluster, and a deterministic run has the same
 batches and so the same weights.
 
-When a worker is lost, each of its sessions begins again on another one from the events that were
-recorded. A reply that the lost worker was waiting for, or had not recorded, is kept here and given
-again to the same prompt: no model is asked twice, and no batch changes.
+When a worker is lost, each of its sessions moves to another one (`remote_session.py`).
 """
 
 from __future__ import annotations
@@ -15,12 +13,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import pickle
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 from palaestra.cluster.leases import Lease, Leases
 from palaestra.cluster.placement import WORKER_BYTES, Kind
+from palaestra.cluster.remote_session import RemoteSession
 from palaestra.cluster.session_worker import SCENES
 from palaestra.cluster.supervisor import Launcher, Peer, Supervisor
 from palaestra.cluster.worker_messages import (
@@ -35,17 +32,13 @@ from palaestra.cluster.worker_messages import (
     read,
 )
 from palaestra.core.agent import Agent
-from palaestra.core.budget import Usage
-from palaestra.core.environment import Observation
-from palaestra.core.episode import Episode, Event, Key, Step
+from palaestra.core.episode import Event, Key
 from palaestra.core.errors import ClusterFailed, InputError
-from palaestra.core.graph import Call as ModelCall
-from palaestra.core.model import Generation, Prompt
-from palaestra.core.model_calls import ask
-from palaestra.core.outcome import Outcome
+from palaestra.core.model import Generation
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.models.scripted.random_choice import RandomModel
 from palaestra.rollout.runner import Job, Rollout
+from palaestra.store.worker_roster import Roster
 
 CALL_SECONDS = 60.0  # of one call of an environment, unless a recipe says otherwise
 MODULE = "palaestra.cluster.session_worker"
@@ -55,7 +48,7 @@ LEAVING = (ExpertModel, RandomModel)  # models that reply from the environment, 
 def worker_kind(least: int = 1, most: int = 8, cpus: float = 1.0) -> Kind:
     """Return the kind of the workers; see `placement.Kind`."""
     note = f"{WORKER_BYTES / 1e9:.1f} GB each without environments"
-    return Kind("worker", "cluster.workers", MODULE, least, most, cpus, note=note)
+    return Kind("worker", "cluster.workers", MODULE, "sessions", least, most, cpus, note=note)
 
 
 class Workers(Supervisor):
@@ -69,8 +62,10 @@ class Workers(Supervisor):
         *,
         processes: int,
         timeout: float = CALL_SECONDS,
+        roster: Roster | None = None,
+        note: Callable[[], None] = lambda: None,
     ) -> None:
-        """Describe the workers; `async with` starts them.
+        """Describe the workers; see `Supervisor`.
 
         Args:
             launcher: starts their processes.
@@ -78,8 +73,10 @@ class Workers(Supervisor):
             kind: of them; see `worker_kind`.
             processes: of each worker, that host its environments; 0: the worker itself.
             timeout: of one call of an environment in such a process, in seconds.
+            roster: in which it stands who is where.
+            note: stores the roster, if it has changed.
         """
-        super().__init__(launcher, say, kind)
+        super().__init__(launcher, say, kind, roster=roster, note=note)
         self.leases: Leases[Key] = Leases()
         self.processes, self.timeout = processes, timeout
         self._sessions: dict[Lease, RemoteSession] = {}
@@ -128,8 +125,8 @@ class Workers(Supervisor):
         Raises:
             ClusterFailed: there will be none.
         """
-        await self.until(lambda: self.connected)
-        birth = min(self.connected, key=lambda one: (self.leases.load(one), one))
+        await self.until(lambda: self.staying)
+        birth = min(self.staying, key=lambda one: (self.leases.load(one), one))
         worker, lease = self.connected[birth], self.leases.grant(session.key, birth)
         self._sessions[lease] = session
         scenes = self._scenes.get(birth, [])
@@ -149,21 +146,29 @@ class Workers(Supervisor):
         """End the lease of a session; nothing more of it counts."""
         self.leases.end(lease)
         self._sessions.pop(lease, None)
+        self.worked(lease.birth)
 
     # ── what workers send ────────────────────────────────────────────────────
 
     async def serve(self, peer: Peer, reader: asyncio.StreamReader) -> None:
+        birth = peer.greeting.birth
         while (message := await read(reader)) is not None:
             lease: Lease = message.lease
             if not self.leases.admit(lease):
+                self.roster.refused = self.leases.refused
                 continue
             session = self._sessions[lease]
             match message:
                 case Wrote(_, event, observation):
                     session.write(event, observation)
+                case Ask() if birth not in self.staying:  # between two turns
+                    peer.send(Stop(lease))
+                    self.release(lease)
+                    session.move()
                 case Ask():
                     self.spawn(self._answer(peer, session, message))
                 case Ended(_, result):
+                    self.roster.count(self.kind.name, birth)
                     session.end(result)
 
     async def _answer(self, worker: Peer, session: RemoteSession, asked: Ask) -> None:
@@ -173,128 +178,22 @@ class Workers(Supervisor):
             reply = error
         worker.send(Answer(asked.number, reply))
 
-    def lost(self, birth: int) -> str:
+    def retire(self, birth: int) -> None:
+        """Do nothing: a session is handed over when it next asks for a reply."""
+
+    def load(self, birth: int) -> int:
+        return self.leases.load(birth)
+
+    def lost(self, birth: int) -> None:
         lost = [lease for lease in self._sessions if lease.birth == birth]
         self.leases.end_all(birth)
         self._scenes.pop(birth, None)
         for lease in lost:
             self._sessions.pop(lease).move()
-        return f"its {len(lost)} sessions go on elsewhere"
 
     def failed(self, failure: ClusterFailed) -> None:
         for session in [*self._sessions.values()]:
             session.end(failure)
-
-
-class RemoteSession:
-    """A session that runs on a worker, on as many of them as it takes."""
-
-    def __init__(
-        self,
-        workers: Workers,
-        rollout: Rollout,
-        job: Job,
-        past: Sequence[Event],
-        scene: str,
-        pickled: bytes,
-    ) -> None:
-        self.key, self.job, self.events = job.key, job, list(past)
-        self.scene, self.pickled = scene, pickled
-        self.outcome: Outcome | None = None
-        self._workers, self._rollout = workers, rollout
-        self._observation: Observation | None = None
-        self._began = time.monotonic()
-        self._result: asyncio.Future[Episode | None]  # None: it has to move
-        self._commits: list[Awaitable[None]] = []
-        self._replies: dict[int, tuple[str, Prompt, asyncio.Task[Generation]]] = {}  # by seed
-
-    async def run(self) -> Episode:
-        """Run the session to its end.
-
-        Raises:
-            ReplayMismatch: the record of the interrupted episode differs from its replay.
-            ClusterFailed: no worker is left to run it.
-        """
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                self._result = loop.create_future()
-                lease = await self._workers.place(self)
-                try:
-                    episode = await self._result
-                except asyncio.CancelledError:
-                    self._workers.stop(lease)
-                    raise
-                finally:
-                    self._workers.release(lease)
-                if episode is not None:
-                    await self._committed()
-                    calls = tuple(e for e in self.events if isinstance(e, ModelCall))
-                    steps = tuple(e for e in self.events if isinstance(e, Step))
-                    return replace(episode, calls=calls, steps=steps)
-        finally:
-            for _, _, asked in self._replies.values():
-                asked.cancel()
-
-    def episode(self) -> Episode:
-        """Return the record so far, of a session that was stopped."""
-        calls = tuple(event for event in self.events if isinstance(event, ModelCall))
-        steps = tuple(event for event in self.events if isinstance(event, Step))
-        usage = Usage(
-            len(steps),
-            sum(len(call.prompt) or call.computed_tokens for call in calls),
-            sum(call.sampled for call in calls),
-            time.monotonic() - self._began,
-        )
-        name, outcome = self._rollout.agent.name, self.outcome or Outcome.failure()
-        return Episode(
-            self.key, self.job.task, name, self._observation, calls, steps, outcome, usage
-        )
-
-    # ── what its worker brings about ─────────────────────────────────────────
-
-    def write(self, event: Event, observation: Observation | None) -> None:
-        """Record an event; an error ends the session."""
-        self._observation = observation or self._observation
-        self.events.append(event)
-        store = self._rollout.store
-        if store is None:
-            return
-        try:
-            saved = store.append(self.key, event)
-        except Exception as error:
-            self.end(error)
-            return
-        if saved is not None:
-            self._commits.append(saved)
-
-    async def reply(self, role: str, prompt: Prompt) -> Generation:
-        """Return the reply to a prompt, once all earlier events are recorded."""
-        await self._committed()
-        known = self._replies.get(prompt.seed)
-        if known is None or known[:2] != (role, prompt):
-            asked = asyncio.ensure_future(ask(self._rollout.models[role], prompt))
-            known = self._replies[prompt.seed] = (role, prompt, asked)
-        return await asyncio.shield(known[2])
-
-    def end(self, result: Episode | Exception) -> None:
-        """End the session."""
-        if self._result.done():
-            return
-        if isinstance(result, Exception):
-            self._result.set_exception(result)
-        else:
-            self._result.set_result(result)
-
-    def move(self) -> None:
-        """Go on with another worker: this one is lost."""
-        if not self._result.done():
-            self._result.set_result(None)
-
-    async def _committed(self) -> None:
-        commits, self._commits = self._commits, []
-        for saved in commits:
-            await saved
 
 
 def check_agent(agent: Agent) -> None:

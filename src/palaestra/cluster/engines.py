@@ -24,6 +24,7 @@ from palaestra.core.errors import ClusterFailed, InfrastructureFault
 from palaestra.core.model import Generation, Model, Prompt, Renderer
 from palaestra.models.remote.endpoint import Endpoint, RetryPolicy
 from palaestra.models.remote.external_actor import ExternalActor
+from palaestra.store.worker_roster import Roster
 
 if TYPE_CHECKING:
     from palaestra.models.local.weight_stream import Weights
@@ -38,7 +39,7 @@ PAUSE = 0.1  # seconds between the first fault of a call and the next try; doubl
 def engine_kind(count: int, cpus: float = 1.0, gpus: float = 0.0) -> Kind:
     """Return the kind of the engines; see `placement.Kind`."""
     note = "each holds the weights and the cache of its sessions"
-    return Kind("engine", "cluster.engines", MODULE, count, count, cpus, gpus, note)
+    return Kind("engine", "cluster.engines", MODULE, "calls", count, count, cpus, gpus, note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,17 @@ class _Policy:
 class Engines(Supervisor):
     """The engines of a run; an asynchronous context manager."""
 
-    def __init__(self, launcher: Launcher, say: Callable[[str], None], kind: Kind) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        say: Callable[[str], None],
+        kind: Kind,
+        *,
+        roster: Roster | None = None,
+        note: Callable[[], None] = lambda: None,
+    ) -> None:
         """Describe the engines; see `Supervisor`."""
-        super().__init__(launcher, say, kind)
+        super().__init__(launcher, say, kind, roster=roster, note=note)
         self.router = Router(0)
         self._policy: _Policy | None = None
         self._weights: Weights | None = None
@@ -136,6 +145,7 @@ class Engines(Supervisor):
                     continue  # its engine was lost
                 reply = call.result()
                 if self.router.accept(ticket, reply.versions):
+                    self.roster.count(self.kind.name, ticket.engine)
                     return reply
                 raise InfrastructureFault(
                     "engine", f"engine {ticket.engine} replied with other weights"
@@ -149,6 +159,7 @@ class Engines(Supervisor):
                 call.cancel()
                 self.router.drop(ticket)
                 del self._calls[ticket]
+                self.worked(ticket.engine)
 
     async def _place(self, session: str) -> Ticket:
         """Return a ticket of an engine as soon as one has the wanted weights."""
@@ -212,14 +223,18 @@ class Engines(Supervisor):
                 except TimeoutError:
                     await self.lose(birth, f"it did not load its weights within {LOADING:g} s")
 
-    def lost(self, birth: int) -> str:
-        lost = self.router.lose(birth)
-        for ticket in lost:
+    def retire(self, birth: int) -> None:
+        self.router.retire(birth)
+
+    def load(self, birth: int) -> int:
+        return self.router.load(birth)
+
+    def lost(self, birth: int) -> None:
+        for ticket in self.router.lose(birth):
             self._calls[ticket].cancel()
         actor = self._actors.pop(birth, None)
         if actor is not None:
             self.spawn(actor.close())
-        return f"its {len(lost)} calls are asked again of others"
 
     def failed(self, failure: ClusterFailed) -> None:
         for call in self._calls.values():

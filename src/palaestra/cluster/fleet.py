@@ -4,11 +4,12 @@ A pure state machine. Its owner tells it what happens and at which time (seconds
 does not run backwards), and asks it what to do. A process is a *birth*: births are numbered and
 never repeat, so a process that counted as dead cannot come back under its number.
 
-    asked ──up──► up ──lost──► (gone)
-      └───────────lost───────────┘
+    asked ──up──► up ──dismissed──► leaving
+      └────lost────┴───────lost───────┴──► (gone)
 
 After a death another process is started, later the more deaths there were recently. Too many
 deaths within a few minutes end the run: whatever kills the processes would kill the next one too.
+The end of a process that was to leave is no death, nor is that of a start whose machine is gone.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Fleet:
         self.most = most
         self.asked: set[int] = set()  # started, and not heard of yet
         self.up: set[int] = set()  # at work
+        self.leaving: set[int] = set()  # to end soon; others are started in their places
         self._births = 0
         self._silent: dict[int, int] = {}  # heartbeats without a sign of life, of those at work
         self._deaths: deque[float] = deque()  # when they happened, within the window
@@ -57,14 +59,29 @@ class Fleet:
         self._silent[birth] = 0
         return True
 
-    def lose(self, birth: int, now: float) -> bool:
-        """Note that a process is dead; return False if it counted as dead already."""
-        if birth not in self.asked | self.up:
+    def dismiss(self, birth: int) -> bool:
+        """Note that a process is to leave; return False if it is not at work."""
+        if birth not in self.up:
             return False
-        self.asked.discard(birth)
-        self.up.discard(birth)
+        self.up.remove(birth)
+        self.leaving.add(birth)
+        return True
+
+    def lose(self, birth: int, now: float, *, blameless: bool = False) -> bool:
+        """Note that a process is gone; return False if it counted as gone already.
+
+        Args:
+            birth: the process.
+            now: the time.
+            blameless: its end is no death, because nothing can be concluded from it.
+        """
+        if birth not in self.asked | self.up | self.leaving:
+            return False
+        if birth not in self.leaving and not blameless:
+            self._deaths.append(now)
+        for known in (self.asked, self.up, self.leaving):
+            known.discard(birth)
         self._silent.pop(birth, None)
-        self._deaths.append(now)
         return True
 
     def hear(self, birth: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -16,6 +16,8 @@ from palaestra.cluster.driver import Workers, worker_kind
 from palaestra.cluster.engines import Engines
 from palaestra.cluster.placement import Kind, plan
 from palaestra.core.errors import InputError
+from palaestra.store.database import Database
+from palaestra.store.worker_roster import Roster
 
 if TYPE_CHECKING:
     from palaestra.cluster.ray_launcher import RayLauncher
@@ -66,9 +68,11 @@ class Started:
     engines: Engines | None
 
 
-Elsewhere = Callable[[int, float, Callable[[str], None]], AbstractAsyncContextManager[Started]]
+Elsewhere = Callable[
+    [int, float, Callable[[str], None], Database], AbstractAsyncContextManager[Started]
+]
 """Starts the processes of a run: processes for the environments of each worker, seconds of a call
-in one, and what shows messages."""
+in one, what shows messages, and where it is noted who is where."""
 
 
 @contextmanager
@@ -86,18 +90,51 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
 
         @asynccontextmanager
         async def start(
-            processes: int, timeout: float, say: Callable[[str], None]
+            processes: int, timeout: float, say: Callable[[str], None], database: Database
         ) -> AsyncIterator[Started]:
-            kind, engines = where.workers, None
+            kind, engines, noted = where.workers, None, _Noted(database)
             async with AsyncExitStack() as stack:
                 if where.engines is not None:
                     say(f"starting {where.engines.most} engines on Ray, {where.engines.each} each")
-                    engines = await stack.enter_async_context(Engines(launcher, say, where.engines))
+                    engines = await stack.enter_async_context(
+                        Engines(launcher, say, where.engines, roster=noted.roster, note=noted.store)
+                    )
                 say(f"starting {kind.least} to {kind.most} workers on Ray, {kind.each} each")
-                workers = Workers(launcher, say, kind, processes=processes, timeout=timeout)
+                workers = Workers(
+                    launcher,
+                    say,
+                    kind,
+                    processes=processes,
+                    timeout=timeout,
+                    roster=noted.roster,
+                    note=noted.store,
+                )
                 yield Started(await stack.enter_async_context(workers), engines)
 
         yield start
+
+
+class _Noted:
+    """The roster of a run, stored whenever it has changed."""
+
+    def __init__(self, database: Database) -> None:
+        self.roster = Roster()
+        self._database, self._stored = database, ""
+
+    def store(self) -> None:
+        if str(self.roster) != self._stored:
+            self._stored = str(self.roster)
+            self.roster.store(self._database)
+
+
+def check_importable(names: Iterable[str | None]) -> None:
+    """Raise InputError if one of the names is of a class that only this process has."""
+    for name in names:
+        if name is not None and name.startswith("__main__:"):
+            raise InputError(
+                f"The class {name.partition(':')[2]} is defined in a script or notebook, which "
+                "workers on Ray cannot import; put it into a module, or leave `on` out."
+            )
 
 
 @contextmanager

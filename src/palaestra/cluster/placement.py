@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+MACHINE_GONE = "its machine is gone"  # the cause of an end that Ray reports so
 WORKER_BYTES = 200 * 2**20  # most memory of a worker, without its environments
 
 
@@ -15,6 +16,7 @@ class Kind:
     name: str  # such as "worker"
     key: str  # of the recipe, which says how many there should be
     module: str  # whose function `serve` it runs
+    work: str  # what it works on, such as "sessions"
     least: int  # before work begins
     most: int  # where there is room
     cpus: float  # processors of each

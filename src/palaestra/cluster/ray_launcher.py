@@ -12,11 +12,13 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from palaestra.cluster.placement import Kind, Machine, lack, room
+from palaestra.cluster.placement import MACHINE_GONE, Kind, Machine, lack, room
 from palaestra.cluster.worker_messages import Call
 from palaestra.core.errors import InputError, MissingPackage
 
@@ -27,6 +29,9 @@ except ImportError:
 
 
 KNOCKING = 5.0  # seconds for a cluster's address to accept a connection
+HEADLESS = (
+    15.0  # seconds without the cluster's head until the run stops; after 60, Ray would end it
+)
 
 
 class RayLauncher:
@@ -47,18 +52,23 @@ class RayLauncher:
         check_installed()
         self._kinds = kinds
         self._actors: dict[tuple[Kind, int], Any] = {}
+        self._machines: dict[tuple[Kind, int], str] = {}  # of the processes, by Ray's names
+        self._headless = False
         self._connected = not ray.is_initialized()
         if self._connected:
             connect(address)
         self.host: str = ray.util.get_node_ip_address()
+        self._head: str = ray.get_runtime_context().gcs_address
 
     def room(self, kind: Kind) -> int:
+        self._check_head()
         return room(self.machines(), self._kinds, kind)
 
     async def start(self, kind: Kind, call: Call) -> str:
         remote = ray.remote(num_cpus=kind.cpus, num_gpus=kind.gpus, max_restarts=0)(_Actor)
         actor = self._actors[kind, call.birth] = remote.remote()
         try:
+            self._machines[kind, call.birth] = await actor.machine.remote()
             named = actor.serve.options(name=f"palaestra {kind.name} {call.birth}")
             await named.remote(kind.module, call)
         except ray.exceptions.RayError as error:
@@ -66,14 +76,23 @@ class RayLauncher:
         return "it ended by itself"
 
     def kill(self, kind: Kind, birth: int) -> None:
-        if (kind, birth) in self._actors and ray.is_initialized():
+        if (kind, birth) in self._actors and not self._headless and ray.is_initialized():
             ray.kill(self._actors.pop((kind, birth)))
 
     def lack(self, kind: Kind) -> str:
         return lack(self.machines(), self._kinds, kind)
 
+    def leaving(self, kind: Kind) -> set[int]:
+        gone = _draining()
+        return {
+            birth
+            for (found, birth), machine in self._machines.items()
+            if found == kind and machine in gone
+        }
+
     def machines(self) -> Sequence[Machine]:
-        """Return the machines of the cluster that are alive."""
+        """Return the machines of the cluster that are alive, and not about to leave."""
+        gone = _draining()
         return [
             Machine(
                 node["NodeManagerAddress"],
@@ -81,7 +100,7 @@ class RayLauncher:
                 node["Resources"].get("GPU", 0.0),
             )
             for node in ray.nodes()
-            if node["Alive"]
+            if node["Alive"] and node["NodeID"] not in gone
         ]
 
     def close(self, kind: Kind) -> None:
@@ -96,9 +115,25 @@ class RayLauncher:
         if self._connected:
             ray.shutdown()
 
+    def _check_head(self) -> None:
+        """Raise OSError if nobody answers where the head was; Ray's own calls would not return."""
+        until = time.monotonic() + HEADLESS
+        while True:
+            try:
+                return _knock(self._head)
+            except OSError as error:
+                if time.monotonic() > until:
+                    self._headless = True
+                    raise OSError(f"the head at {self._head} does not answer: {error}") from None
+                time.sleep(0.5)
+
 
 class _Actor:
     """The actor of a process of any kind."""
+
+    def machine(self) -> str:
+        found: str = ray.get_runtime_context().get_node_id()
+        return found
 
     def serve(self, module: str, call: Call) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
@@ -133,6 +168,12 @@ def connect(address: str | None) -> None:
         ) from error
 
 
+def _draining() -> Collection[str]:
+    """Return the machines that `ray drain-node` or a cloud's notice announced to leave."""
+    found: dict[str, int] = ray._private.state.state.get_draining_nodes()  # as Ray Train does
+    return found
+
+
 def _knock(address: str | None) -> None:
     """Raise OSError if nothing listens at an address, for which Ray itself waits for minutes."""
     if address is None or address in ("auto", "local"):
@@ -145,7 +186,10 @@ def _knock(address: str | None) -> None:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Keep this process's handlers of signals, which Ray replaces."""
+    """Keep this process's handlers of signals, which Ray replaces where they can be set."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -156,5 +200,7 @@ def _own_signals() -> Iterator[None]:
 
 def _cause(error: Exception) -> str:
     """Return the reason in one line."""
+    if "node has died" in str(error):
+        return MACHINE_GONE
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if len(lines) > 1 and "Traceback" in str(error) else " ".join(lines)[:300]

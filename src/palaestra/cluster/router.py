@@ -35,7 +35,7 @@ class Router:
         self.wanted: int | None = None  # version of the weights
         self.refused = 0  # answers that did not count
         self._versions: dict[int, int] = {}  # that engines confirmed last; others have no calls yet
-        self._dead: set[int] = set()
+        self._gone: set[int] = set()  # dead, or about to leave
         self._tickets: set[Ticket] = set()  # whose calls are under way
         self._count, self._sessions = 0, sessions
         # the engine of each session, and of the first session of each group; latest calls last
@@ -47,19 +47,23 @@ class Router:
         self.wanted = version
 
     def confirm(self, engine: int, version: int) -> None:
-        """Note that an engine has these weights now; does nothing if it counts as dead."""
-        if engine not in self._dead:
+        """Note that an engine has these weights now; does nothing for one that is gone."""
+        if engine not in self._gone:
             self._versions[engine] = version
 
-    def lose(self, engine: int) -> list[Ticket]:
-        """Note that an engine is dead; return the tickets of calls that have to be asked again."""
-        self._dead.add(engine)
+    def retire(self, engine: int) -> None:
+        """Note that an engine is about to leave: it still answers the calls that it has."""
+        self._gone.add(engine)
         self._versions.pop(engine, None)
-        lost = sorted((t for t in self._tickets if t.engine == engine), key=lambda t: t.number)
-        self._tickets.difference_update(lost)
         for homes in (self._homes, self._groups):
             for key in [key for key, home in homes.items() if home == engine]:
                 del homes[key]
+
+    def lose(self, engine: int) -> list[Ticket]:
+        """Note that an engine is dead; return the tickets of calls that have to be asked again."""
+        self.retire(engine)
+        lost = sorted((t for t in self._tickets if t.engine == engine), key=lambda t: t.number)
+        self._tickets.difference_update(lost)
         return lost
 
     def place(self, session: str, group: str) -> Ticket | None:

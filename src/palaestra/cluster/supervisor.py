@@ -2,7 +2,8 @@
 
 A process is started on some machine by the launcher and connects back to this one. The end of its
 connection is noticed at once, a frozen process by its missing heartbeats. Whatever is lost is
-replaced, until `Fleet` says that there were too many deaths.
+replaced, until `Fleet` says that there were too many deaths. A process whose machine is announced
+to leave gets no further work, and ends when it has none.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from palaestra.cluster.fleet import Fleet
-from palaestra.cluster.placement import Kind
+from palaestra.cluster.placement import MACHINE_GONE, Kind
 from palaestra.cluster.worker_messages import (
     BEAT,
     SECRET,
@@ -27,13 +28,15 @@ from palaestra.cluster.worker_messages import (
     greeted,
     versions,
 )
-from palaestra.core.errors import ClusterFailed
+from palaestra.core.errors import ClusterFailed, PalaestraError
+from palaestra.store.worker_roster import Roster
 
 LOOK = 2.0  # seconds between looks at the room that the machines have
 SCARCE = 60.0  # seconds without enough processes after which that is said
 LAST_WORDS = 2.0  # seconds for a process that is gone to say why
 GREETING = 10.0  # seconds for a connection to say who it is
 
+LEFT = "it was asked to leave"  # the cause of an end that was wanted
 CUT = "its connection ended"  # the cause of a loss before the process is known to have ended
 
 
@@ -45,6 +48,9 @@ class Launcher(Protocol):
 
     def room(self, kind: Kind) -> int:
         """Return how many processes of a kind the machines have room for in all; may block."""
+
+    def leaving(self, kind: Kind) -> set[int]:
+        """Return the processes whose machines are announced to leave; may block."""
 
     def start(self, kind: Kind, call: Call) -> Awaitable[str]:
         """Start a process; return what ends with it, with the reason as text."""
@@ -73,15 +79,27 @@ class Peer:
 class Supervisor(ABC):
     """The processes of one kind; an asynchronous context manager."""
 
-    def __init__(self, launcher: Launcher, say: Callable[[str], None], kind: Kind) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        say: Callable[[str], None],
+        kind: Kind,
+        *,
+        roster: Roster | None = None,
+        note: Callable[[], None] = lambda: None,
+    ) -> None:
         """Describe the processes; `async with` starts them.
 
         Args:
             launcher: starts them.
             say: shows a message.
             kind: what they are, and how many of them there should be.
+            roster: of all kinds, in which it stands who is where.
+            note: stores the roster, if it has changed.
         """
         self.kind = kind
+        self.roster = roster or Roster()
+        self._note = note
         self.failure: ClusterFailed | None = None
         self.connected: dict[int, Peer] = {}
         self.changed = asyncio.Condition()  # what is connected, or the failure
@@ -97,12 +115,30 @@ class Supervisor(ABC):
         """Read what a process sends, until its connection ends."""
 
     @abstractmethod
-    def lost(self, birth: int) -> str:
-        """Give the work of a lost process to others; return a clause that says so."""
+    def lost(self, birth: int) -> None:
+        """Give the work of a lost process to others."""
 
     @abstractmethod
     def failed(self, failure: ClusterFailed) -> None:
         """End all work: there will be no other process."""
+
+    @abstractmethod
+    def retire(self, birth: int) -> None:
+        """Give a process that is to leave no further work."""
+
+    @abstractmethod
+    def load(self, birth: int) -> int:
+        """Return how many sessions or calls a process works on."""
+
+    @property
+    def staying(self) -> set[int]:
+        """Those that are connected, and not asked to leave."""
+        return self.connected.keys() - self._fleet.leaving
+
+    def worked(self, birth: int) -> None:
+        """Note that a process has less work; one that is to leave and has none may go."""
+        if birth in self._fleet.leaving and not self.load(birth):
+            self.spawn(self.lose(birth, LEFT))
 
     async def __aenter__(self) -> Self:
         """Start the processes.
@@ -141,6 +177,11 @@ class Supervisor(ABC):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._server.close()
         await asyncio.to_thread(self._launcher.close, self.kind)
+        for birth in self.connected:
+            self.roster.leave(
+                self.kind.name, birth, "the run needs it no more", moved=0, died=False
+            )
+        self._note_roster()
         for peer in self.connected.values():
             peer.writer.close()  # at which it would end by itself as well
         for end in self._ends.values():
@@ -177,6 +218,8 @@ class Supervisor(ABC):
                 cause = different
             elif self._fleet.rise(greeting.birth):
                 peer = self.connected[greeting.birth] = Peer(greeting, writer)
+                name = self.kind.name
+                self.roster.join(name, greeting.birth, greeting.node, greeting.pid)
                 await self.notify()
                 await self.serve(peer, reader)
             await self.lose(greeting.birth, cause)
@@ -187,16 +230,20 @@ class Supervisor(ABC):
 
     async def lose(self, birth: int, cause: str) -> None:
         """Note that a process is lost; its work goes on elsewhere."""
-        if not self._fleet.lose(birth, time.monotonic()):
+        unborn = cause == MACHINE_GONE and birth not in self._fleet.up
+        blameless = unborn or birth in self._fleet.leaving
+        if not self._fleet.lose(birth, time.monotonic(), blameless=blameless):
             return
-        peer = self.connected.pop(birth, None)
-        consequence = self.lost(birth)
+        peer, load = self.connected.pop(birth, None), self.load(birth)
+        self.lost(birth)
         await self.notify()
         if peer is not None:
             peer.writer.transport.abort()  # a frozen process reads nothing any more
-        self.spawn(self._bury(birth, peer, cause, consequence))
+        self.spawn(self._bury(birth, peer, cause, load, blameless))
 
-    async def _bury(self, birth: int, peer: Peer | None, cause: str, consequence: str) -> None:
+    async def _bury(
+        self, birth: int, peer: Peer | None, cause: str, load: int, blameless: bool
+    ) -> None:
         """Say why a process was lost, make sure that it is gone, and see whether to go on."""
         end = self._ends.pop(birth, None)
         if end is not None and cause == CUT:
@@ -204,22 +251,44 @@ class Supervisor(ABC):
                 cause = await asyncio.wait_for(asyncio.shield(end), LAST_WORDS)
         where = f" on {peer.greeting.node}" if peer is not None else ""
         name = f"{self.kind.name} {birth}{where}"
+        self.roster.leave(self.kind.name, birth, cause, moved=load, died=not blameless)
         if self._fleet.failed(time.monotonic()):
-            self.failure = ClusterFailed(
-                f"Five {self.kind.name}s died within five minutes, so the run stops. The last one, "
-                f"{name}: {cause}"
+            await self._fail(
+                ClusterFailed(
+                    f"Five {self.kind.name}s died within five minutes, so the run stops. The last "
+                    f"one, {name}: {cause}"
+                )
             )
-            self.failed(self.failure)
-            await self.notify()
-        self._say(f"{name} is lost ({cause}); {consequence}")
+        if cause == LEFT:
+            self._say(f"{name} has left, as its machine is about to")
+        else:
+            self._say(f"{name} is lost ({cause}); its {load} {self.kind.work} go on elsewhere")
         await asyncio.to_thread(self._launcher.kill, self.kind, birth)
+
+    async def _fail(self, failure: ClusterFailed) -> None:
+        self.failure = failure
+        self.failed(failure)
+        await self.notify()
 
     # ── the fleet ────────────────────────────────────────────────────────────
 
     async def _start_forever(self) -> None:
+        try:
+            await self._start_and_dismiss()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            await self._fail(ClusterFailed(f"The cluster cannot be asked any more ({reason})."))
+
+    async def _start_and_dismiss(self) -> None:
         scarce: float | None = time.monotonic()
         while self.failure is None:
             room = await asyncio.to_thread(self._launcher.room, self.kind)
+            for birth in await asyncio.to_thread(self._launcher.leaving, self.kind):
+                if self._fleet.dismiss(birth):
+                    name = f"{self.kind.name} {birth}"
+                    self._say(f"the machine of {name} is about to leave; its work moves")
+                    self.retire(birth)
+                    self.worked(birth)
             now = time.monotonic()
             for birth in self._fleet.due(now, room):
                 host, port = self._server.sockets[0].getsockname()[:2]
@@ -247,6 +316,14 @@ class Supervisor(ABC):
             await asyncio.sleep(BEAT)
             for birth in self._fleet.beat():
                 await self.lose(birth, "without a sign of life")
+            self._note_roster()
+
+    def _note_roster(self) -> None:
+        for entry in self.roster.present:
+            if entry.kind == self.kind.name:
+                entry.load = self.load(entry.number)
+        with contextlib.suppress(PalaestraError):  # what the record itself will meet and raise
+            self._note()
 
 
 def _different(greeting: Greeting) -> str:

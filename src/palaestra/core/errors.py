@@ -86,6 +86,10 @@ class RunGone(PalaestraError):
     """The folder of a run was deleted or moved during the run, so nothing can be stored."""
 
 
+class RunTakenOver(PalaestraError):
+    """Another process works on the run by now, so this one may record nothing more."""
+
+
 class CorruptCache(PalaestraError):
     """Cached model files do not match their recorded hash and could not be rebuilt."""
 

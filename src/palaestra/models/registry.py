@@ -318,7 +318,7 @@ def renderer_of(folder: Path, *, keep_thoughts: bool = False) -> ChatMLRenderer 
 
         return TemplateRenderer.seeing(folder, keep_thoughts=keep_thoughts)
     file = folder / "tokenizer.json"
-    if file.is_file() and START not in file.read_text(encoding="utf-8", errors="replace"):
+    if file.is_file() and START.encode() not in file.read_bytes():
         from palaestra.models.renderers.chat_template import TemplateRenderer
 
         return TemplateRenderer.from_folder(folder, keep_thoughts=keep_thoughts)

@@ -3,14 +3,16 @@
 A method commits what it writes before it returns; `append` and `finish`, which many sessions
 call at once, return a future of the commit (see `group_commit.py`). Killing the process at any
 moment loses no committed data; with `Durability.FULL`, nor does a power cut. One process writes
-at a time (see `lock.py`); any number may read meanwhile. An object belongs to the thread that
-opened it. Reading damaged data raises DamagedRun.
+at a time (see `lock.py`); any number may read meanwhile. Opening it for writing raises a number in
+it, the epoch; who opened it with a lower one is refused at its next write. An object belongs to the
+thread that opened it. Reading damaged data raises DamagedRun.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -40,9 +42,11 @@ from palaestra.store.schema import (
     check_tables,
     connect,
     create,
+    epoch_of,
     raise_if_full,
     reading,
 )
+from palaestra.store.take_over import taken_over
 
 # As `header_row` gives their values.
 _COLUMNS = f"{HEADER_COLUMNS}, task_id, environment, reward, turns, sampled_tokens"
@@ -62,6 +66,8 @@ class Database:
         self.blobs = self._log.blobs
         self._headers: list[tuple[Any, ...]] = []  # of episodes that have just finished
         self._group = CommitGroup(self._commit)
+        self._file = path.stat()  # as it was opened
+        self._epoch: int | None = None  # of a writer; see `_prepare`
 
     @classmethod
     def open(
@@ -136,7 +142,7 @@ class Database:
         """Return the events of one episode, finished or not, in order."""
         if self._log.open(key):
             self._group.flush()
-        with self._transaction("BEGIN"), decoding(self.path):
+        with self._begun(), decoding(self.path):
             return self._log.read(OF_KEY, parts(key)).get(key, [])
 
     def forget(self, key: Key) -> None:
@@ -302,6 +308,12 @@ class Database:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
             # The number of pages between checkpoints, each of which waits for the disk twice.
             self._connection.execute("PRAGMA wal_autocheckpoint = 8000")
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._epoch = epoch_of(self._connection) + 1
+            self._connection.execute(
+                "INSERT OR REPLACE INTO meta VALUES ('epoch', ?)", (str(self._epoch),)
+            )
+            self._connection.execute("COMMIT")
 
     def _commit(self) -> None:
         """Write all pending data, in one transaction."""
@@ -325,7 +337,6 @@ class Database:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
-            self.check_present()
             with self._transaction():
                 yield
         except BaseException:
@@ -334,7 +345,7 @@ class Database:
 
     def _episodes(self, where: str, values: Sequence[Any]) -> list[Episode]:
         self._group.flush()
-        with self._transaction("BEGIN"):  # headers and events of the same moment
+        with self._begun():  # headers and events of the same moment
             order = ' ORDER BY phase, "group", member'
             rows = self._connection.execute(
                 f"SELECT {HEADER_COLUMNS} FROM episode{where}{order}", values
@@ -343,30 +354,47 @@ class Database:
                 return rebuilt(rows, self._log.read(where, values) if rows else {}, self.blobs.find)
 
     def check_present(self) -> None:
-        """Raise RunGone if the file was deleted or moved, because new data would be lost."""
-        if not self.path.exists():
+        """Raise an error if new data would be lost.
+
+        Raises:
+            RunGone: the file was deleted or moved.
+            RunTakenOver: another process replaced it.
+        """
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
             raise RunGone(
                 f"'{self.path.parent}' was deleted or moved during its run, so nothing more can be "
                 "stored there. Start the run again, or resume it at its new path."
-            )
+            ) from None
+        if not os.path.samestat(found, self._file):
+            raise taken_over(self.path.parent)
 
     def _write(self, statement: str, values: Sequence[Any]) -> None:
-        self.check_present()
         self._group.flush()  # keeps the order of writes
-        with self._explained():
+        with self._transaction():
             self._connection.execute(statement, values)
 
     @contextmanager
-    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-        with self._explained():
-            self._connection.execute(begin)
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:  # a full disk has rolled it back already
-                    self._connection.execute("ROLLBACK")
-                raise
+    def _transaction(self) -> Iterator[None]:
+        """Write in one transaction, which only the latest writer may."""
+        self.check_present()
+        with self._explained(), self._begun("BEGIN IMMEDIATE"):
+            if self._epoch is not None and epoch_of(self._connection) != self._epoch:
+                raise taken_over(self.path.parent)
+            yield
+        self.check_present()  # it may have been replaced while this process was frozen
+
+    @contextmanager
+    def _begun(self, begin: str = "BEGIN") -> Iterator[None]:
+        self._connection.execute(begin)
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:  # a full disk has rolled it back already
+                self._connection.execute("ROLLBACK")
+            raise
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from palaestra.store.lock import Holder
+
 Mark = tuple[tuple[int, int, int], ...]
 """If two marks are equal, nothing was written in between."""
 
@@ -16,12 +18,16 @@ Mark = tuple[tuple[int, int, int], ...]
 def worker(run: Path) -> int | None:
     """Return the pid of the process that holds the lock of the run in folder `run`, or None.
 
-    The lock's file holds the pid. After a crash the pid remains, and another process may reuse it;
-    a process that started after the file was written does not count.
+    The lock's file names it, also after a crash, and another process may reuse its pid;
+    a process that started after the file was written does not count, nor does one on another
+    machine, which cannot be seen.
     """
     file = Path(run) / "run.lock"
+    holder = Holder.of(file)
+    if holder is None or holder.elsewhere:
+        return None
     try:
-        process = psutil.Process(int(file.read_text().strip()))
+        process = psutil.Process(holder.pid)
         return process.pid if process.create_time() <= file.stat().st_mtime + 1 else None
     except (OSError, ValueError, OverflowError, psutil.Error):
         return None

@@ -96,6 +96,17 @@ class TaskStanding:
         return self.solved / self.scored if self.scored else None
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a run has recorded so far."""
+
+    ended: dict[tuple[str, str], int]  # episodes, by status and by whose fault it was ("": none)
+    begun: int  # episodes with events and without an end
+    turns: int  # of all episodes, begun ones included
+    sampled_tokens: int  # of ended episodes
+    prompt_tokens: int  # likewise, beyond those already cached
+
+
 class Queries:
     """Queries of a database that was opened for reading, in the same thread."""
 
@@ -150,6 +161,27 @@ class Queries:
                 coalesce(reward, 0) AS reward, turns, sampled_tokens FROM episode{where})
             GROUP BY phase, "group" ORDER BY phase, "group" """
         return [TaskStanding(*row) for row in self._connection.execute(statement, values)]
+
+    def counts(self) -> Counts:
+        """Count episodes, turns and tokens, without reading an episode."""
+        execute = self._connection.execute
+        rows = execute(
+            """SELECT json_extract(outcome, '$.status'), json_extract(outcome, '$.owner'), count(*),
+            sum(sampled_tokens), sum(json_extract(usage, '$.prompt_tokens'))
+            FROM episode GROUP BY 1, 2"""
+        ).fetchall()
+        begun = execute(
+            """SELECT count(*) FROM record LEFT JOIN episode USING (phase, "group", member)
+            WHERE episode.id IS NULL"""
+        ).fetchone()
+        (turns,) = execute("SELECT coalesce(sum(steps), 0) FROM record").fetchone()
+        return Counts(
+            {(status, owner or ""): count for status, owner, count, _, _ in rows},
+            begun[0],
+            turns,
+            sum(row[3] for row in rows),
+            sum(row[4] for row in rows),
+        )
 
     def events(self, key: Key) -> int:
         """Return the number of events of an episode, finished or not; 0 without that episode."""

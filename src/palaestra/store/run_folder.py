@@ -1,7 +1,7 @@
 """A run folder: everything that one run wrote.
 
     run.json          format, version of palaestra, time of creation
-    run.lock          held by the process that works on the run
+    run.lock          held by the process that works on the run, and names it
     run.sqlite        events, episodes, metrics, documents (see `database.py`)
     checkpoints/      see `checkpoint.py`
 
@@ -37,6 +37,7 @@ from palaestra.store.disk import is_full, replace_durably, storage_full, sync
 from palaestra.store.lock import RunLock
 from palaestra.store.migration import BEFORE
 from palaestra.store.schema import Durability, check_format
+from palaestra.store.take_over import check_quiet, replace_database
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +110,15 @@ class RunFolder:
             raise
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
+    def open(cls, path: Path, *, take_over: bool = False) -> RunFolder:
         """Open the run in `path` for writing: lock it, and remove a killed process's partial files.
 
         A run of the previous format is migrated (see `migration.py`).
+
+        Args:
+            path: of the run.
+            take_over: whether to take it from a process that is frozen or cannot be reached, and
+                that will be refused from then on (see `take_over.py`).
 
         Raises:
             InputError: there is no run in `path`.
@@ -124,8 +130,12 @@ class RunFolder:
         older = record.format == BEFORE
         if not older:
             check_format(record.path, record.format, record.palaestra)
-        lock = _lock(record.path)
+        if take_over:
+            check_quiet(_database_of(record))
+        lock = _lock(record.path, take_over)
         try:
+            if lock.taken_over:
+                replace_database(_database_of(record))
             database = Database.open(_database_of(record))
             try:
                 database.check()
@@ -351,9 +361,9 @@ def _database_file(path: Path) -> Path:
     return path / NAME
 
 
-def _lock(path: Path) -> RunLock:
+def _lock(path: Path, take_over: bool = False) -> RunLock:
     try:
-        return RunLock(path / "run.lock")
+        return RunLock(path / "run.lock", take_over=take_over)
     except OSError as error:
         raise InputError(
             f"{path} cannot be worked in: {error}. Check its permissions, or give another path."

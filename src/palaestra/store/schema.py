@@ -47,8 +47,14 @@ class Durability(StrEnum):
 
 
 def about(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the metadata of a database: `format`, `palaestra`, `created`, `durability`."""
+    """Return the metadata: `format`, `palaestra`, `created`, `durability`, `epoch`."""
     return dict(connection.execute("SELECT name, value FROM meta"))
+
+
+def epoch_of(connection: sqlite3.Connection) -> int:
+    """Return how often the database was opened for writing; 0 before any count of it."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def create(path: Path, durability: Durability) -> None:

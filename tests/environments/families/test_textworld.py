@@ -136,6 +136,7 @@ def _solve_and_check(world: TextWorld, name: str, seed: int) -> None:
 # ── games and their cache ────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_game_in_another_process_with_another_cache(
     tmp_path: Path,
 ) -> None:
@@ -175,6 +176,7 @@ def test_different_seeds_give_different_games(name: str) -> None:
     assert len(tales) == 4
 
 
+@pytest.mark.slow
 def test_processes_that_want_the_same_new_game_all_get_it(cache: Path) -> None:
     script = (
         "from palaestra.environments.families.textworld.games import LEVELS, story_file\n"

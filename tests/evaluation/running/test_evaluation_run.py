@@ -32,6 +32,7 @@ from palaestra.evaluation.running.suite import Entry, Limits, Suite
 from palaestra.evaluation.statistics.costs import Price
 from palaestra.models.scripted.random_choice import RandomModel
 from palaestra.runtime.progress import Reporter
+from palaestra.store.liveness import worker
 from palaestra.store.run_folder import RunFolder
 from tests.training.runs import command, environment, essence, palaestra
 
@@ -452,6 +453,6 @@ def test_desired_states_of_many_processes_are_all_kept(tmp_path: Path) -> None:
 
 def test_no_one_works_on_a_run_whose_process_was_killed(tmp_path: Path) -> None:
     (tmp_path / "run.lock").write_text(f"{os.getpid()}\n")
-    assert desired_state.worker(tmp_path) == os.getpid()
+    assert worker(tmp_path) == os.getpid()
     os.utime(tmp_path / "run.lock", (1, 1))  # older than this process: the number was reused
-    assert desired_state.worker(tmp_path) is None
+    assert worker(tmp_path) is None

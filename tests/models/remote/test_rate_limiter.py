@@ -330,6 +330,7 @@ def expected(sessions: int, turns: int) -> list[list[str]]:
     return [[f"seed {1000 * s + turn}" for turn in range(turns)] for s in range(sessions)]
 
 
+@pytest.mark.slow
 def test_hundreds_of_sessions_settle_at_what_the_server_bears() -> None:
     async def run() -> tuple[Crowded, RemoteModel, list[list[str]]]:
         async with crowded(8, seconds=0.15) as server:
@@ -379,6 +380,7 @@ def test_a_pause_that_the_server_asks_for_holds_for_everyone() -> None:
     assert server.refused and min(later) - server.refused[0] >= 1.0
 
 
+@pytest.mark.slow
 def test_a_server_that_turns_everyone_away_is_asked_a_bounded_number_of_times() -> None:
     async def run() -> tuple[Crowded, list[Any]]:
         async with crowded(0) as server:

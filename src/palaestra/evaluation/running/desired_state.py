@@ -18,8 +18,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from palaestra.core.errors import InputError
 from palaestra.store.disk import replace_durably
 
@@ -66,22 +64,6 @@ def change(run: Path, **fields: Any) -> DesiredState:
             return after
     except OSError as error:
         raise InputError(f"{run} cannot be controlled: {error}; check its permissions.") from error
-
-
-def worker(run: Path) -> int | None:
-    """Return the id of the process that works on the run; None if there is none.
-
-    The id is read from the run's lock without taking it. An id that the system has reused for
-    another process since does not count.
-    """
-    lock = run / "run.lock"
-    try:
-        number = int(lock.read_text().strip() or 0)
-        since = lock.stat().st_mtime
-        alive = number > 0 and psutil.Process(number).create_time() <= since + 1.0
-    except (OSError, ValueError, psutil.Error):
-        return None
-    return number if alive else None
 
 
 @contextlib.contextmanager

@@ -100,7 +100,7 @@ def check_tokenizer(folder: Path, name: str) -> None:
             f"The model '{name}' has no tokenizer (tokenizer.json); save it there with "
             "save_pretrained."
         )
-    if vocabulary.is_file() and START in vocabulary.read_text("utf-8", errors="replace"):
+    if vocabulary.is_file() and START.encode() in vocabulary.read_bytes():
         return  # it speaks ChatML
     config = folder / "tokenizer_config.json"
     if config.is_file() and '"chat_template"' in config.read_text("utf-8", errors="replace"):

@@ -23,11 +23,20 @@ from palaestra.models.local.lora import linear_layers
 from palaestra.models.local.model_types import read_config, write_config
 from palaestra.models.local.mxfp4 import expert_of, plain_names
 from palaestra.models.local.network import DecoderNetwork
-from palaestra.models.local.packed_weights import WORTHWHILE, check_whole, packed_layer
+from palaestra.models.local.packed_weights import (
+    WORTHWHILE,
+    check_whole,
+    multiplies_packed,
+    packed_layers,
+)
 from palaestra.models.local.quantisation import Quantisation
 from palaestra.models.local.quantised import QuantisedLinear
 from palaestra.models.local.rotary import feature_order
 from palaestra.models.local.tensor_names import HEAD, USELESS, place_of
+
+BATCH = 2**28
+"""Bytes of weights that are packed in one call: until it ends, they are mapped besides their copy.
+Between calls Python waits for a thread that reads a tokenizer."""
 
 
 def read_network(
@@ -77,21 +86,33 @@ def read_network(
 def _pack(
     network: DecoderNetwork, theirs: Mapping[str, Tensor], dtype: torch.dtype, folder: Path
 ) -> None:
-    """Replace the network's large linear layers by packed ones, one after the other."""
+    """Replace the network's large linear layers by packed ones, a batch of them at a time."""
     layers: dict[str, Any] = dict(linear_layers(network))
     if network.head is not None:
         layers["head"] = network.head
+    batch: dict[str, list[Tensor]] = {}
     for place, layer in layers.items():
-        if layer.weight.numel() < WORTHWHILE:
+        outputs, inputs = layer.weight.shape
+        if outputs * inputs < WORTHWHILE or not multiplies_packed(dtype, inputs):
             continue
         name = f"{place}.weight"
         parts = parts_of(name, theirs, network.config)
         whole = torch.empty(sum(map(len, parts)), *parts[0].shape[1:], device="meta")
         _check_shape(name, whole, layer.weight, network.config, folder)
         narrow = all(part.dtype is torch.bfloat16 for part in parts)
-        found = packed_layer(parts if narrow else [part.to(dtype) for part in parts], dtype)
-        if found is not None:
-            network.set_submodule(place, found)
+        batch[place] = parts if narrow else [part.to(dtype) for part in parts]
+        if sum(part.nbytes for parts in batch.values() for part in parts) >= BATCH:
+            _pack_batch(network, batch, dtype)
+            batch = {}
+    _pack_batch(network, batch, dtype)
+
+
+def _pack_batch(
+    network: DecoderNetwork, batch: Mapping[str, list[Tensor]], dtype: torch.dtype
+) -> None:
+    """Replace the layers at some places by packed ones with these weights."""
+    for place, layer in zip(batch, packed_layers(list(batch.values()), dtype), strict=True):
+        network.set_submodule(place, layer)
 
 
 def _check_shape(

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from palaestra.core.errors import InputError
 from palaestra.models.local.kernels.matmul import native_matmul
 from palaestra.models.local.kernels.packed_matmul import Matrix, native_packed
-from palaestra.models.local.kernels.weight_packing import native_packing
+from palaestra.models.local.kernels.weight_packing import Packing, native_packing
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.quantised import QuantisedLinear
 
@@ -54,16 +54,14 @@ def packed(network: DecoderNetwork) -> DecoderNetwork:
 
 
 class PackedLinear(nn.Module):
-    """A linear layer with a packed copy of a matrix, multiplied by `matmul.c`."""
+    """A linear layer with a packed copy of a matrix of bf16, multiplied by `matmul.c`."""
 
-    def __init__(self, parts: Sequence[Tensor]) -> None:
-        """Pack the rows of a matrix of bf16, in order."""
+    def __init__(self, packed: Tensor, outputs: int, inputs: int) -> None:
         super().__init__()
-        native, packing = native_matmul(), native_packing()
-        assert native is not None and packing is not None
+        native = native_matmul()
+        assert native is not None
         self._native = native
-        self.out_features, self.in_features = sum(map(len, parts)), parts[0].shape[1]
-        self.packed = packing.pack(parts)
+        self.packed, self.out_features, self.in_features = packed, outputs, inputs
 
     def forward(self, x: Tensor) -> Tensor:
         return self._native.multiply(x, self.packed, self.out_features)
@@ -72,20 +70,14 @@ class PackedLinear(nn.Module):
 class WideLinear(nn.Module):
     """A linear layer in fp32 with a packed copy of a matrix, multiplied by `packed_matmul.c`."""
 
-    def __init__(self, parts: Sequence[Tensor]) -> None:
-        """Pack the rows of a matrix, in order, all in bf16 or all in fp32."""
+    def __init__(self, packed: Tensor, outputs: int, inputs: int, *, narrow: bool) -> None:
+        """Hold a matrix that was packed from bf16 (`narrow`) or fp32."""
         super().__init__()
-        native, packing = native_packed(), native_packing()
-        assert native is not None and packing is not None
+        native = native_packed()
+        assert native is not None
         self._native = native
-        self.out_features, self.in_features = sum(map(len, parts)), parts[0].shape[1]
-        if all(part.dtype is torch.bfloat16 or packing.fits_bf16(part) for part in parts):
-            parts = [part.bfloat16() for part in parts]  # the same numbers
-        self.packed = packing.pack(parts)
-        self.matrix = Matrix.of(
-            *(self.packed, self.out_features, self.in_features),
-            narrow=parts[0].dtype is torch.bfloat16,
-        )
+        self.packed, self.out_features, self.in_features = packed, outputs, inputs
+        self.matrix = Matrix.of(packed, outputs, inputs, narrow=narrow)
 
     def forward(self, x: Tensor) -> Tensor:
         return self._native.multiply(x, self.matrix)
@@ -106,18 +98,32 @@ PACKED = (PackedLinear, WideLinear)
 """Layers that a network which only acts may hold in place of linear ones."""
 
 
-def packed_layer(parts: Sequence[Tensor], dtype: torch.dtype) -> PackedLinear | WideLinear | None:
-    """Return a layer with a packed matrix on a CPU; None if compiled code does not multiply it.
+def multiplies_packed(dtype: torch.dtype, inputs: int) -> bool:
+    """Return whether a CPU multiplies packed matrices with this many inputs by compiled code."""
+    if dtype is torch.float32:
+        return packs(dtype)
+    return inputs % 2 == 0 and dtype is torch.bfloat16 and native_matmul() is not None
+
+
+def packed_layers(
+    matrices: Sequence[Sequence[Tensor]], dtype: torch.dtype
+) -> list[PackedLinear] | list[WideLinear]:
+    """Return layers with packed matrices, all packed in one call; see `multiplies_packed`.
 
     Args:
-        parts: the matrix's rows, in order; in bf16, or in `dtype`. They are read once.
+        matrices: the rows of each in parts, in order; in bf16, or in `dtype`. They are read once.
         dtype: of activations.
     """
-    if dtype is torch.float32:
-        return WideLinear(parts) if packs(dtype) else None
-    even = parts[0].shape[1] % 2 == 0
-    narrow = dtype is torch.bfloat16 and native_matmul() is not None
-    return PackedLinear(parts) if even and narrow else None
+    packing = native_packing()
+    assert packing is not None  # `multiplies_packed`
+    sizes = [(sum(map(len, parts)), parts[0].shape[1]) for parts in matrices]
+    if dtype is torch.bfloat16:
+        made = zip(packing.pack_all(matrices), sizes, strict=True)
+        return [PackedLinear(packed, *size) for packed, size in made]
+    stored = [_narrowed(parts, packing) for parts in matrices]
+    narrow = [parts[0].dtype is torch.bfloat16 for parts in stored]
+    found = zip(packing.pack_all(stored), sizes, narrow, strict=True)
+    return [WideLinear(packed, *size, narrow=short) for packed, size, short in found]
 
 
 def check_whole(network: nn.Module) -> None:
@@ -139,7 +145,16 @@ def parameters_of(network: nn.Module) -> int:
 
 def _packed(weight: Tensor) -> nn.Module:
     weight = weight.detach()
-    return packed_layer([weight], weight.dtype) or ReorderedLinear(weight)
+    if not multiplies_packed(weight.dtype, weight.shape[1]):
+        return ReorderedLinear(weight)
+    return packed_layers([[weight]], weight.dtype)[0]
+
+
+def _narrowed(parts: Sequence[Tensor], packing: Packing) -> Sequence[Tensor]:
+    """Return a matrix's rows in bf16 if that holds them exactly, else as they are."""
+    if not all(part.dtype is torch.bfloat16 or packing.fits_bf16(part) for part in parts):
+        return parts
+    return [part.bfloat16() for part in parts]
 
 
 def _twin(module: nn.Module) -> nn.Module:

@@ -26,7 +26,7 @@ from palaestra.core.tool import Tool
 from palaestra.models.renderers.harmony import CONTINUED
 from palaestra.models.renderers.harmony import END as HARMONY_END
 from palaestra.models.renderers.model_families import ReplyFormat
-from palaestra.models.renderers.reply_parser import TAGS, without_tags
+from palaestra.models.renderers.reply_parser import without_tags
 from palaestra.models.renderers.scanner import PYTHON
 from palaestra.models.renderers.template_format import (
     LOOK_UP,
@@ -118,17 +118,9 @@ class TemplateRenderer(Renderer):
     @classmethod
     def from_folder(cls, folder: Path, *, keep_thoughts: bool = False) -> TemplateRenderer:
         """Return the renderer of the checkpoint in `folder`; raise like the constructor."""
-        from transformers import AutoTokenizer
+        from palaestra.models.renderers.deferred_tokenizer import read_tokenizer
 
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except (OSError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise InputError(
-                f"The folder '{folder}' has no readable tokenizer ({reason}); save one "
-                "there with save_pretrained."
-            ) from error
-        return cls(tokenizer, folder.name, keep_thoughts=keep_thoughts)
+        return cls(read_tokenizer(folder), folder.name, keep_thoughts=keep_thoughts)
 
     @classmethod
     def seeing(cls, folder: Path, *, keep_thoughts: bool = False) -> TemplateRenderer:
@@ -229,7 +221,7 @@ class TemplateRenderer(Renderer):
 
     def parser(self, calls: bool = True, prompt: Sequence[int] | None = None) -> ReplyParser:
         form = self._format.reply
-        if prompt is not None:
+        if prompt is not None and form.reasoning is not None:
             form = replace(form, opened=opens(form.reasoning, self.text(prompt[-LONGEST_TAG:])))
         return form.parser(calls)
 
@@ -401,18 +393,6 @@ class TemplateRenderer(Renderer):
 
     def _breaks(self, turn: int) -> TemplateBreaksPrefix:
         return TemplateBreaksPrefix(self.name, turn, _REMEDY)
-
-
-def template_of(folder: Path, *, keep_thoughts: bool = False) -> TemplateRenderer | None:
-    """Return the renderer of a checkpoint whose chat template has tools or reasoning, else None."""
-    files = (folder / "tokenizer_config.json", *folder.glob("**/*.jinja"))
-    source = "".join(file.read_text("utf-8", "replace") for file in files if file.is_file())
-    if not any(text in source for text in ("tools", *(tags.close for tags in TAGS))):
-        return None
-    try:
-        return TemplateRenderer.from_folder(folder, keep_thoughts=keep_thoughts)
-    except InputError:  # it has no usable template: tools are rendered as text
-        return None
 
 
 def _images(messages: Sequence[Message]) -> list[Image]:

@@ -19,7 +19,8 @@ from palaestra.core.errors import InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Renderer, ReplyParser
 from palaestra.core.tool import Tool
-from palaestra.models.renderers.chat_template import TemplateRenderer, template_of
+from palaestra.models.renderers.chat_template import TemplateRenderer
+from palaestra.models.renderers.checkpoint_template import template_of
 from palaestra.models.renderers.model_families import ReplyFormat
 from palaestra.models.renderers.tool_text import as_words
 
@@ -90,7 +91,7 @@ class ChatMLRenderer(Renderer):
             tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises nothing more specific
             raise InputError(f"{file} is not a readable tokenizer: {error}") from error
-        template = template_of(folder, keep_thoughts=keep_thoughts)
+        template = template_of(folder, tokenizer, keep_thoughts=keep_thoughts)
         return cls(tokenizer, f"chatml ({folder.name})", template)
 
     @property

@@ -23,6 +23,7 @@ from palaestra.store.liveness import mark, worker
 from palaestra.store.notes import Notes
 from palaestra.store.queries import Queries, TaskStanding
 from palaestra.store.run_folder import RunFolder
+from palaestra.store.worker_roster import Roster
 from palaestra.viewer import facts
 from palaestra.viewer.charts import Frame, Series, bar, line_chart
 from palaestra.viewer.facts import PhaseStanding, Stage
@@ -92,6 +93,7 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
         "run": opened.record,
         "live": worker(opened.path),
         "about": about,
+        "roster": Roster.read(database),
         "rows": rows,
         "pending": results is None or any(part["alarms"] is None for part in health),
         "episodes": sum(counts.values()),

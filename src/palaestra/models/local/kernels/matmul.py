@@ -59,7 +59,7 @@ class NativeMatmul:
             g = torch.Generator().manual_seed(0)
             guesses = [inputs // 2, *STRETCHES]
             for shape in TRIALS:
-                x, weight = (torch.randn(n, inputs, generator=g).bfloat16() for n in shape)
+                x, weight = (_random_rows(n, inputs, g) for n in shape)
                 packed, wanted = self._packing.pack([weight]), F.linear(x, weight)
                 guesses = [
                     guess
@@ -75,6 +75,15 @@ class NativeMatmul:
         sizes = (*x.shape, outputs, chunk)
         self._multiply(x.data_ptr(), packed.data_ptr(), out.data_ptr(), *sizes)
         return out
+
+
+def _random_rows(count: int, width: int, generator: torch.Generator) -> Tensor:
+    """Return random numbers in bf16, [count, width], that each row shares with the next ones.
+
+    As many numbers of their own would take longer than all products of the trials.
+    """
+    drawn = torch.randn(count + width - 1, generator=generator).bfloat16()
+    return drawn.unfold(0, width, 1).contiguous()
 
 
 @cache

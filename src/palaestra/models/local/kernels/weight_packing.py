@@ -18,13 +18,25 @@ COLUMNS = 48  # outputs of a block, as in the C code
 _P, _L = ctypes.c_void_p, ctypes.c_long
 
 
+class _Part(ctypes.Structure):
+    _fields_ = [("weights", _P), ("outputs", _L)]
+
+
+class _Matrix(ctypes.Structure):
+    _fields_ = [
+        ("packed", _P),
+        ("parts", ctypes.POINTER(_Part)),
+        *((name, _L) for name in ("count", "outputs", "inputs", "narrow")),
+    ]
+
+
 class Packing:
     """The compiled functions of `weight_packing.c`."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._fits, self._pack = library.fits_bf16, library.pack
         self._fits.argtypes, self._fits.restype = [_P, _L], _L
-        self._pack.argtypes, self._pack.restype = [_P, _P, _L, _L, _L, _L], None
+        self._pack.argtypes, self._pack.restype = [ctypes.POINTER(_Matrix), _L], None
 
     def fits_bf16(self, weight: Tensor) -> bool:
         """Return whether fp32 weights are numbers of bf16, so that bf16 holds them exactly."""
@@ -32,26 +44,35 @@ class Packing:
         return bool(self._fits(weight.data_ptr(), weight.numel()))
 
     def pack(self, parts: Sequence[Tensor]) -> Tensor:
-        """Pack a matrix [outputs, inputs].
+        """Pack one matrix; see `pack_all`."""
+        return self.pack_all([parts])[0]
+
+    def pack_all(self, matrices: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+        """Pack matrices [outputs, inputs] in one call, which other threads of Python run beside.
 
         Args:
-            parts: its rows, in order, all in bf16 or all in fp32. They are read once, so they may
-                be mapped files.
+            matrices: the rows of each in parts, in order, all in bf16 or all in fp32. They are
+                read once, so they may be mapped files.
 
         Returns:
-            the packed matrix in 32-bit words, [blocks, inputs, COLUMNS]; in bf16, words are pairs,
-            of which there are (inputs + 1) / 2.
+            the packed matrices in 32-bit words, [blocks, inputs, COLUMNS]; in bf16, words are
+            pairs, of which there are (inputs + 1) / 2.
         """
-        inputs, narrow = parts[0].shape[1], parts[0].dtype is torch.bfloat16
-        outputs = sum(map(len, parts))
-        rows = -(-inputs // 2) if narrow else inputs
-        packed = torch.empty(-(-outputs // COLUMNS), rows, COLUMNS, dtype=torch.int32)
-        first = 0
-        for part in parts:
-            part = part.contiguous()
-            self._pack(part.data_ptr(), packed.data_ptr(), first, len(part), inputs, narrow)
-            first += len(part)
-        return packed
+        found = (_Matrix * len(matrices))()
+        results, alive = [], []
+        for matrix, parts in zip(found, matrices, strict=True):
+            parts = [part.contiguous() for part in parts]
+            inputs, narrow = parts[0].shape[1], parts[0].dtype is torch.bfloat16
+            outputs = sum(map(len, parts))
+            rows = -(-inputs // 2) if narrow else inputs
+            packed = torch.empty(-(-outputs // COLUMNS), rows, COLUMNS, dtype=torch.int32)
+            given = (_Part * len(parts))(*(_Part(part.data_ptr(), len(part)) for part in parts))
+            matrix.packed, matrix.parts, matrix.count = packed.data_ptr(), given, len(parts)
+            matrix.outputs, matrix.inputs, matrix.narrow = outputs, inputs, narrow
+            results.append(packed)
+            alive.append(parts)
+        self._pack(found, len(found))
+        return results
 
 
 @cache
