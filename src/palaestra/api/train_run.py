@@ -11,6 +11,7 @@ from typing import Any
 
 from palaestra.agents.registry import make_agent
 from palaestra.api.naming import name_of_class
+from palaestra.cluster.copies import copy_kind
 from palaestra.cluster.driver import check_agent, worker_kind
 from palaestra.cluster.engines import engine_kind
 from palaestra.cluster.on_ray import Elsewhere, OnRay, check_importable, connected
@@ -222,7 +223,12 @@ def place_of(recipe: Recipe, on: str | None) -> OnRay | None:
     engines = None
     if part.engines is not None:
         engines = engine_kind(part.engines, part.engine_cpus or 1.0, part.engine_gpus or 0.0)
-    return replace(found, workers=worker_kind(*part.workers, part.worker_cpus), engines=engines)
+    return replace(
+        found,
+        workers=worker_kind(*part.workers, part.worker_cpus),
+        engines=engines,
+        copies=copy_kind(part.copies - 1) if part.copies > 1 else None,
+    )
 
 
 def _by_name(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from palaestra.cluster.worker_messages import (
 )
 from palaestra.core.agent import Agent
 from palaestra.core.episode import Event, Key
-from palaestra.core.errors import ClusterFailed, InputError
+from palaestra.core.errors import InputError, PalaestraError
 from palaestra.core.model import Generation
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.models.scripted.random_choice import RandomModel
@@ -191,7 +191,7 @@ class Workers(Supervisor):
         for lease in lost:
             self._sessions.pop(lease).move()
 
-    def failed(self, failure: ClusterFailed) -> None:
+    def failed(self, failure: PalaestraError) -> None:
         for session in [*self._sessions.values()]:
             session.end(failure)
 

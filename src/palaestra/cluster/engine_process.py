@@ -7,7 +7,6 @@ stretch of bytes. It confirms a version only when every reply is sampled with it
 from __future__ import annotations
 
 import asyncio
-import pickle
 import socket
 import tempfile
 import threading
@@ -16,14 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestra.cluster.supervised_process import CONNECTING, greeting, send_beats
-from palaestra.cluster.worker_messages import SIZE, Call, dump
+from palaestra.cluster.supervised_process import Driver
+from palaestra.cluster.worker_messages import Call
 
 if TYPE_CHECKING:
     from palaestra.models.local.server import Server
     from palaestra.models.local.weight_stream import Layout
-
-PIECE = 1 << 20  # bytes that are written at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +56,30 @@ def serve(call: Call) -> None:
         OSError: the driver cannot be reached.
         InputError: the policy cannot run here.
     """
-    send_beats(call)
-    driver = socket.create_connection((call.host, call.port), CONNECTING)
-    driver.settimeout(None)
-    driver.sendall(greeting(call))
+    driver = Driver(call)
     try:
         _serve(driver, call.secret.hex())
     except EOFError:  # the driver's end, or that of the run
         return
 
 
-def _serve(driver: socket.socket, key: str) -> None:
-    origin = _message(driver)
+def _serve(driver: Driver, key: str) -> None:
+    origin = driver.receive()
     server = _build(driver, origin, key)
-    loop, url = _listen(server, driver.getsockname()[0])
+    loop, url = _listen(server, driver.own_host)
 
     from palaestra.models.local.weight_stream import WeightBuffer
 
     buffer = WeightBuffer()
     while True:
-        load = _message(driver)
-        _fill(driver, buffer.memory(load.layout))
+        load = driver.receive()
+        driver.fill(buffer.memory(load.layout))
         replaced = server.replace(buffer.tensors(load.layout), load.version)
         asyncio.run_coroutine_threadsafe(replaced, loop).result()
-        driver.sendall(dump(Serves(load.version, url)))
+        driver.send(Serves(load.version, url))
 
 
-def _build(driver: socket.socket, origin: Origin, key: str) -> Server:
+def _build(driver: Driver, origin: Origin, key: str) -> Server:
     """Return the server of a checkpoint whose files the driver sends."""
     from palaestra.models.local.server import Server, load_policy, prepare_torch
 
@@ -94,9 +88,7 @@ def _build(driver: socket.socket, origin: Origin, key: str) -> Server:
         for file, size in origin.files:
             path = Path(name) / file
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as written:
-                while size:
-                    size -= written.write(_read(driver, min(size, PIECE)))
+            driver.receive_file(path, size)
         model = load_policy(Path(name), **origin.options)
     return Server(model, key, one_by_one=origin.one_by_one)
 
@@ -112,26 +104,3 @@ def _listen(server: Server, host: str) -> tuple[asyncio.AbstractEventLoop, str]:
     work = listening.serve(sockets=[listener])
     threading.Thread(target=loop.run_until_complete, args=(work,), daemon=True).start()
     return loop, f"http://{host}:{listener.getsockname()[1]}"
-
-
-def _message(driver: socket.socket) -> Any:
-    """Return the next message of the driver; raises EOFError at the end of the connection."""
-    size = int.from_bytes(_read(driver, SIZE), "big")
-    return pickle.loads(_read(driver, size))
-
-
-def _read(driver: socket.socket, size: int) -> bytearray:
-    data = bytearray(size)
-    _fill(driver, memoryview(data))
-    return data
-
-
-def _fill(driver: socket.socket, data: memoryview) -> None:
-    while data:
-        try:
-            count = driver.recv_into(data)
-        except OSError:
-            count = 0
-        if not count:
-            raise EOFError
-        data = data[count:]

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestra.cluster.engine_process import PIECE, Load, Origin, Serves
+from palaestra.cluster.engine_process import Load, Origin, Serves
 from palaestra.cluster.placement import Kind
 from palaestra.cluster.router import Router, Ticket
 from palaestra.cluster.supervisor import Launcher, Peer, Supervisor
 from palaestra.cluster.worker_messages import read
-from palaestra.core.errors import ClusterFailed, InfrastructureFault
+from palaestra.core.errors import ClusterFailed, InfrastructureFault, PalaestraError
 from palaestra.core.model import Generation, Model, Prompt, Renderer
 from palaestra.models.remote.endpoint import Endpoint, RetryPolicy
 from palaestra.models.remote.external_actor import ExternalActor
@@ -213,10 +213,12 @@ class Engines(Supervisor):
                 if birth not in self.connected or policy is None or weights is None:
                     return
                 if sent is None:
-                    await _send_files(peer, policy)
+                    peer.send(policy.origin)
+                    for name, _ in policy.origin.files:
+                        await peer.send_file(policy.folder / name)
                 sent = weights.version
                 peer.send(Load(sent, weights.layout))
-                await _send(peer, weights.data)
+                await peer.send_bytes(weights.data)
                 try:
                     async with asyncio.timeout(LOADING):
                         await self.until(loaded)
@@ -236,7 +238,7 @@ class Engines(Supervisor):
         if actor is not None:
             self.spawn(actor.close())
 
-    def failed(self, failure: ClusterFailed) -> None:
+    def failed(self, failure: PalaestraError) -> None:
         for call in self._calls.values():
             call.cancel()
 
@@ -251,17 +253,3 @@ class _RoutedModel(Model):
 
     async def generate(self, prompt: Prompt) -> Generation:
         return await self._engines.generate(prompt)
-
-
-async def _send_files(peer: Peer, policy: _Policy) -> None:
-    peer.send(policy.origin)
-    for name, _ in policy.origin.files:
-        with (policy.folder / name).open("rb") as file:
-            while piece := file.read(PIECE):
-                await _send(peer, memoryview(piece))
-
-
-async def _send(peer: Peer, data: memoryview) -> None:
-    for begin in range(0, len(data), PIECE):
-        peer.writer.write(data[begin : begin + PIECE])
-        await peer.writer.drain()

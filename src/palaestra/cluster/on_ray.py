@@ -12,6 +12,7 @@ from contextlib import (
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from palaestra.cluster.copies import Copies
 from palaestra.cluster.driver import Workers, worker_kind
 from palaestra.cluster.engines import Engines
 from palaestra.cluster.placement import Kind, plan
@@ -30,11 +31,13 @@ class OnRay:
     address: str | None  # None: RAY_ADDRESS, or else a Ray on this machine
     workers: Kind = field(default_factory=worker_kind)
     engines: Kind | None = None
+    copies: Kind | None = None
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """Return the kinds of processes that the run needs; earlier ones get room first."""
-        return (self.workers,) if self.engines is None else (self.engines, self.workers)
+        found = self.copies, self.engines, self.workers
+        return tuple(kind for kind in found if kind is not None)
 
     @classmethod
     def parse(cls, text: str) -> OnRay:
@@ -94,6 +97,17 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
         ) -> AsyncIterator[Started]:
             kind, engines, noted = where.workers, None, _Noted(database)
             async with AsyncExitStack() as stack:
+                if where.copies is not None:
+                    await stack.enter_async_context(
+                        Copies(
+                            launcher,
+                            say,
+                            where.copies,
+                            database,
+                            roster=noted.roster,
+                            note=noted.store,
+                        )
+                    )
                 if where.engines is not None:
                     say(f"starting {where.engines.most} engines on Ray, {where.engines.each} each")
                     engines = await stack.enter_async_context(

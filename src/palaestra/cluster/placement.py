@@ -22,6 +22,12 @@ class Kind:
     cpus: float  # processors of each
     gpus: float = 0.0
     note: str = ""  # about the memory of each
+    apart: bool = False  # one a machine, and none on the driver's
+
+    @property
+    def plural(self) -> str:
+        """Return the name of several."""
+        return self.key.rpartition(".")[2]
 
     @property
     def each(self) -> str:
@@ -36,6 +42,7 @@ class Machine:
     address: str
     cpus: float
     gpus: float = 0.0
+    here: bool = False  # whether it is the driver's
 
     @property
     def offer(self) -> str:
@@ -51,6 +58,8 @@ def place(machines: Sequence[Machine], kinds: Sequence[Kind]) -> list[list[int]]
         cpus, gpus, counts = machine.cpus, machine.gpus, [0] * len(kinds)
         for number, kind in enumerate(kinds):
             fit = min(left[number], _fitting(cpus, kind.cpus), _fitting(gpus, kind.gpus))
+            if kind.apart:
+                fit = min(fit, 0 if machine.here else 1)
             counts[number], left[number] = fit, left[number] - fit
             cpus, gpus = cpus - fit * kind.cpus, gpus - fit * kind.gpus
         found.append(counts)
@@ -68,9 +77,10 @@ def lack(machines: Sequence[Machine], kinds: Sequence[Kind], kind: Kind) -> str:
     what = f"{kind.key} asks for at least {kind.least} of {kind.each} each"
     if fit < kind.least:
         offered = ", ".join(f"{one.address} has {one.offer}" for one in machines) or "no machines"
+        apart = "one a machine and none on this one, " if kind.apart else ""
         return (
-            f"{what}, and the cluster has room for {fit} ({offered}); the run waits until machines "
-            f"join, or stop it and lower {kind.key} or what each reserves"
+            f"{what}, {apart}and the cluster has room for {fit} ({offered}); the run waits until "
+            f"machines join, or stop it and lower {kind.key} or what each reserves"
         )
     return f"{what}, and others use the cluster's; the run waits until they are free"
 
@@ -94,14 +104,14 @@ def plan(machines: Sequence[Machine], kinds: Sequence[Kind], driver: str) -> lis
             lines.append(f"does not fit: {lack(machines, kinds, kind)}")
         elif fit < kind.most:
             lines.append(
-                f"{kind.most - fit} of at most {kind.most} {kind.name}s do not fit; they start "
+                f"{kind.most - fit} of at most {kind.most} {kind.plural} do not fit; they start "
                 "where machines join"
             )
     return lines
 
 
 def _some(count: int, kind: Kind) -> str:
-    return f"{count} {kind.name}s" + (f" ({kind.note})" if count and kind.note else "")
+    return f"{count} {kind.plural}" + (f" ({kind.note})" if count and kind.note else "")
 
 
 def _fitting(offered: float, each: float) -> int:

@@ -7,6 +7,7 @@ lost machine after 15 s, and a frozen process after 65 s).
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import os
@@ -24,11 +25,13 @@ from palaestra.core.errors import InputError, MissingPackage
 
 try:
     import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError:
-    ray = None
+    ray = NodeAffinitySchedulingStrategy = None
 
 
 KNOCKING = 5.0  # seconds for a cluster's address to accept a connection
+FREEING = 0.2  # seconds between looks for a machine of its own
 HEADLESS = (
     15.0  # seconds without the cluster's head until the run stops; after 60, Ray would end it
 )
@@ -58,6 +61,7 @@ class RayLauncher:
         if self._connected:
             connect(address)
         self.host: str = ray.util.get_node_ip_address()
+        self._here: str = ray.get_runtime_context().get_node_id()
         self._head: str = ray.get_runtime_context().gcs_address
 
     def room(self, kind: Kind) -> int:
@@ -65,8 +69,13 @@ class RayLauncher:
         return room(self.machines(), self._kinds, kind)
 
     async def start(self, kind: Kind, call: Call) -> str:
-        remote = ray.remote(num_cpus=kind.cpus, num_gpus=kind.gpus, max_restarts=0)(_Actor)
-        actor = self._actors[kind, call.birth] = remote.remote()
+        needs: dict[str, Any] = {"num_cpus": kind.cpus, "num_gpus": kind.gpus}
+        if kind.apart:
+            while not (free := await asyncio.to_thread(self._apart, kind)):
+                await asyncio.sleep(FREEING)
+            needs["scheduling_strategy"] = NodeAffinitySchedulingStrategy(free[0], soft=False)
+        actor = ray.remote(max_restarts=0, **needs)(_Actor).remote()
+        self._actors[kind, call.birth] = actor
         try:
             self._machines[kind, call.birth] = await actor.machine.remote()
             named = actor.serve.options(name=f"palaestra {kind.name} {call.birth}")
@@ -92,16 +101,21 @@ class RayLauncher:
 
     def machines(self) -> Sequence[Machine]:
         """Return the machines of the cluster that are alive, and not about to leave."""
-        gone = _draining()
         return [
             Machine(
                 node["NodeManagerAddress"],
                 node["Resources"].get("CPU", 0.0),
                 node["Resources"].get("GPU", 0.0),
+                here=node["NodeID"] == self._here,
             )
-            for node in ray.nodes()
-            if node["Alive"] and node["NodeID"] not in gone
+            for node in _nodes()
         ]
+
+    def _apart(self, kind: Kind) -> list[str]:
+        """Return the machines, by Ray's names, that have no process of a kind, nor the driver."""
+        taken = {self._machines.get(one) for one in self._actors if one[0] == kind}
+        found = [node["NodeID"] for node in _nodes()]
+        return [one for one in found if one not in taken and one != self._here]
 
     def close(self, kind: Kind) -> None:
         for found, birth in list(self._actors):
@@ -166,6 +180,11 @@ def connect(address: str | None) -> None:
             f"There is no Ray cluster at '{named or 'this machine'}' ({reason}); start one with "
             "`ray start --head`, or correct --on ray=ADDRESS or RAY_ADDRESS."
         ) from error
+
+
+def _nodes() -> list[dict[str, Any]]:
+    gone = _draining()
+    return [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in gone]
 
 
 def _draining() -> Collection[str]:

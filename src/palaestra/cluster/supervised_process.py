@@ -1,17 +1,21 @@
-"""A supervised process's side: it greets, sends heartbeats, and ends with its driver."""
+"""A supervised process's side: it greets, sends heartbeats, reads, and ends with its driver."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import select
 import socket
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-from palaestra.cluster.worker_messages import BEAT, Call, Greeting, greet, versions
+from palaestra.cluster.worker_messages import BEAT, SIZE, Call, Greeting, dump, greet, versions
 
 GRACE = 2.0  # seconds that a process lives on without its driver
+PIECE = 1 << 20  # bytes that are sent or written at once
 CONNECTING = 20.0  # seconds until a connection to the driver has failed
 
 
@@ -40,3 +44,52 @@ def _beat(connection: socket.socket) -> None:
                 break  # it never writes: this is its end
     time.sleep(GRACE)
     os._exit(0)
+
+
+class Driver:
+    """The connection to the driver, for a process that waits for what it sends.
+
+    Methods raise EOFError at the driver's end.
+    """
+
+    def __init__(self, call: Call) -> None:
+        """Connect, and send heartbeats from now on; raises OSError if it cannot be reached."""
+        send_beats(call)
+        self._socket = socket.create_connection((call.host, call.port), CONNECTING)
+        self._socket.settimeout(None)
+        self._socket.sendall(greeting(call))
+        self.own_host: str = self._socket.getsockname()[0]
+
+    def send(self, message: object) -> None:
+        try:
+            self._socket.sendall(dump(message))
+        except OSError:
+            raise EOFError from None
+
+    def receive(self) -> Any:
+        """Return its next message."""
+        size = bytearray(SIZE)
+        self.fill(memoryview(size))
+        data = bytearray(int.from_bytes(size, "big"))
+        self.fill(memoryview(data))
+        return pickle.loads(data)
+
+    def receive_file(self, path: Path, size: int) -> None:
+        """Write the next bytes to a file."""
+        piece = memoryview(bytearray(PIECE))
+        with path.open("wb") as file:
+            while size:
+                part = piece[: min(size, PIECE)]
+                self.fill(part)
+                size -= file.write(part)
+
+    def fill(self, data: memoryview) -> None:
+        """Read as many of the next bytes as `data` has."""
+        while data:
+            try:
+                count = self._socket.recv_into(data)
+            except OSError:
+                count = 0
+            if not count:
+                raise EOFError
+            data = data[count:]

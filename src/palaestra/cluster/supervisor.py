@@ -15,10 +15,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, Self
 
 from palaestra.cluster.fleet import Fleet
 from palaestra.cluster.placement import MACHINE_GONE, Kind
+from palaestra.cluster.supervised_process import PIECE
 from palaestra.cluster.worker_messages import (
     BEAT,
     SECRET,
@@ -75,6 +77,18 @@ class Peer:
     def send(self, message: object) -> None:
         self.writer.write(dump(message))
 
+    async def send_bytes(self, data: memoryview) -> None:
+        """Send bytes without a length, at the speed of the network."""
+        for begin in range(0, len(data), PIECE):
+            self.writer.write(data[begin : begin + PIECE])
+            await self.writer.drain()
+
+    async def send_file(self, path: Path) -> None:
+        """Send the bytes of a file."""
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                await self.send_bytes(memoryview(piece))
+
 
 class Supervisor(ABC):
     """The processes of one kind; an asynchronous context manager."""
@@ -100,7 +114,7 @@ class Supervisor(ABC):
         self.kind = kind
         self.roster = roster or Roster()
         self._note = note
-        self.failure: ClusterFailed | None = None
+        self.failure: PalaestraError | None = None
         self.connected: dict[int, Peer] = {}
         self.changed = asyncio.Condition()  # what is connected, or the failure
         self._launcher, self._say = launcher, say
@@ -119,7 +133,7 @@ class Supervisor(ABC):
         """Give the work of a lost process to others."""
 
     @abstractmethod
-    def failed(self, failure: ClusterFailed) -> None:
+    def failed(self, failure: PalaestraError) -> None:
         """End all work: there will be no other process."""
 
     @abstractmethod
@@ -253,9 +267,9 @@ class Supervisor(ABC):
         name = f"{self.kind.name} {birth}{where}"
         self.roster.leave(self.kind.name, birth, cause, moved=load, died=not blameless)
         if self._fleet.failed(time.monotonic()):
-            await self._fail(
+            await self.fail(
                 ClusterFailed(
-                    f"Five {self.kind.name}s died within five minutes, so the run stops. The last "
+                    f"Five {self.kind.plural} died within five minutes, so the run stops. The last "
                     f"one, {name}: {cause}"
                 )
             )
@@ -265,7 +279,8 @@ class Supervisor(ABC):
             self._say(f"{name} is lost ({cause}); its {load} {self.kind.work} go on elsewhere")
         await asyncio.to_thread(self._launcher.kill, self.kind, birth)
 
-    async def _fail(self, failure: ClusterFailed) -> None:
+    async def fail(self, failure: PalaestraError) -> None:
+        """End all work: it cannot go on."""
         self.failure = failure
         self.failed(failure)
         await self.notify()
@@ -277,7 +292,7 @@ class Supervisor(ABC):
             await self._start_and_dismiss()
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            await self._fail(ClusterFailed(f"The cluster cannot be asked any more ({reason})."))
+            await self.fail(ClusterFailed(f"The cluster cannot be asked any more ({reason})."))
 
     async def _start_and_dismiss(self) -> None:
         scarce: float | None = time.monotonic()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,10 @@ _READS = frozenset(
     }
 )
 
+Statement = tuple[str, list[Any]]
+"""A statement of SQL, with the values of each of its executions."""
+
+_NOT_WRITTEN = ("SELECT", "BEGIN", "COMMIT", "ROLLBACK", "PRAGMA")
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, StopIteration, struct.error)
 
 
@@ -59,12 +63,19 @@ class Connection(sqlite3.Connection):
     """A connection whose cursors raise DamagedRun for a damaged file."""
 
     file = Path(NAME)
+    written: list[Statement] | None = None
+    """Receives what is executed, but for queries, so that a copy can execute it as well."""
 
-    def execute(self, *arguments: Any) -> _Cursor:
-        return self.cursor(_Cursor).execute(*arguments)
+    def execute(self, statement: str, values: Any = (), /) -> _Cursor:
+        if self.written is not None and not statement.lstrip().startswith(_NOT_WRITTEN):
+            self.written.append((statement, [values]))
+        return self.cursor(_Cursor).execute(statement, values)
 
-    def executemany(self, *arguments: Any) -> _Cursor:
-        return self.cursor(_Cursor).executemany(*arguments)
+    def executemany(self, statement: str, rows: Iterable[Any], /) -> _Cursor:
+        if self.written is not None:
+            rows = list(rows)
+            self.written.append((statement, rows))
+        return self.cursor(_Cursor).executemany(statement, rows)
 
 
 class _Cursor(sqlite3.Cursor):

@@ -14,15 +14,15 @@ import asyncio
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import InputError, RunGone
 from palaestra.store.codec import JSON
-from palaestra.store.damage import damaged, decoding
+from palaestra.store.damage import Connection, Statement, damaged, decoding
 from palaestra.store.disk import sync
 from palaestra.store.events import OF_KEY, EventLog, parts
 from palaestra.store.group_commit import CommitGroup
@@ -55,10 +55,14 @@ ON CONFLICT (phase, "group", member) DO UPDATE SET
     {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[3:])}"""
 
 
+Copying = Callable[[int, list[Statement]], asyncio.Future[None]]
+"""Takes the epoch and the statements of a transaction; returns a future of their being copied."""
+
+
 class Database:
     """The durable record of one run; also the `Journal` of its sessions."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: Connection) -> None:
         """Use `Database.open`."""
         self.path = path
         self._connection = connection
@@ -68,6 +72,8 @@ class Database:
         self._group = CommitGroup(self._commit)
         self._file = path.stat()  # as it was opened
         self._epoch: int | None = None  # of a writer; see `_prepare`
+        self._copying: Copying | None = None
+        self._copied: asyncio.Future[None] | None = None  # of the latest transaction
 
     @classmethod
     def open(
@@ -277,6 +283,31 @@ class Database:
             sync(log)
         sync(self.path.parent)
 
+    # ── for a copy on another machine (see `run_copy.py`) ────────────────────
+
+    def copy_to(self, copying: Copying | None) -> None:
+        """Hand each transaction to `copying` from now on, in order, right after its commit.
+
+        The futures of `append` and `finish` are done only when the copy has it; the other methods
+        do not wait for that.
+        """
+        self._copying, self._connection.written = copying, None
+        if copying is None:
+            self._copied = None
+
+    def snapshot(self) -> Callable[[Path], None]:
+        """Return a function that writes all that is committed now to a file, in any thread."""
+        self._group.flush()
+        source = connect(self.path, "mode=ro", any_thread=True)
+        source.execute("BEGIN")
+        about(source)  # from here on it sees no later commit
+
+        def write(file: Path) -> None:
+            with closing(source), closing(sqlite3.connect(file)) as target:
+                source.backup(target)
+
+        return write
+
     # ── for salvaging a damaged run (see `salvage.py`) ───────────────────────
 
     def recorded(self) -> list[Key]:
@@ -315,13 +346,14 @@ class Database:
             )
             self._connection.execute("COMMIT")
 
-    def _commit(self) -> None:
-        """Write all pending data, in one transaction."""
+    def _commit(self) -> asyncio.Future[None] | None:
+        """Write all pending data, in one transaction; return a future of its copy, if any."""
         headers, self._headers = self._headers, []
         if headers or self._log.waiting:
             with self._writing():
                 self._log.write()
                 self._connection.executemany(_ADD_EPISODE, headers)
+        return self._copied
 
     def _replace(self, episode: Episode, header: tuple[Any, ...]) -> None:
         """Write a whole episode, and replace its stored events."""
@@ -379,11 +411,18 @@ class Database:
     def _transaction(self) -> Iterator[None]:
         """Write in one transaction, which only the latest writer may."""
         self.check_present()
+        written: list[Statement] = []
         with self._explained(), self._begun("BEGIN IMMEDIATE"):
             if self._epoch is not None and epoch_of(self._connection) != self._epoch:
                 raise taken_over(self.path.parent)
-            yield
+            self._connection.written = None if self._copying is None else written
+            try:
+                yield
+            finally:
+                self._connection.written = None
         self.check_present()  # it may have been replaced while this process was frozen
+        if self._copying is not None and self._epoch is not None:
+            self._copied = self._copying(self._epoch, written)
 
     @contextmanager
     def _begun(self, begin: str = "BEGIN") -> Iterator[None]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 class CommitGroup:
     """The callers that wait for the next commit."""
 
-    def __init__(self, commit: Callable[[], None]) -> None:
-        """Call `commit` to write all pending data; it may have none."""
+    def __init__(self, commit: Callable[[], asyncio.Future[None] | None]) -> None:
+        """Call `commit` to write all pending data; it may have none.
+
+        It returns what callers wait for beyond it (copies on other machines), or None.
+        """
         self._commit = commit
         self._waiting: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # the one that will call `_round`
@@ -44,16 +47,25 @@ class CommitGroup:
         """Commit now; an error is raised here and in all waiting futures."""
         waiting, self._waiting, self._loop = self._waiting, [], None
         try:
-            self._commit()
+            copied = self._commit()
         except Exception as error:
-            for future in waiting:
-                if not future.done():
-                    future.set_exception(error)
+            _end(waiting, error)
             raise
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        if copied is None:
+            _end(waiting)
+        else:
+            copied.add_done_callback(lambda done: _end(waiting, done.exception()))
 
     def _round(self) -> None:
         with contextlib.suppress(Exception):  # the waiting futures have raised it
             self.flush()
+
+
+def _end(waiting: Sequence[asyncio.Future[None]], error: BaseException | None = None) -> None:
+    for future in waiting:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

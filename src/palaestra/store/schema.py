@@ -88,13 +88,14 @@ def create(path: Path, durability: Durability) -> None:
             file.unlink()
 
 
-def connect(path: Path, mode: str) -> Connection:
-    """Open the file in that mode of SQLite's URIs."""
+def connect(path: Path, mode: str, *, any_thread: bool = False) -> Connection:
+    """Open the file in that mode of SQLite's URIs; use it in this thread, or in any one."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{mode}",
         uri=True,
         timeout=10.0,  # seconds to wait for another process's transaction
         isolation_level=None,
+        check_same_thread=not any_thread,
         factory=Connection,
     )
     connection.file = path

@@ -22,13 +22,13 @@ KEPT = 50  # processes that are gone, the latest ones
 class RosterEntry:
     """One process."""
 
-    kind: str  # "worker" or "engine"
+    kind: str  # "worker", "engine" or "copy"
     number: int  # of its kind
     machine: str
     pid: int
     joined: str  # UTC, as ISO 8601
-    load: int = 0  # sessions that a worker runs, or calls that an engine answers
-    done: int = 0  # episodes that a worker has ended, or calls that an engine has answered
+    load: int = 0  # sessions of a worker, calls of an engine, batches that a copy has not yet
+    done: int = 0  # episodes that a worker has ended, calls or batches that the others have
     gone: str | None = None  # when, UTC, as ISO 8601
     cause: str = ""  # why it is gone
     moved: int = 0  # sessions or calls that went on elsewhere when it was gone

@@ -301,6 +301,12 @@ class ClusterPart(Section):
         None, gt=0, description="CUDA devices that each engine reserves; unset: it uses processors"
     )
 
+    copies: int = Field(
+        1,
+        ge=1,
+        description="of the record; all but the run's folder are kept in step on other machines",
+    )
+
     @field_validator("workers")
     @classmethod
     def _at_least_one(cls, workers: tuple[int, int]) -> tuple[int, int]:
