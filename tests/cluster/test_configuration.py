@@ -42,7 +42,7 @@ def test_a_cluster_section_without_on_is_refused() -> None:
         place_of(load("quick", ["cluster.workers=[2, 16]"]), None)
 
 
-@pytest.mark.parametrize("key", ["learners", "shard", "copies"])
+@pytest.mark.parametrize("key", ["shard"])
 def test_a_key_that_is_not_built_is_refused(key: str) -> None:
     with pytest.raises(RecipeError, match=f"There is no recipe key 'cluster.{key}'"):
         load("quick", [f"cluster.{key}=1"])

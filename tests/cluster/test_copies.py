@@ -156,7 +156,7 @@ def test_a_run_whose_copy_was_resumed_stops_and_records_nothing_there(
 def test_copies_that_die_again_and_again_stop_the_run_with_the_cause(tmp_path: Path) -> None:
     async def run() -> None:
         launcher = Processes(1, program="import sys; sys.exit('no space left')")
-        with pytest.raises(ClusterFailed, match="Five copies died .*no space left"):
+        with pytest.raises(ClusterFailed, match=r"Five copies died .*no space left"):
             async with copied(tmp_path, launcher):
                 pass
 

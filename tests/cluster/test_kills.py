@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,17 @@ def machines(count: int) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    with machines(2) as found:
-        yield found
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where copies of records are on the machines of `cluster`."""
+    return tmp_path_factory.mktemp("copies")
+
+
+@pytest.fixture(scope="module")
+def cluster(copies: Path) -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PALAESTRA_COPIES", str(copies))
+        with machines(2) as found:
+            yield found
 
 
 @pytest.fixture(scope="module")
@@ -91,13 +100,13 @@ def undisturbed_here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def begun(folder: Path, cluster: Any, phase: str = "rl/2") -> subprocess.Popen[bytes]:
+def begun(
+    folder: Path, cluster: Any, phase: str = "rl/2", keys: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     """A run on the cluster in a process of its own, once it is within a phase."""
-    recipe = write_recipe(folder)
+    recipe, on = write_recipe(folder), f"--on=ray={cluster.address}"
     process = subprocess.Popen(
-        command(
-            "train", recipe, "--set", *KEYS, "--run", folder / "run", f"--on=ray={cluster.address}"
-        ),
+        command("train", recipe, "--set", *KEYS, *keys, "--run", folder / "run", on),
         env=environment(),
         stderr=subprocess.DEVNULL,
     )
@@ -117,6 +126,10 @@ def phases(run: Path) -> list[str]:
 
 def workers_of_ray() -> list[psutil.Process]:
     return [p for p in ray_processes() if "ray::palaestra worker" in " ".join(p.cmdline())]
+
+
+def processes_of_run() -> list[psutil.Process]:
+    return [p for p in ray_processes() if "ray::palaestra " in " ".join(p.cmdline())]
 
 
 def alike(run: Path, undisturbed: Path) -> bool:
@@ -139,6 +152,21 @@ def test_a_killed_driver_leaves_no_worker_and_its_run_goes_on(
     with RunFolder.read(tmp_path / "run") as run:
         roster = Roster.read(run.database)
     assert roster is not None and sum(entry.done for entry in roster.entries) > 0
+
+
+def test_a_run_that_is_lost_with_its_driver_and_its_disk_goes_on_from_a_copy(
+    cluster: Any, copies: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    keys = ["cluster.copies=2", "cluster.learners=2", "cluster.learner_cpus=0.5"]
+    keys += ["cluster.workers=[1, 1]"]
+    process = begun(tmp_path, cluster, keys=keys)
+    process.kill()
+    process.wait()
+    _, left = psutil.wait_procs(processes_of_run(), timeout=10)
+    assert not left
+    shutil.rmtree(tmp_path / "run")
+    palaestra("train", "--resume", copies / "run")
+    assert alike(copies / "run", undisturbed)
 
 
 async def trained(folder: Path, said: list[str], disturb: Any, most: int = 2) -> None:

@@ -14,6 +14,7 @@ from palaestra.api.naming import name_of_class
 from palaestra.cluster.copies import copy_kind
 from palaestra.cluster.driver import check_agent, worker_kind
 from palaestra.cluster.engines import engine_kind
+from palaestra.cluster.learner_process import learner_kind
 from palaestra.cluster.on_ray import Elsewhere, OnRay, check_importable, connected
 from palaestra.core.errors import InputError, RecipeError
 from palaestra.evaluation.reports.report import Report
@@ -195,6 +196,7 @@ class Training:
                     recipe,
                     self.run,
                     self.reporter,
+                    started.team,
                     elsewhere=started.workers.session,
                     engines=started.engines,
                 )
@@ -220,13 +222,18 @@ def place_of(recipe: Recipe, on: str | None) -> OnRay | None:
     check_agent(make_agent(recipe.agent.chosen))
     check_importable([recipe.agent.chosen, recipe.environment.id, recipe.environment.transfer])
     found, part = OnRay.parse(on), recipe.cluster or ClusterPart()
-    engines = None
+    engines = learners = None
     if part.engines is not None:
         engines = engine_kind(part.engines, part.engine_cpus or 1.0, part.engine_gpus or 0.0)
+    if part.learners > 1:
+        learners = learner_kind(
+            part.learners - 1, part.learner_cpus or 1.0, part.learner_gpus or 0.0
+        )
     return replace(
         found,
         workers=worker_kind(*part.workers, part.worker_cpus),
         engines=engines,
+        learners=learners,
         copies=copy_kind(part.copies - 1) if part.copies > 1 else None,
     )
 

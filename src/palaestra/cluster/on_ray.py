@@ -22,6 +22,7 @@ from palaestra.store.worker_roster import Roster
 
 if TYPE_CHECKING:
     from palaestra.cluster.ray_launcher import RayLauncher
+    from palaestra.training.ranks import Team
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,13 @@ class OnRay:
     address: str | None  # None: RAY_ADDRESS, or else a Ray on this machine
     workers: Kind = field(default_factory=worker_kind)
     engines: Kind | None = None
+    learners: Kind | None = None  # beside this process
     copies: Kind | None = None
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """Return the kinds of processes that the run needs; earlier ones get room first."""
-        found = self.copies, self.engines, self.workers
+        found = self.copies, self.learners, self.engines, self.workers
         return tuple(kind for kind in found if kind is not None)
 
     @classmethod
@@ -69,6 +71,7 @@ class Started:
 
     workers: Workers
     engines: Engines | None
+    team: Team | None
 
 
 Elsewhere = Callable[
@@ -95,7 +98,7 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
         async def start(
             processes: int, timeout: float, say: Callable[[str], None], database: Database
         ) -> AsyncIterator[Started]:
-            kind, engines, noted = where.workers, None, _Noted(database)
+            kind, engines, team, noted = where.workers, None, None, _Noted(database)
             async with AsyncExitStack() as stack:
                 if where.copies is not None:
                     await stack.enter_async_context(
@@ -107,6 +110,12 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
                             roster=noted.roster,
                             note=noted.store,
                         )
+                    )
+                if where.learners is not None:
+                    from palaestra.cluster.learners import learning_with  # and torch
+
+                    team = await stack.enter_async_context(
+                        learning_with(launcher, say, where.learners, noted.roster)
                     )
                 if where.engines is not None:
                     say(f"starting {where.engines.most} engines on Ray, {where.engines.each} each")
@@ -123,7 +132,7 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
                     roster=noted.roster,
                     note=noted.store,
                 )
-                yield Started(await stack.enter_async_context(workers), engines)
+                yield Started(await stack.enter_async_context(workers), engines, team)
 
         yield start
 

@@ -301,6 +301,15 @@ class ClusterPart(Section):
         None, gt=0, description="CUDA devices that each engine reserves; unset: it uses processors"
     )
 
+    learners: int = Field(
+        1, ge=1, description="processes that learn together: this one, and others elsewhere"
+    )
+    learner_cpus: float | None = Field(
+        None, gt=0, description="processors that each further learner reserves; unset: 1"
+    )
+    learner_gpus: float | None = Field(
+        None, gt=0, description="CUDA devices that each reserves; unset: it uses processors"
+    )
     copies: int = Field(
         1,
         ge=1,
@@ -315,7 +324,7 @@ class ClusterPart(Section):
         return workers
 
     @model_validator(mode="after")
-    def _engines_are_asked_for(self) -> ClusterPart:
+    def _processes_are_asked_for(self) -> ClusterPart:
         if self.engine == "vllm":
             raise ValueError(
                 "cluster.engine = 'vllm' is not built: palaestra starts no vLLM; start one "
@@ -324,6 +333,11 @@ class ClusterPart(Section):
         for name in ("engine", "engine_cpus", "engine_gpus"):
             if getattr(self, name) is not None and self.engines is None:
                 raise ValueError(f"cluster.{name} has no effect without cluster.engines; set that")
+        for name in ("learner_cpus", "learner_gpus"):
+            if getattr(self, name) is not None and self.learners == 1:
+                raise ValueError(
+                    f"cluster.{name} has no effect without cluster.learners above 1; set that"
+                )
         return self
 
 

@@ -1,0 +1,112 @@
+"""Learner ranks as plain processes that are killed in the middle of updates."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import random
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from palaestra.cluster.learner_process import learner_kind
+from palaestra.cluster.learners import learning_with
+from palaestra.core.errors import ClusterFailed
+from palaestra.runtime.progress import Reporter
+from palaestra.store.run_folder import RunFolder
+from palaestra.store.worker_roster import Roster
+from palaestra.training.recipe import load
+from palaestra.training.run import execute
+from tests.cluster.processes import Processes
+from tests.training.runs import recorded_episodes, weights_hash, write_recipe
+
+KEYS = ["evaluation.tasks=4", "evaluation.transfer_tasks=2", "environment.workers=0"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """All ranks have as many threads: with others, products are rounded otherwise."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+async def train(
+    folder: Path,
+    others: int,
+    disturb: Callable[[Processes, list[str]], Awaitable[None]] | None = None,
+    *,
+    steps: int = 3,
+) -> list[str]:
+    """Train with so many further ranks; return what was said."""
+    folder.mkdir()
+    recipe = load(str(write_recipe(folder)), [*KEYS, f"rl.steps={steps}"])
+    launcher, said = Processes(others), list[str]()
+    reporter = Reporter(Console(file=io.StringIO()))
+    with RunFolder.create(folder / "run", recipe.model_dump(mode="json")) as run:
+        if not others:
+            await execute(recipe, run, reporter)
+            return []
+        roster, kind = Roster(), learner_kind(others)
+        async with learning_with(launcher, said.append, kind, roster) as team:
+            working = asyncio.create_task(execute(recipe, run, reporter, team))
+            if disturb is not None:
+                disturbing = asyncio.create_task(disturb(launcher, said))
+            await working
+            if disturb is not None:
+                disturbing.cancel()
+    assert not roster.present or all(entry.kind == "learner" for entry in roster.entries)
+    assert all(process.wait(10) is not None for process in launcher.running.values())
+    return said
+
+
+def alike(one: Path, other: Path) -> bool:
+    return weights_hash(one / "run") == weights_hash(other / "run") and recorded_episodes(
+        one / "run"
+    ) == recorded_episodes(other / "run")
+
+
+def test_a_run_is_the_same_with_other_ranks_of_which_one_is_killed(tmp_path: Path) -> None:
+    async def kill(launcher: Processes, said: list[str]) -> None:
+        rng = random.Random(1)
+        await asyncio.sleep(rng.uniform(1.0, 2.0))
+        launcher.running[max(launcher.running)].kill()
+
+    asyncio.run(train(tmp_path / "one", 0))
+    said = asyncio.run(train(tmp_path / "two", 1, kill))
+    assert any("learner 1 on" in line and "status -9" in line for line in said)
+    assert alike(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_run_is_the_same_with_three_ranks_killed_or_frozen_again_and_again(
+    by: signal.Signals, tmp_path: Path
+) -> None:
+    async def disturb(launcher: Processes, said: list[str]) -> None:
+        rng = random.Random(2)
+        for _ in range(2):
+            await asyncio.sleep(rng.uniform(0.5, 2.5))
+            os.kill(launcher.running[rng.choice(sorted(launcher.running))].pid, by)
+
+    asyncio.run(train(tmp_path / "one", 0, steps=16))
+    said = asyncio.run(train(tmp_path / "three", 2, disturb, steps=16))
+    assert any("is lost" in line for line in said)
+    assert alike(tmp_path / "one", tmp_path / "three")
+
+
+def test_ranks_that_die_again_and_again_stop_the_run_with_the_cause(tmp_path: Path) -> None:
+    async def run() -> None:
+        launcher = Processes(1, program="import sys; sys.exit('no memory left')")
+        with pytest.raises(ClusterFailed, match=r"Five learners died .*no memory left"):
+            async with learning_with(launcher, print, learner_kind(1), Roster()):
+                pass
+
+    asyncio.run(run())
