@@ -46,6 +46,8 @@ def engines() -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_a_run_whose_engine_is_killed_is_that_of_one_engine_without_ray(
     cluster: str, tmp_path: Path
 ) -> None:

@@ -138,6 +138,7 @@ def alike(run: Path, undisturbed: Path) -> bool:
     ) == recorded_episodes(undisturbed)
 
 
+@pytest.mark.slow  # the test below shows the same for a run with less
 def test_a_killed_driver_leaves_no_worker_and_its_run_goes_on(
     cluster: Any, undisturbed: Path, tmp_path: Path
 ) -> None:

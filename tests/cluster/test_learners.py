@@ -7,11 +7,10 @@ import io
 import os
 import random
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-import torch
 from rich.console import Console
 
 from palaestra.cluster.learner_process import learner_kind
@@ -28,14 +27,7 @@ from tests.training.runs import recorded_episodes, weights_hash, write_recipe
 KEYS = ["evaluation.tasks=4", "evaluation.transfer_tasks=2", "environment.workers=0"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """All ranks have as many threads: with others, products are rounded otherwise."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 async def train(

@@ -121,6 +121,7 @@ def test_a_frozen_worker_on_ray_is_replaced(
     assert recorded_episodes(tmp_path / "run") == recorded_episodes(undisturbed)
 
 
+@pytest.mark.slow
 def test_asynchronous_rollouts_with_kills_learn_every_group_once(
     cluster: str, tmp_path: Path
 ) -> None:
