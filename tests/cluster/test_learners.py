@@ -11,11 +11,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from palaestra.cluster.learner_process import learner_kind
 from palaestra.cluster.learners import learning_with
 from palaestra.core.errors import ClusterFailed
+from palaestra.learning.loop.leading import Leader
 from palaestra.runtime.progress import Reporter
 from palaestra.store.run_folder import RunFolder
 from palaestra.store.worker_roster import Roster
@@ -33,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 async def train(
     folder: Path,
     others: int,
-    disturb: Callable[[Processes, list[str]], Awaitable[None]] | None = None,
+    disturb: Callable[[Processes], Awaitable[None]] | None = None,
     *,
     steps: int = 3,
 ) -> list[str]:
@@ -50,7 +52,7 @@ async def train(
         async with learning_with(launcher, said.append, kind, roster) as team:
             working = asyncio.create_task(execute(recipe, run, reporter, team))
             if disturb is not None:
-                disturbing = asyncio.create_task(disturb(launcher, said))
+                disturbing = asyncio.create_task(disturb(launcher))
             await working
             if disturb is not None:
                 disturbing.cancel()
@@ -66,7 +68,7 @@ def alike(one: Path, other: Path) -> bool:
 
 
 def test_a_run_is_the_same_with_other_ranks_of_which_one_is_killed(tmp_path: Path) -> None:
-    async def kill(launcher: Processes, said: list[str]) -> None:
+    async def kill(launcher: Processes) -> None:
         rng = random.Random(1)
         await asyncio.sleep(rng.uniform(1.0, 2.0))
         launcher.running[max(launcher.running)].kill()
@@ -77,12 +79,32 @@ def test_a_run_is_the_same_with_other_ranks_of_which_one_is_killed(tmp_path: Pat
     assert alike(tmp_path / "one", tmp_path / "two")
 
 
+def test_a_rank_that_is_killed_while_it_loads_the_model_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, killed = Leader.start, list[int]()
+    launchers: list[Processes] = []
+
+    def start_and_kill(leader: Leader, device: torch.device) -> None:
+        if not killed:
+            killed.append(min(launchers[0].running))
+            launchers[0].running[killed[0]].kill()
+        start(leader, device)
+
+    async def note(launcher: Processes) -> None:
+        launchers.append(launcher)
+
+    monkeypatch.setattr(Leader, "start", start_and_kill)
+    said = asyncio.run(train(tmp_path / "two", 1, note, steps=0))
+    assert killed and any("learner 1 on" in line and "status -9" in line for line in said)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_run_is_the_same_with_three_ranks_killed_or_frozen_again_and_again(
     by: signal.Signals, tmp_path: Path
 ) -> None:
-    async def disturb(launcher: Processes, said: list[str]) -> None:
+    async def disturb(launcher: Processes) -> None:
         rng = random.Random(2)
         for _ in range(2):
             await asyncio.sleep(rng.uniform(0.5, 2.5))

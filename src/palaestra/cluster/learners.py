@@ -7,6 +7,7 @@ ranks in the middle of an update.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 from palaestra.cluster.learner_process import Join
 from palaestra.cluster.placement import Kind
-from palaestra.cluster.supervisor import Launcher, Peer, Supervisor
+from palaestra.cluster.supervisor import LAST_WORDS, Launcher, Peer, Supervisor
 from palaestra.cluster.worker_messages import read
 from palaestra.core.errors import InfrastructureFault, PalaestraError, RankLost
 from palaestra.learning.parallel import Ranks, join
@@ -39,7 +40,17 @@ class Learners(Supervisor):
         """Describe the ranks; see `Supervisor`."""
         super().__init__(launcher, say, kind, roster=roster)
         self._ready: set[int] = set()
+        self._chosen: list[int] = []  # the births of ranks 1, 2, …
         self._tries = 0
+
+    async def replace(self, lost: RankLost) -> Ranks:
+        """Return joined ranks without the one that was lost, which ends; see `join`."""
+        birth = self._chosen[lost.rank - 1]
+        with contextlib.suppress(TimeoutError):  # its own end says more
+            async with asyncio.timeout(LAST_WORDS):
+                await self.until(lambda: birth not in self.connected)
+        await self.lose(birth, lost.detail)
+        return await self.join()
 
     async def join(self) -> Ranks:
         """Return joined ranks, of which this process is rank 0.
@@ -52,12 +63,12 @@ class Learners(Supervisor):
         world, tries = self.kind.least + 1, 0
         while True:
             await self.until(lambda: len(self._ready & self.staying) >= self.kind.least)
-            chosen = sorted(self._ready & self.staying)[: self.kind.least]
-            self._ready.difference_update(chosen)
+            self._chosen = sorted(self._ready & self.staying)[: self.kind.least]
+            self._ready.difference_update(self._chosen)
             tries, self._tries = tries + 1, self._tries + 1
             prefix = str(self._tries)
             address = f"{self._launcher.host}:{_free_port(self._launcher.host)}"
-            for rank, birth in enumerate(chosen, 1):
+            for rank, birth in enumerate(self._chosen, 1):
                 self.connected[birth].send(Join(rank, world, address, prefix))
             try:
                 return await asyncio.to_thread(
@@ -104,7 +115,7 @@ async def learning_with(
     await asyncio.wrap_future(there(learners.__aenter__()))
     try:
         ranks = await asyncio.wrap_future(there(learners.join()))
-        team = Team(ranks, lambda lost: _waited(there(learners.join()), lost))
+        team = Team(ranks, lambda lost: _waited(there(learners.replace(lost)), lost))
         try:
             yield team
         finally:

@@ -34,9 +34,14 @@ class SharedWork:
     def lead(self, leader: Leader) -> None:
         """See `Learner.lead`."""
         learner = self._learner
-        leader.start(learner.model.network.device)
-        leader.share(learner.state())
-        leader.agree("compare", learner.checksum(), "weights")
+        while True:
+            try:
+                leader.start(learner.model.network.device)
+                leader.share(learner.state())
+                leader.agree("compare", learner.checksum(), "weights")
+                break
+            except RankLost as lost:
+                leader = leader.replaced(lost)
         self._leader = leader
 
     def replace(self, lost: RankLost) -> None:
