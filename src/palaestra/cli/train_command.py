@@ -67,6 +67,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "a Ray on this machine",
     )  # fmt: skip
     parser.add_argument(
+        "--detach", action="store_true",
+        help="leave the run to the cluster of --on as a Ray job, and end",
+    )  # fmt: skip
+    parser.add_argument(
         "--metrics", metavar="[HOST:]PORT",
         help="serve figures of the run as OpenMetrics at /metrics meanwhile (HOST: 127.0.0.1)",
     )  # fmt: skip
@@ -99,6 +103,10 @@ def _run(options: argparse.Namespace, team: Team | None = None) -> int:
                 "--resume uses the run's own recipe; drop the other options, or start a new run "
                 "without --resume."
             )
+        if options.detach:
+            words = ["--resume", str(Path(options.resume).absolute())]
+            words += ["--take-over"] if options.take_over else []
+            return _detach(options, Path(options.resume), words, {})
         return _resume(options, team)
     check_take_over(options)
     from palaestra.api.train_run import recipe_of
@@ -115,7 +123,39 @@ def _run(options: argparse.Namespace, team: Team | None = None) -> int:
         from palaestra.cli.dry_run import describe
 
         return describe(recipe, str(folder), as_json=options.json, on=options.on)
+    if options.detach:
+        from palaestra.api.train_run import place_of
+        from palaestra.cli.dry_run import toml
+
+        place_of(recipe, options.on)
+        words = ["recipe.toml", "--run", str(folder.absolute())]
+        return _detach(options, folder, words, {"recipe.toml": toml(recipe)})
     return _begin(recipe, folder, options, team)
+
+
+def _detach(
+    options: argparse.Namespace, folder: Path, words: list[str], files: dict[str, str]
+) -> int:
+    """Leave a run to the cluster; say how to look after it."""
+    from palaestra.cluster.on_ray import OnRay
+    from palaestra.cluster.ray_jobs import submit
+
+    if options.on is None:
+        raise InputError("--detach leaves a run to a cluster; add --on ray=HOST:PORT.")
+    if options.dry_run or options.json:
+        raise InputError("--detach ends before the run begins; drop --dry-run and --json.")
+    address = OnRay.parse(options.on).address
+    words = ["python", "-m", "palaestra", "train", *words, "--on", "ray"]
+    if options.metrics is not None:
+        words += ["--metrics", options.metrics]
+    job = submit(address, shlex.join(words), files)
+    at = f" --address {address}" if address else ""
+    print(
+        f"The job {job} runs it on the machine of the cluster's head, in {folder.absolute()}\n"
+        f"  ray job logs {job} --follow{at}   # what it says\n"
+        f"  ray job stop {job}{at}   # stops it; --resume {folder.absolute()} goes on"
+    )
+    return 0
 
 
 def _shortcuts(options: argparse.Namespace) -> list[str]:
