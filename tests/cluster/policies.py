@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from palaestra.cluster.engines import Engines, engine_kind
+from palaestra.cluster.placement import Kind
 from palaestra.core.model import Model
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.tiny import learn_vocabulary
@@ -53,6 +54,7 @@ async def acting(
     *,
     sessions: int = 16,
     one_by_one: bool = False,
+    kind: Kind | None = None,
 ) -> AsyncIterator[tuple[Engines, Model]]:
     options = {
         "slots": sessions,
@@ -62,7 +64,7 @@ async def acting(
         "schedule": "fcfs",
         "on_update": policy.model.engine.on_update.value,
     }
-    async with Engines(launcher, say, engine_kind(count)) as engines:
+    async with Engines(launcher, say, kind or engine_kind(count)) as engines:
         yield (
             engines,
             await engines.begin(

@@ -62,7 +62,18 @@ def test_the_recipe_says_how_many_engines_of_which_size() -> None:
         (["cluster.engine_gpus=1"], "cluster.engine_gpus has no effect without cluster.engines"),
         (["cluster.engine_cpus=2"], "cluster.engine_cpus has no effect without cluster.engines"),
         (["cluster.engine=resident"], "cluster.engine has no effect without cluster.engines"),
-        (["cluster.engines=2", "cluster.engine=vllm"], "'vllm' is not built: .* rl.actor=served"),
+        (
+            ["cluster.engines=2", "cluster.engine=vllm", "deterministic=true"],
+            "whose replies depend",
+        ),
+        (["cluster.engines=2", "cluster.engine=vllm", "model.schedule=attained"], "reach vLLM"),
+        (
+            [
+                *"cluster.engines=2 cluster.engine=vllm rl.on_update=keep".split(),
+                "rl.asynchronous=true",
+            ],
+            "which weights sampled a token; use drain",
+        ),
         (["cluster.engines=2", "rl.actor=process"], "both make the rollouts"),
         (["cluster.engines=2", "rl.steps=0"], "no effect with rl.steps = 0"),
         (["cluster.engines=2", "agent.reasoning_tokens=9"], "not cluster.engines; unset one"),

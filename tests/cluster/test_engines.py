@@ -49,8 +49,8 @@ def alike(first: Sequence[Generation], second: Sequence[Generation]) -> bool:
     return all(a.tokens == b.tokens and a.logprobs == b.logprobs for a, b in pairs)
 
 
-async def at_work(engines: Engines, count: int) -> None:
-    async with asyncio.timeout(60):
+async def at_work(engines: Engines, count: int, seconds: float = 60) -> None:
+    async with asyncio.timeout(seconds):
         await engines.until(lambda: engines.router.serving >= count)
 
 

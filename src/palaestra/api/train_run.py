@@ -224,7 +224,12 @@ def place_of(recipe: Recipe, on: str | None) -> OnRay | None:
     found, part = OnRay.parse(on), recipe.cluster or ClusterPart()
     engines = learners = None
     if part.engines is not None:
-        engines = engine_kind(part.engines, part.engine_cpus or 1.0, part.engine_gpus or 0.0)
+        engines = engine_kind(
+            part.engines,
+            part.engine_cpus or 1.0,
+            part.engine_gpus or 0.0,
+            part.engine or "resident",
+        )
     if part.learners > 1:
         learners = learner_kind(
             part.learners - 1, part.learner_cpus or 1.0, part.learner_gpus or 0.0

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palaestra.cluster import vllm_process
 from palaestra.cluster.engine_process import Load, Origin, Serves
 from palaestra.cluster.placement import Kind
 from palaestra.cluster.router import Router, Ticket
@@ -29,17 +30,19 @@ from palaestra.store.worker_roster import Roster
 if TYPE_CHECKING:
     from palaestra.models.local.weight_stream import Weights
 
-MODULE = "palaestra.cluster.engine_process"
+MODULES = {"resident": "palaestra.cluster.engine_process", "vllm": vllm_process.MODULE}
 LOADING = 600.0  # seconds for an engine to act with weights that it was sent
 ONCE = RetryPolicy(attempts=1, timeout=600.0)  # what fails is asked of any engine again
 FAULTS = 6  # of one call by engines that are not lost, after which it fails
 PAUSE = 0.1  # seconds between the first fault of a call and the next try; doubled each time
 
 
-def engine_kind(count: int, cpus: float = 1.0, gpus: float = 0.0) -> Kind:
-    """Return the kind of the engines; see `placement.Kind`."""
+def engine_kind(count: int, cpus: float = 1.0, gpus: float = 0.0, engine: str = "resident") -> Kind:
+    """Return the kind of the engines, "resident" or "vllm"; see `placement.Kind`."""
     note = "each holds the weights and the cache of its sessions"
-    return Kind("engine", "cluster.engines", MODULE, "calls", count, count, cpus, gpus, note)
+    return Kind(
+        "engine", "cluster.engines", MODULES[engine], "calls", count, count, cpus, gpus, note
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class Engines(Supervisor):
         """Describe the engines; see `Supervisor`."""
         super().__init__(launcher, say, kind, roster=roster, note=note)
         self.router = Router(0)
+        self._drains = kind.module == vllm_process.MODULE  # calls end before weights are sent
         self._policy: _Policy | None = None
         self._weights: Weights | None = None
         self._actors: dict[int, ExternalActor] = {}
@@ -144,7 +148,7 @@ class Engines(Supervisor):
                 if call.cancelled():
                     continue  # its engine was lost
                 reply = call.result()
-                if self.router.accept(ticket, reply.versions):
+                if self.router.accept(ticket, reply.versions or (reply.version,)):
                     self.roster.count(self.kind.name, ticket.engine)
                     return reply
                 raise InfrastructureFault(
@@ -160,6 +164,8 @@ class Engines(Supervisor):
                 self.router.drop(ticket)
                 del self._calls[ticket]
                 self.worked(ticket.engine)
+                if self._drains:
+                    await self.notify()
 
     async def _place(self, session: str) -> Ticket:
         """Return a ticket of an engine as soon as one has the wanted weights."""
@@ -188,7 +194,7 @@ class Engines(Supervisor):
                         token = self.secret.hex()
                         endpoint = Endpoint(f"engine {birth}", url, token=token, retries=ONCE)
                         self._actors[birth] = ExternalActor(
-                            policy.name, policy.renderer, endpoint, drain=False
+                            policy.name, policy.renderer, endpoint, drain=self._drains
                         )
                     self._actors[birth].version = version
                     self.router.confirm(birth, version)
@@ -216,6 +222,8 @@ class Engines(Supervisor):
                     peer.send(policy.origin)
                     for name, _ in policy.origin.files:
                         await peer.send_file(policy.folder / name)
+                if self._drains:
+                    await self.until(lambda: not self.router.load(birth))
                 sent = weights.version
                 peer.send(Load(sent, weights.layout))
                 await peer.send_bytes(weights.data)

@@ -86,7 +86,23 @@ class Recipe(Section):
             raise ValueError("rl.actor and cluster.engines both make the rollouts; unset one")
         if self.acting_elsewhere == "cluster.engines" and not self.rl.steps:
             raise ValueError("cluster.engines has no effect with rl.steps = 0; unset it")
+        if self.cluster is not None and self.cluster.engine == "vllm":
+            self._check_vllm()
         return self
+
+    def _check_vllm(self) -> None:
+        if self.deterministic:
+            raise ValueError(
+                "deterministic = true is impossible with cluster.engine = 'vllm', whose replies "
+                "depend on what else it computes; unset one"
+            )
+        if self.rl.on_update not in (None, "drain"):
+            raise ValueError(
+                f"rl.on_update = '{self.rl.on_update}' is impossible with cluster.engine = 'vllm', "
+                "which does not say which weights sampled a token; use drain"
+            )
+        if self.model.schedule != "fcfs":
+            raise ValueError("model.schedule does not reach vLLM (cluster.engine); unset one")
 
     @property
     def acting_elsewhere(self) -> str | None:

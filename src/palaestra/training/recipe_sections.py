@@ -292,7 +292,7 @@ class ClusterPart(Section):
         "the learner's process acts",
     )
     engine: Literal["resident", "vllm"] | None = Field(
-        None, description="whose engine they are; unset: resident, the only one that is built"
+        None, description="whose engine they are: palaestra's (resident) or vLLM's; unset: resident"
     )
     engine_cpus: float | None = Field(
         None, gt=0, description="processors that each engine reserves; unset: 1"
@@ -325,11 +325,6 @@ class ClusterPart(Section):
 
     @model_validator(mode="after")
     def _processes_are_asked_for(self) -> ClusterPart:
-        if self.engine == "vllm":
-            raise ValueError(
-                "cluster.engine = 'vllm' is not built: palaestra starts no vLLM; start one "
-                "yourself and set rl.actor=served:MODEL@URL, or leave cluster.engine unset"
-            )
         for name in ("engine", "engine_cpus", "engine_gpus"):
             if getattr(self, name) is not None and self.engines is None:
                 raise ValueError(f"cluster.{name} has no effect without cluster.engines; set that")
