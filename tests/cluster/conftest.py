@@ -8,11 +8,12 @@ import pytest
 import torch
 
 
-@pytest.fixture
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """All ranks have as many threads: with others, products are rounded otherwise."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """All processes have as many threads: with others, products are rounded otherwise."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        torch.set_num_threads(1)
+        yield
+        torch.set_num_threads(before)

@@ -25,7 +25,9 @@ from tests.training.runs import palaestra
 def test_on_names_a_cluster_or_the_usual_one() -> None:
     assert OnRay.parse("ray").address is None
     assert OnRay.parse("ray=10.0.0.1:6379").address == "10.0.0.1:6379"
-    for wrong in ("Ray", "ray=", "slurm", ""):
+    assert OnRay.parse("ray,wait=0") == OnRay(None, wait=0.0)
+    assert OnRay.parse("ray=10.0.0.1:6379,wait=1.5") == OnRay("10.0.0.1:6379", wait=1.5)
+    for wrong in ("Ray", "ray=", "slurm", "", "ray,wait=", "ray,wait=x"):
         with pytest.raises(InputError, match="write --on ray"):
             OnRay.parse(wrong)
 
@@ -70,6 +72,7 @@ def test_the_recipe_says_how_many_engines_of_which_size() -> None:
         (
             [
                 *"cluster.engines=2 cluster.engine=vllm rl.on_update=keep".split(),
+                "rl.staleness=1",
                 "rl.asynchronous=true",
             ],
             "which weights sampled a token; use drain",

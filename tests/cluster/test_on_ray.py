@@ -62,7 +62,7 @@ def cluster() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run in this process."""
     folder = tmp_path_factory.mktemp("here")
     recipe = load(str(write_recipe(folder)), KEYS)
@@ -86,11 +86,12 @@ async def disturbed(
 
     async def kill(workers: Workers) -> None:
         for _ in range(kills):
-            await asyncio.sleep(rng.uniform(0.2, 1.2))
-            while not workers.connected:
-                await asyncio.sleep(0.01)
-            chosen = workers.connected[rng.choice(sorted(workers.connected))]
-            psutil.Process(chosen.greeting.pid).send_signal(by)
+            while not any(workers.leases.load(birth) for birth in workers.connected):
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(rng.uniform(0.0, 0.3))
+            if workers.connected:
+                chosen = workers.connected[rng.choice(sorted(workers.connected))]
+                psutil.Process(chosen.greeting.pid).send_signal(by)
 
     with RunFolder.create(folder / "run", recipe.model_dump(mode="json")) as run:
         kind = worker_kind(2, 2)
@@ -217,6 +218,15 @@ def test_ctrl_c_exits_with_130_and_leaves_no_worker(cluster: str, tmp_path: Path
     assert not left
     assert "Resume with" in words
     process.stderr.close()
+
+
+def test_a_cluster_that_is_too_small_is_refused_with_wait(cluster: str, tmp_path: Path) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    keys = ("--set", "cluster.workers=[9, 9]", "--run", run)
+    on = (f"--on=ray={cluster}", "--wait", "0")
+    said = " ".join(palaestra("train", recipe, *keys, *on, check=2).stderr.split())
+    assert "cluster.workers asks for at least 9 of 1 CPU each" in said
+    assert "wait longer (--wait)" in said and not run.exists()
 
 
 def test_an_address_without_a_cluster_is_one_sentence(tmp_path: Path) -> None:

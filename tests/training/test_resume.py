@@ -68,6 +68,7 @@ def killed_run(folder: Path, kills: int, seed: int) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_a_run_killed_three_times_ends_as_if_undisturbed(undisturbed: Path, tmp_path: Path) -> None:
     run = killed_run(tmp_path, kills=3, seed=7)
     assert weights_hash(run) == weights_hash(undisturbed)
@@ -253,6 +254,7 @@ def test_a_run_of_another_version_is_refused(undisturbed: Path, tmp_path: Path) 
     assert "999" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_with_one_sentence_and_loses_nothing(
     undisturbed: Path, tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def episodes(run: Path, phase: str) -> list[Episode]:
         return list(opened.database.episodes(phase))
 
 
+@pytest.mark.slow
 def test_the_record_says_which_image_stands_where_and_holds_its_pixels_once(run: Path) -> None:
     token = image_reader(run / "final").token
     shown: set[str] = set()

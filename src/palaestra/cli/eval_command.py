@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from palaestra.cli import cluster_options
 from palaestra.cli.interrupt import (
     TAKE_OVER,
     Stopped,
@@ -139,11 +140,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--workers", type=int, default=1, metavar="N",
         help="processes for the environments; 0: this one (default: 1)",
     )  # fmt: skip
-    how.add_argument(
-        "--on", metavar="ray[=ADDRESS]",
-        help="run the sessions on the machines of a Ray cluster, with --workers processes for the "
-        "environments of each of its workers",
-    )  # fmt: skip
+    cluster_options.add_to(
+        how, more="; --workers is the number of processes for the environments of each worker"
+    )
     how.add_argument(
         "--metrics", metavar="[HOST:]PORT",
         help="serve figures of the run as OpenMetrics at /metrics meanwhile (HOST: 127.0.0.1)",
@@ -315,4 +314,4 @@ def _effort(options: argparse.Namespace) -> Effort:
             )
         concurrency[model] = int(count)
     allowance = SpendingBudget(options.budget_tokens, options.budget_money, options.budget_seconds)
-    return Effort(concurrency, options.workers, allowance, options.on)
+    return Effort(concurrency, options.workers, allowance, cluster_options.on_of(options))

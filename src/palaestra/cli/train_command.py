@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from palaestra.cli import cluster_options
+from palaestra.cli.cluster_options import on_of
 from palaestra.cli.interrupt import (
     TAKE_OVER,
     Stopped,
@@ -61,11 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print estimates of time, memory and disk, and the resolved recipe; then stop",
     )
-    parser.add_argument(
-        "--on", metavar="ray[=ADDRESS]",
-        help="run the sessions on the machines of a Ray cluster: at ADDRESS or RAY_ADDRESS, else "
-        "a Ray on this machine",
-    )  # fmt: skip
+    cluster_options.add_to(parser)
     parser.add_argument(
         "--detach", action="store_true",
         help="leave the run to the cluster of --on as a Ray job, and end",
@@ -122,12 +120,12 @@ def _run(options: argparse.Namespace, team: Team | None = None) -> int:
             raise InputError("--metrics has no effect with --dry-run, which runs nothing; drop it.")
         from palaestra.cli.dry_run import describe
 
-        return describe(recipe, str(folder), as_json=options.json, on=options.on)
+        return describe(recipe, str(folder), as_json=options.json, on=on_of(options))
     if options.detach:
         from palaestra.api.train_run import place_of
         from palaestra.cli.dry_run import toml
 
-        place_of(recipe, options.on)
+        place_of(recipe, on_of(options))
         words = ["recipe.toml", "--run", str(folder.absolute())]
         return _detach(options, folder, words, {"recipe.toml": toml(recipe)})
     return _begin(recipe, folder, options, team)
@@ -146,6 +144,8 @@ def _detach(
         raise InputError("--detach ends before the run begins; drop --dry-run and --json.")
     address = OnRay.parse(options.on).address
     words = ["python", "-m", "palaestra", "train", *words, "--on", "ray"]
+    if options.wait is not None:
+        words += ["--wait", f"{options.wait:g}"]
     if options.metrics is not None:
         words += ["--metrics", options.metrics]
     job = submit(address, shlex.join(words), files)
@@ -183,7 +183,9 @@ def _begin(recipe: Recipe, folder: Path, options: argparse.Namespace, team: Team
     with (
         resumable(resuming("train", folder), folder),
         serving(options.metrics, folder) as figures,
-        Training.begin(recipe, folder, reporter=Reporter(), about=about, on=options.on) as training,
+        Training.begin(
+            recipe, folder, reporter=Reporter(), about=about, on=on_of(options)
+        ) as training,
     ):
         return _train(training, options, team, figures)
 
@@ -198,7 +200,7 @@ def _resume(options: argparse.Namespace, team: Team | None) -> int:
         with (
             serving(options.metrics, folder) as figures,
             Training.resume(
-                folder, reporter=Reporter(), on=options.on, take_over=options.take_over
+                folder, reporter=Reporter(), on=on_of(options), take_over=options.take_over
             ) as training,
         ):
             _check_ranks(training.recipe)

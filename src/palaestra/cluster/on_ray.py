@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -15,7 +17,8 @@ from typing import TYPE_CHECKING
 from palaestra.cluster.copies import Copies
 from palaestra.cluster.driver import Workers, worker_kind
 from palaestra.cluster.engines import Engines
-from palaestra.cluster.placement import Kind, plan
+from palaestra.cluster.placement import Kind, plan, shortage
+from palaestra.cluster.supervisor import LOOK
 from palaestra.core.errors import InputError
 from palaestra.store.database import Database
 from palaestra.store.worker_roster import Roster
@@ -34,6 +37,7 @@ class OnRay:
     engines: Kind | None = None
     learners: Kind | None = None  # beside this process
     copies: Kind | None = None
+    wait: float | None = None  # seconds for a cluster that is large enough; None: forever
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -43,15 +47,16 @@ class OnRay:
 
     @classmethod
     def parse(cls, text: str) -> OnRay:
-        """Return what `ray` or `ray=ADDRESS` means.
+        """Return what `ray` or `ray=ADDRESS` means, with `,wait=SECONDS` or without.
 
         Raises:
             InputError: it is neither.
         """
-        name, equals, address = text.partition("=")
-        if name != "ray" or bool(equals) != bool(address):
+        found = re.fullmatch(r"ray(?:=([^,=]+))?(?:,wait=([0-9.]+))?", text)
+        if found is None:
             raise InputError(f"--on {text} is unknown; write --on ray, or --on ray=ADDRESS.")
-        return cls(address or None)
+        address, wait = found.groups()
+        return cls(address, wait=None if wait is None else float(wait))
 
     def plan(self) -> list[str]:
         """Return lines that say what would run where; connects to the cluster for a moment.
@@ -93,6 +98,8 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
         yield None
         return
     with _launcher(where) as launcher:
+        if where.wait is not None:
+            _await_room(launcher, where, where.wait)
 
         @asynccontextmanager
         async def start(
@@ -135,6 +142,19 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
                 yield Started(await stack.enter_async_context(workers), engines, team)
 
         yield start
+
+
+def _await_room(launcher: RayLauncher, where: OnRay, seconds: float) -> None:
+    """Wait until the cluster is large enough; raise InputError if it is not in time."""
+    until = time.monotonic() + seconds
+    while True:
+        machines = launcher.machines()
+        short = [found for kind in where.kinds if (found := shortage(machines, where.kinds, kind))]
+        if not short:
+            return
+        if time.monotonic() >= until:
+            raise InputError(f"{short[0]}; add machines, ask for less, or wait longer (--wait).")
+        time.sleep(min(LOOK, max(0.0, until - time.monotonic())))
 
 
 class _Noted:

@@ -73,16 +73,26 @@ def room(machines: Sequence[Machine], kinds: Sequence[Kind], kind: Kind) -> int:
 
 def lack(machines: Sequence[Machine], kinds: Sequence[Kind], kind: Kind) -> str:
     """Return, as a sentence, why there are fewer processes of a kind than the run needs."""
-    fit = room(machines, kinds, kind)
-    what = f"{kind.key} asks for at least {kind.least} of {kind.each} each"
-    if fit < kind.least:
-        offered = ", ".join(f"{one.address} has {one.offer}" for one in machines) or "no machines"
-        apart = "one a machine and none on this one, " if kind.apart else ""
+    if too_small := shortage(machines, kinds, kind):
         return (
-            f"{what}, {apart}and the cluster has room for {fit} ({offered}); the run waits until "
-            f"machines join, or stop it and lower {kind.key} or what each reserves"
+            f"{too_small}; the run waits until machines join, or stop it and lower {kind.key} or "
+            "what each reserves"
         )
-    return f"{what}, and others use the cluster's; the run waits until they are free"
+    return f"{_asked(kind)}, and others use the cluster's; the run waits until they are free"
+
+
+def shortage(machines: Sequence[Machine], kinds: Sequence[Kind], kind: Kind) -> str | None:
+    """Return why the machines are too few or too small for a kind; None: they are not."""
+    fit = room(machines, kinds, kind)
+    if fit >= kind.least:
+        return None
+    offered = ", ".join(f"{one.address} has {one.offer}" for one in machines) or "no machines"
+    apart = "one a machine and none on this one, " if kind.apart else ""
+    return f"{_asked(kind)}, {apart}and the cluster has room for {fit} ({offered})"
+
+
+def _asked(kind: Kind) -> str:
+    return f"{kind.key} asks for at least {kind.least} of {kind.each} each"
 
 
 def plan(machines: Sequence[Machine], kinds: Sequence[Kind], driver: str) -> list[str]:

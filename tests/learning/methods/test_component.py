@@ -179,6 +179,7 @@ def test_a_module_that_cannot_be_imported_reports_why(
         find(Kind.CREDIT, "needy_credit:rule")
 
 
+@pytest.mark.slow
 def test_the_script_finds_a_rule_in_the_folder_it_runs_in(tmp_path: Path) -> None:
     (tmp_path / "my_credit.py").write_text("import wave\nfrom my_helpers import *\n")
     (tmp_path / "my_helpers.py").write_text(RULE)

@@ -271,6 +271,7 @@ def test_other_architectures_are_refused_by_name(tmp_path: Path, cache: Path) ->
         obtain(str(tmp_path / "x.gguf"), print)
 
 
+@pytest.mark.slow
 def test_a_file_that_changed_is_not_the_model_that_a_run_began_with(
     tmp_path: Path, cache: Path
 ) -> None:

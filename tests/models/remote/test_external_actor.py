@@ -348,6 +348,7 @@ def test_a_replaced_process_has_the_weights_and_the_version_of_the_one_before(
     asyncio.run(ask())
 
 
+@pytest.mark.slow
 def test_a_frozen_process_is_replaced_within_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
