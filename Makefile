@@ -17,7 +17,8 @@
 .PHONY: help train test test-slow test-laws check check-peers check-environments check-clients bench docs dist clean
 
 export PYTHON PIP_ARGS
-JOBS = 2
+# one more than processors: for a third of their time, tests wait
+JOBS = 3
 
 help:
 	@echo "make train      set up, then train and evaluate an agent (ARGS: see palaestra train --help)"

@@ -1,6 +1,6 @@
 """Kills what takes part in runs on Ray at random moments, and compares each run with its twin.
 
-python scripts/cluster_campaign.py --runs 20 [--seed 1] [--engines] [--asynchronous] [--json]
+python scripts/cluster_campaign.py [--runs 20] [--seed 1] [--steps 20] [--engines] [--asynchronous]
 
 The cluster is three Ray nodes of this machine: a head, and two machines with room for one worker, a
 learner rank, and a copy of the record. Each run is a command of its own with 1 to 4 kills: of a
@@ -40,8 +40,8 @@ from palaestra.store.worker_roster import Roster
 KEYS = """deterministic=true concurrency=8 environment.id=babyai/GoToObjS4 environment.transfer=
 environment.workers=0 model.tiny.layers=2 model.tiny.width=64 model.context=512
 imitation.demonstrations=32 imitation.epochs=3 imitation.learning_rate=3e-3
-rl.steps=20 rl.tasks=4 rl.group=4 evaluation.tasks=4""".split()
-STEPS, GROUPS, MEMBERS = 20, 4, 4
+rl.tasks=4 rl.group=4 evaluation.tasks=4""".split()
+GROUPS, MEMBERS = 4, 4
 ASYNCHRONOUS = ["deterministic=false", "rl.asynchronous=true", "rl.staleness=1"]
 CLUSTER = ["cluster.learners=2", "cluster.learner_cpus=0.4", "cluster.copies=2"]
 CLUSTER += ["cluster.workers=[1, 2]", "cluster.worker_cpus=0.3"]
@@ -55,11 +55,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=20, help="of RL in each run")
     parser.add_argument("--engines", action="store_true")
     parser.add_argument("--asynchronous", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    keys, cluster = list(KEYS), [*CLUSTER, *(ENGINES if options.engines else [])]
+    keys, cluster = (
+        [*KEYS, f"rl.steps={options.steps}"],
+        [*CLUSTER, *(ENGINES if options.engines else [])],
+    )
     kinds = [*KINDS, *(["engine"] * 4 if options.engines else [])]
     if options.asynchronous:
         keys += ASYNCHRONOUS
@@ -76,7 +80,9 @@ def main() -> int:
                 run = Disturbed(machines, Path(root) / f"run-{number}", [*keys, *cluster])
                 row = run.to_the_end(rng, kinds)
                 row["right"] = row["exit"] == 0 and (
-                    _whole(run.folder) if options.asynchronous else _hash(run.folder) == _hash(here)
+                    _whole(run.folder, options.steps)
+                    if options.asynchronous
+                    else _hash(run.folder) == _hash(here)
                 )
                 rows.append(row)
                 print(json.dumps(row), file=sys.stderr, flush=True)
@@ -226,15 +232,15 @@ def _roster(folder: Path) -> Roster | None:
         return Roster.read(run.database)
 
 
-def _whole(folder: Path) -> bool:
+def _whole(folder: Path, expected: int) -> bool:
     """Return whether each group was lived and learned once, and every episode is complete."""
     with RunFolder.read(folder) as run:
         steps = [values for _, values in run.database.metrics("rl")]
         phases = [name for name in run.database.phases() if name.startswith("rl/")]
         episodes = [e for name in phases for e in run.database.episodes(name)]
     return (
-        len(steps) == STEPS
-        and len(episodes) == len({e.key for e in episodes}) == STEPS * GROUPS * MEMBERS
+        len(steps) == expected
+        and len(episodes) == len({e.key for e in episodes}) == expected * GROUPS * MEMBERS
         and all(e.outcome.scored for e in episodes)
         and all([c.index for c in e.calls] == list(range(len(e.calls))) for e in episodes)
         and all([s.index for s in e.steps] == list(range(len(e.steps))) for e in episodes)

@@ -110,11 +110,6 @@ def test_a_class_that_only_this_process_has_is_refused_before_anything_starts(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_judge_refuses_a_cluster(tmp_path: Path) -> None:
-    found = palaestra("judge", tmp_path, "--judge", "said:x", "--on", "ray", check=2)
-    assert "--on ray has no effect on a judge" in found.stderr
-
-
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_launcher, "ray", None)
     with pytest.raises(MissingPackage, match=r"pip install 'palaestra\[ray\]'"):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palaestra.cli import cluster_options
 from palaestra.cli.export_command import choose
 from palaestra.cli.interrupt import Stopped, run_until_interrupted, unbegun
 from palaestra.core.errors import InputError
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from palaestra.core.episode import Episode, Key
     from palaestra.core.model import Model
     from palaestra.evaluation.judges.calibration import Calibration, Truth
+    from palaestra.evaluation.judges.registry import JudgeRequest
     from palaestra.evaluation.judges.verdict import Judge, Verdict
     from palaestra.store.run_folder import RunFolder
 
@@ -70,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--without", action="append", default=[], metavar="PROBE",
         help="with calibrate: leave out the probe order, length, name or self (repeatable)",
     )  # fmt: skip
-    parser.add_argument("--on", metavar="ray", help="refused: a judge judges in this process")
+    cluster_options.add_to(parser, more="; calibrate judges in this process")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -80,12 +83,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.on is not None:
-        raise InputError(
-            f"--on {options.on} has no effect on a judge, which asks its model from this process, "
-            "one episode after the other; drop it."
-        )
     measuring, path = _words(options.words)
+    on = cluster_options.on_of(options)
+    if on is not None and (measuring or options.judge is None):
+        raise InputError(
+            f"--on {options.on} has no effect on what this process does alone: measuring a judge, "
+            "and listing judges; drop it."
+        )
     if options.truth is not None and not (measuring and options.truth.startswith("label:")):
         raise InputError(
             f"--truth {options.truth} is invalid; write label:NAME, with `judge calibrate`."
@@ -112,11 +116,14 @@ def _run(options: argparse.Namespace) -> int:
     with RunFolder.open(path) as opened:
         names = choose(opened.database.phases(), options.phases)
         episodes = [e for name in names for e in opened.database.episodes(name)][: options.n]
-        judge, models = _judge(options, path)
-        work = _measure if measuring else _label
         kept = NOTHING_MEASURED if measuring else VERDICTS_KEPT
+        if on is not None:
+            work = _label_on(on, options, episodes, opened)
+        else:
+            judge, models = _judge(options, path)
+            work = (_measure if measuring else _label)(options, judge, models, episodes, opened)
         try:
-            result = run_until_interrupted(work(options, judge, models, episodes, opened))
+            result = run_until_interrupted(work)
         except Stopped:
             print(f"\nStopped. {kept}", file=sys.stderr)
             return 130
@@ -164,13 +171,31 @@ def _words(words: Sequence[str]) -> tuple[bool, Path]:
 
 def _judge(options: argparse.Namespace, path: Path) -> tuple[Judge, list[Model]]:
     from palaestra.environments.registry import make
-    from palaestra.evaluation.judges.registry import JudgeRequest, make_judge
+    from palaestra.evaluation.judges.registry import make_judge
     from palaestra.store.notes import labelled
 
-    wanted = JudgeRequest(
+    return make_judge(_wanted(options), make, loaded, labelled(path))
+
+
+def _wanted(options: argparse.Namespace) -> JudgeRequest:
+    from palaestra.evaluation.judges.registry import JudgeRequest
+
+    return JudgeRequest(
         options.judge, options.rubric, options.probe, options.prober, options.tokens
     )
-    return make_judge(wanted, make, loaded, labelled(path))
+
+
+async def _label_on(
+    on: str, options: argparse.Namespace, episodes: list[Episode], opened: RunFolder
+) -> dict[str, Any]:
+    """Judge on a cluster."""
+    from palaestra.cluster.judges import judging
+    from palaestra.runtime.progress import Reporter
+    from palaestra.store.notes import labelled
+
+    labels, say = labelled(opened.path), Reporter().say
+    async with judging(on, _wanted(options), labels, say) as (judge, lanes):
+        return await _label(options, judge, [], episodes, opened, lanes)
 
 
 async def _measure(
@@ -209,7 +234,10 @@ async def _label(
     models: list[Model],
     episodes: list[Episode],
     opened: RunFolder,
+    lanes: int = 1,
 ) -> dict[str, Any]:
+    """Judge episodes, so many at once; verdicts are stored as they come."""
+    from palaestra.api.evaluating import first_error
     from palaestra.evaluation.judges import stored_verdicts
     from palaestra.evaluation.judges.calibration import trusted
     from palaestra.evaluation.judges.case import case_of
@@ -220,17 +248,33 @@ async def _label(
     fresh: dict[Key, Verdict] = {}
     given: dict[str, Any] = {}
     cost = Cost()
+
+    async def label(left: Iterator[Episode]) -> None:
+        for episode in left:
+            await label_one(episode)
+
+    async def label_one(episode: Episode) -> None:
+        nonlocal cost
+        old = before.get(str(episode.key))
+        if old and old["identity"] == judge.identity and old["value"] is not None:
+            given[str(episode.key)] = old
+            return
+        verdict = trusted(await judge.judge(case_of(episode)), known)
+        fresh[episode.key] = verdict
+        given[str(episode.key)] = verdict.as_json()
+        cost += verdict.cost
+        stored_verdicts.store_verdicts(opened.database, judge.name, {episode.key: verdict})
+
+    left = iter(episodes)
     try:
-        for episode in episodes:
-            old = before.get(str(episode.key))
-            if old and old["identity"] == judge.identity and old["value"] is not None:
-                given[str(episode.key)] = old
-                continue
-            verdict = trusted(await judge.judge(case_of(episode)), known)
-            fresh[episode.key] = verdict
-            given[str(episode.key)] = verdict.as_json()
-            cost += verdict.cost
-            stored_verdicts.store_verdicts(opened.database, judge.name, {episode.key: verdict})
+        if lanes == 1:  # without a task, so that a second Ctrl-C ends it at once
+            await label(left)
+        else:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(lanes):
+                    group.create_task(label(left))
+    except ExceptionGroup as group_error:
+        raise first_error(group_error) from None
     finally:
         for one in models:
             await one.close()
@@ -245,7 +289,7 @@ async def _label(
         "no_verdict": len(values) - len(decided),
         "calibration": known["short"] if known else None,
         "seconds": cost.seconds,
-        "verdicts": given,
+        "verdicts": {str(episode.key): given[str(episode.key)] for episode in episodes},
     }
 
 

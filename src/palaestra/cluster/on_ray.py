@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -65,7 +65,7 @@ class OnRay:
             MissingPackage: Ray is not installed.
             InputError: there is no such cluster.
         """
-        with _launcher(self) as launcher:
+        with connected_to(self, self.kinds) as launcher:
             models = "models" if self.engines is None else "models except in RL's rollouts"
             return plan(launcher.machines(), self.kinds, f"learner, {models}, record")
 
@@ -97,9 +97,9 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
     if where is None:
         yield None
         return
-    with _launcher(where) as launcher:
+    with connected_to(where, where.kinds) as launcher:
         if where.wait is not None:
-            _await_room(launcher, where, where.wait)
+            await_room(launcher, where.kinds, where.wait)
 
         @asynccontextmanager
         async def start(
@@ -144,12 +144,12 @@ def connected(where: OnRay | None) -> Iterator[Elsewhere | None]:
         yield start
 
 
-def _await_room(launcher: RayLauncher, where: OnRay, seconds: float) -> None:
+def await_room(launcher: RayLauncher, kinds: Sequence[Kind], seconds: float) -> None:
     """Wait until the cluster is large enough; raise InputError if it is not in time."""
     until = time.monotonic() + seconds
     while True:
         machines = launcher.machines()
-        short = [found for kind in where.kinds if (found := shortage(machines, where.kinds, kind))]
+        short = [found for kind in kinds if (found := shortage(machines, kinds, kind))]
         if not short:
             return
         if time.monotonic() >= until:
@@ -181,10 +181,11 @@ def check_importable(names: Iterable[str | None]) -> None:
 
 
 @contextmanager
-def _launcher(where: OnRay) -> Iterator[RayLauncher]:
+def connected_to(where: OnRay, kinds: Sequence[Kind]) -> Iterator[RayLauncher]:
+    """Connect to a cluster for processes of some kinds, and leave it with the context."""
     from palaestra.cluster.ray_launcher import RayLauncher
 
-    launcher = RayLauncher(where.address, where.kinds)
+    launcher = RayLauncher(where.address, kinds)
     try:
         yield launcher
     finally:

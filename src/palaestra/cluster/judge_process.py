@@ -1,0 +1,91 @@
+"""A judge on another machine: it makes the judge, with its models, and judges what it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from palaestra.cluster.placement import Kind
+from palaestra.cluster.supervised_process import Driver
+from palaestra.cluster.worker_messages import Call
+from palaestra.core.episode import Key
+from palaestra.evaluation.judges.registry import JudgeRequest
+from palaestra.evaluation.judges.verdict import Verdict
+
+MODULE = "palaestra.cluster.judge_process"
+CONTEXT = 4096  # tokens of a question to a model
+
+
+def judge_kind(most: int = 8) -> Kind:
+    """Return the kind of the judges; see `placement.Kind`."""
+    note = "each holds the judge's model, if it is local"
+    return Kind("judge", "cluster.judges", MODULE, "cases", 1, most, 1.0, note=note)
+
+
+@dataclass(frozen=True, slots=True)
+class Appoint:
+    """The judge to make."""
+
+    wanted: JudgeRequest
+    rubric: str | None  # the text of its file
+    labels: Mapping[Key, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Appointed:
+    """What the judge says of itself."""
+
+    name: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict on the case of that number."""
+
+    number: int
+    verdict: Verdict
+
+
+def serve(call: Call) -> None:
+    """Judge until the driver ends the connection, or ends itself.
+
+    Raises:
+        OSError: the driver cannot be reached.
+        InputError: the judge cannot be made here.
+    """
+    driver, loop = Driver(call), asyncio.new_event_loop()
+    from palaestra.agents.direct import DirectAgent
+    from palaestra.environments.registry import make
+    from palaestra.evaluation.judges.registry import make_judge
+    from palaestra.models.registry import load_model
+
+    try:
+        asked: Appoint = driver.receive()
+        judge, _ = make_judge(
+            _with_rubric(asked),
+            make,
+            lambda name: load_model(
+                name, DirectAgent(), slots=2, context=CONTEXT, progress=lambda said: None
+            ),
+            asked.labels,
+        )
+        driver.send(Appointed(judge.name, judge.rule))
+        while True:
+            number, case = driver.receive()
+            driver.send(Judged(number, loop.run_until_complete(judge.judge(case))))
+    except EOFError:  # the driver's end, or that of the work
+        return
+
+
+def _with_rubric(asked: Appoint) -> JudgeRequest:
+    """Return what was asked for, with the file of its rubric on this machine."""
+    if asked.rubric is None:
+        return asked.wanted
+    assert isinstance(asked.wanted.rubric, Path)
+    file = Path(tempfile.mkdtemp(prefix="palaestra-")) / asked.wanted.rubric.name
+    file.write_text(asked.rubric, encoding="utf-8")
+    return replace(asked.wanted, rubric=file)
