@@ -170,14 +170,18 @@ def test_a_run_on_a_cluster_shows_who_is_where_and_why_one_is_gone(tmp_path: Pat
     roster.join("worker", 1, "node-<a>", 101)
     roster.join("worker", 2, "node-b", 102)
     roster.join("engine", 1, "node-b", 103)
+    roster.join("learner", 1, "node-c", 104)
+    roster.join("copy", 1, "node-d", 105)
     roster.count("worker", 1)
     roster.entries[0].load = 5
     roster.leave("worker", 2, "status -9 <b>", moved=3, died=True)
     with RunFolder.open(tmp_path / "train-a") as run:
         roster.store(run.database)
         text = words(client_of(tmp_path).get("/run/train-a").text)
-    assert "Processes on Ray 2 up, 1 died, 0 late messages refused" in text
+    assert "Processes on Ray 4 up, 1 died, 0 late messages refused" in text
     assert re.search(r"worker 1 node-<a> 101 \S+ \S+ UTC 5 sessions 1 episodes at work", text)
+    assert re.search(r"learner 1 node-c 104 \S+ \S+ UTC – – at work", text)
+    assert re.search(r"copy 1 node-d 105 \S+ \S+ UTC 0 batches 0 batches at work", text)
     assert re.search(r"engine 1 node-b 103 \S+ \S+ UTC 0 calls 0 calls at work", text)
     assert "status -9 <b>; 3 sessions went on elsewhere" in text
     closed = words(client_of(tmp_path).get("/run/train-a").text)
