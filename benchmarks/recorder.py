@@ -3,7 +3,8 @@
 python benchmarks/recorder.py [--sessions N] [--rounds N] [--json]
 
 The same sessions, with an environment and a model that take no time, write into the same kind of
-store: here, and from one worker process over its connection to the driver. Rounds alternate. The
+store: here, from one worker process over its connection to the driver, and the same while another
+process keeps a copy that has each event before its session goes on. Rounds alternate. The
 delay is that from a step of the environment in the worker to the moment when the driver, having
 committed it, asks the model for the next reply; it is measured at full speed, where sessions wait
 for each other, and where each reply takes 100 ms.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import pickle
 import statistics
 import subprocess
@@ -24,6 +26,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from palaestra.agents.direct import DirectAgent
+from palaestra.cluster.copies import Copies, copy_kind
 from palaestra.cluster.driver import Workers, worker_kind
 from palaestra.cluster.placement import Kind
 from palaestra.cluster.worker_messages import Call
@@ -41,8 +44,8 @@ from palaestra.store.run_folder import RunFolder
 TURNS = 40
 REPLY = 0.1  # seconds of a reply in the measurement of delays
 SERVE = (
-    "import pickle, sys; from palaestra.cluster.session_worker import serve; "
-    "serve(pickle.loads(bytes.fromhex(sys.stdin.readline())))"
+    "import pickle, sys; from importlib import import_module; "
+    "import_module(sys.argv[1]).serve(pickle.loads(bytes.fromhex(sys.stdin.readline())))"
 )
 
 
@@ -94,7 +97,9 @@ class OneProcess:
         return set()
 
     async def start(self, kind: Kind, call: Call) -> str:
-        self._process = subprocess.Popen([sys.executable, "-c", SERVE], stdin=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVE, kind.module], stdin=subprocess.PIPE
+        )
         stdin = self._process.stdin
         assert stdin is not None
         stdin.write(pickle.dumps(call).hex().encode() + b"\n")
@@ -111,7 +116,9 @@ class OneProcess:
         self._process.kill()
 
 
-async def measure(folder: Path, sessions: int, there: bool, reply: float) -> tuple[float, float]:
+async def measure(
+    folder: Path, sessions: int, there: bool, reply: float, *, copied: bool = False
+) -> tuple[float, float]:
     """Return events per second, and the median delay in milliseconds."""
     id = f"benchmarks.recorder:{Clockwork.__name__}"
     taken = registry.tasks(id).take(Split.TRAIN, sessions)
@@ -123,6 +130,9 @@ async def measure(folder: Path, sessions: int, there: bool, reply: float) -> tup
     async with AsyncExitStack() as held:
         run = held.enter_context(RunFolder.create(folder, {}))
         elsewhere = None
+        if copied:
+            copies = Copies(OneProcess(), lambda said: None, copy_kind(1), run.database)
+            await held.enter_async_context(copies)
         if there:
             workers = Workers(OneProcess(), print, worker_kind(1, 1), processes=0)
             elsewhere = (await held.enter_async_context(workers)).session
@@ -153,15 +163,19 @@ def main() -> None:
     options = parser.parse_args()
     rounds = []
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["PALAESTRA_COPIES"] = str(Path(folder) / "copies")
         for number in range(options.rounds):
             found = {}
-            for name, there, reply in (
-                ("here", False, 0.0),
-                ("worker", True, 0.0),
-                ("paced", True, REPLY),
+            for name, there, reply, copied in (
+                ("here", False, 0.0, False),
+                ("worker", True, 0.0, False),
+                ("paced", True, REPLY, False),
+                ("copied", True, 0.0, True),
+                ("copied and paced", True, REPLY, True),
             ):
                 path = Path(folder) / f"{name}-{number}"
-                found[name] = asyncio.run(measure(path, options.sessions, there, reply))
+                work = measure(path, options.sessions, there, reply, copied=copied)
+                found[name] = asyncio.run(work)
             rounds.append(found)
     if options.json:
         print(json.dumps(rounds))
@@ -170,6 +184,11 @@ def main() -> None:
         (here, _), (there, full), (paced, delay) = found["here"], found["worker"], found["paced"]
         print(
             f"here {here:6.0f} events/s, one worker {there:6.0f}, ratio {there / here:.2f}; "
+            f"delay {full:.1f} ms at full speed, {delay:.1f} ms at {paced:.0f} events/s"
+        )
+        (there, full), (paced, delay) = found["copied"], found["copied and paced"]
+        print(
+            f"  with a copy in another process: one worker {there:6.0f}, ratio {there / here:.2f}; "
             f"delay {full:.1f} ms at full speed, {delay:.1f} ms at {paced:.0f} events/s"
         )
 
