@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from palaestra.cluster.judge_process import Appoint, judge_kind
-from palaestra.cluster.judges import Judges
+from palaestra.cluster.remote_judges import Judges
 from palaestra.core.environment import Observation, Transition
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import ClusterFailed

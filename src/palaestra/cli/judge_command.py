@@ -189,7 +189,7 @@ async def _label_on(
     on: str, options: argparse.Namespace, episodes: list[Episode], opened: RunFolder
 ) -> dict[str, Any]:
     """Judge on a cluster."""
-    from palaestra.cluster.judges import judging
+    from palaestra.cluster.remote_judges import judging
     from palaestra.runtime.progress import Reporter
     from palaestra.store.notes import labelled
 

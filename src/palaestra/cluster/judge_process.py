@@ -22,7 +22,7 @@ CONTEXT = 4096  # tokens of a question to a model
 def judge_kind(most: int = 8) -> Kind:
     """Return the kind of the judges; see `placement.Kind`."""
     note = "each holds the judge's model, if it is local"
-    return Kind("judge", "cluster.judges", MODULE, "cases", 1, most, 1.0, note=note)
+    return Kind("judge", "judges", MODULE, "cases", 1, most, 1.0, note=note)
 
 
 @dataclass(frozen=True, slots=True)
