@@ -14,15 +14,13 @@ from palaestra.core.episode import Episode
 from palaestra.evaluation.judges import stored_verdicts
 from palaestra.evaluation.judges.agreement import Agreement
 from palaestra.evaluation.judges.calibration import Calibration, calibrate, trusted
-from palaestra.evaluation.judges.registry import JudgeRequest, make_judge
+from palaestra.evaluation.judges.registry import JudgeRequest, load_to_judge, make_judge
 from palaestra.evaluation.judges.verdict import Verdict
 from palaestra.store.notes import labelled
 from palaestra.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from palaestra.core.model import Model
-
-CONTEXT = 4096  # tokens of a question to a model in this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +125,4 @@ def _bounds(interval: Mapping[str, float] | None) -> str:
 
 
 def _loaded(name: str, progress: bool) -> Model:
-    from palaestra.agents.direct import DirectAgent
-    from palaestra.models.registry import load_model
-
-    say = reporter(progress).say
-    return load_model(name, DirectAgent(), slots=2, context=CONTEXT, progress=say)
+    return load_to_judge(name, reporter(progress).say)

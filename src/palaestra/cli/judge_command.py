@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 EXAMPLE = "palaestra judge calibrate runs/eval-1 --judge smollm2-135m"
 VERDICTS_KEPT = "The verdicts so far are stored; the same command goes on after them."
 NOTHING_MEASURED = "The measurement is not stored; give the same command again."
-CONTEXT = 4096  # tokens of a question to a resident model
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -149,11 +148,10 @@ def episodes_of(names: Sequence[str], phases: list[str]) -> Iterator[Episode]:
 
 def loaded(name: str) -> Model:
     """Load a model that judges."""
-    from palaestra.agents.direct import DirectAgent
-    from palaestra.models.registry import load_model
+    from palaestra.evaluation.judges.registry import load_to_judge
     from palaestra.runtime.progress import Reporter
 
-    return load_model(name, DirectAgent(), slots=2, context=CONTEXT, progress=Reporter().say)
+    return load_to_judge(name, Reporter().say)
 
 
 # ── work ─────────────────────────────────────────────────────────────

@@ -16,7 +16,6 @@ from palaestra.evaluation.judges.registry import JudgeRequest
 from palaestra.evaluation.judges.verdict import Verdict
 
 MODULE = "palaestra.cluster.judge_process"
-CONTEXT = 4096  # tokens of a question to a model
 
 
 def judge_kind(most: int = 8) -> Kind:
@@ -58,19 +57,15 @@ def serve(call: Call) -> None:
         InputError: the judge cannot be made here.
     """
     driver, loop = Driver(call), asyncio.new_event_loop()
-    from palaestra.agents.direct import DirectAgent
     from palaestra.environments.registry import make
-    from palaestra.evaluation.judges.registry import make_judge
-    from palaestra.models.registry import load_model
+    from palaestra.evaluation.judges.registry import load_to_judge, make_judge
 
     try:
         asked: Appoint = driver.receive()
         judge, _ = make_judge(
             _with_rubric(asked),
             make,
-            lambda name: load_model(
-                name, DirectAgent(), slots=2, context=CONTEXT, progress=lambda said: None
-            ),
+            lambda name: load_to_judge(name, lambda said: None),
             asked.labels,
         )
         driver.send(Appointed(judge.name, judge.rule))

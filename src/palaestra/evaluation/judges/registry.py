@@ -31,6 +31,7 @@ from palaestra.evaluation.judges.rule_judges import (
 )
 from palaestra.evaluation.judges.verdict import Judge
 
+CONTEXT = 4096  # tokens of a question to a model in this process
 UNREADING = ("expert", "random")  # models that act without reading text
 
 
@@ -95,6 +96,14 @@ def make_judge(
             f"'{wanted.name}' reads the output of probes, and there are none; give --probe ACTION."
         )
     return (inner if prober is None else ActiveJudge(inner, prober, make_env)), held
+
+
+def load_to_judge(name: str, progress: Callable[[str], None]) -> Model:
+    """Load a model that judges; `progress` receives one sentence whenever it takes time."""
+    from palaestra.agents.direct import DirectAgent
+    from palaestra.models.registry import load_model
+
+    return load_model(name, DirectAgent(), slots=2, context=CONTEXT, progress=progress)
 
 
 def _language_model(name: str) -> str:
