@@ -63,6 +63,14 @@ class Processes:
             self.kill(kind, birth)
 
 
+class Thawing(Processes):
+    """A launcher that does not kill the first process: it was frozen, and will thaw."""
+
+    def kill(self, kind: Kind, birth: int) -> None:
+        if birth != 1:
+            super().kill(kind, birth)
+
+
 class Logged(Around):
     """An environment that takes a while and notes each of its steps in the file $STEPS."""
 

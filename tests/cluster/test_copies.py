@@ -18,7 +18,7 @@ from palaestra.cluster.placement import Kind
 from palaestra.core.episode import Key
 from palaestra.core.errors import ClusterFailed, RunTakenOver
 from palaestra.store.run_folder import RunFolder
-from tests.cluster.processes import Processes
+from tests.cluster.processes import Processes, Thawing
 from tests.store.samples import episode
 from tests.store.test_run_copy import dump
 
@@ -116,11 +116,6 @@ def test_a_frozen_copy_is_replaced_and_the_run_goes_on(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet, "SILENT", 3)
-
-    class Thawing(Processes):
-        def kill(self, kind: Kind, birth: int) -> None:
-            if birth != 1:
-                super().kill(kind, birth)
 
     async def run() -> None:
         launcher = Thawing(1)

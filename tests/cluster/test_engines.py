@@ -16,7 +16,6 @@ from rich.console import Console
 
 from palaestra.cluster import fleet
 from palaestra.cluster.engines import Engines, engine_kind
-from palaestra.cluster.placement import Kind
 from palaestra.core.errors import ClusterFailed
 from palaestra.core.message import user
 from palaestra.core.model import Generation, Model, Prompt, Sampling
@@ -25,7 +24,7 @@ from palaestra.store.run_folder import RunFolder
 from palaestra.training.recipe import load
 from palaestra.training.run import execute
 from tests.cluster.policies import Policy, acting
-from tests.cluster.processes import Processes
+from tests.cluster.processes import Processes, Thawing
 from tests.training.runs import recorded_episodes, weights_hash, write_recipe
 
 KEYS = ["rl.steps=2", "evaluation.tasks=4", "evaluation.transfer_tasks=2", "environment.workers=0"]
@@ -135,11 +134,6 @@ def test_a_frozen_engine_is_replaced_and_answers_nothing_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet, "SILENT", 3)
-
-    class Thawing(Processes):
-        def kill(self, kind: Kind, birth: int) -> None:
-            if birth != 1:
-                super().kill(kind, birth)
 
     async def run() -> None:
         policy, launcher = Policy(tmp_path), Thawing(2)
