@@ -34,8 +34,8 @@ import psutil
 from ray.cluster_utils import Cluster
 
 from palaestra.core.episode import Episode
+from palaestra.store.process_roster import Roster
 from palaestra.store.run_folder import RunFolder
-from palaestra.store.worker_roster import Roster
 
 KEYS = """deterministic=true concurrency=8 environment.id=babyai/GoToObjS4 environment.transfer=
 environment.workers=0 model.tiny.layers=2 model.tiny.width=64 model.context=512

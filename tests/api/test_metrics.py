@@ -16,8 +16,8 @@ import pytest
 from palaestra.api.metrics_server import address_of, serving
 from palaestra.api.openmetrics import page
 from palaestra.core.errors import InputError
+from palaestra.store.process_roster import Roster
 from palaestra.store.run_folder import RunFolder
-from palaestra.store.worker_roster import Roster
 from tests.training.runs import command, environment, palaestra, write_recipe
 
 EVAL = ("eval", "--env", "babyai/GoToObjS4", "--model", "random", "-n", "6", "--workers", "0")

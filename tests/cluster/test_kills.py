@@ -21,8 +21,8 @@ import psutil
 import pytest
 
 from palaestra.cluster.driver import Workers, worker_kind
+from palaestra.store.process_roster import Roster
 from palaestra.store.run_folder import RunFolder
-from palaestra.store.worker_roster import Roster
 from palaestra.training.recipe import load
 from palaestra.training.run import execute
 from tests.cluster.test_on_ray import KEYS, quiet, ray_processes

@@ -19,8 +19,8 @@ from palaestra.cluster.learners import learning_with
 from palaestra.core.errors import ClusterFailed
 from palaestra.learning.loop.leading import Leader
 from palaestra.runtime.progress import Reporter
+from palaestra.store.process_roster import Roster
 from palaestra.store.run_folder import RunFolder
-from palaestra.store.worker_roster import Roster
 from palaestra.training.recipe import load
 from palaestra.training.run import execute
 from tests.cluster.processes import Processes

@@ -19,8 +19,8 @@ import palaestra as pa
 from palaestra.cluster import fleet
 from palaestra.cluster.driver import Workers, worker_kind
 from palaestra.runtime.progress import Reporter
+from palaestra.store.process_roster import Roster
 from palaestra.store.run_folder import RunFolder
-from palaestra.store.worker_roster import Roster
 from palaestra.training.recipe import load
 from palaestra.training.run import execute
 from tests.training.runs import (

@@ -34,8 +34,8 @@ from palaestra.models.scripted.scripted_model import given_generation
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Job, Rollout
 from palaestra.store.database import Database
-from palaestra.store.worker_roster import Roster
-from tests.cluster.processes import SERVE, Logged, Processes
+from palaestra.store.process_roster import Roster
+from tests.cluster.processes import SERVE, Logged, Processes, Thawing
 from tests.rollout import faulty
 from tests.training.runs import essence
 
@@ -154,11 +154,6 @@ def test_a_frozen_worker_is_replaced_and_its_late_writes_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fleet, "SILENT", 3)
-
-    class Thawing(Processes):
-        def kill(self, kind: Kind, birth: int) -> None:
-            if birth != 1:
-                super().kill(kind, birth)
 
     async def run() -> None:
         model, launcher = Walker(0.02), Thawing()

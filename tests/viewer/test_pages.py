@@ -26,9 +26,9 @@ from palaestra.learning.loop.alarms import Raised, store_alarms
 from palaestra.learning.loop.monitors import Alarm
 from palaestra.runtime.visible_text import visible
 from palaestra.store.notes import Notes, labelled
+from palaestra.store.process_roster import Roster
 from palaestra.store.run_folder import RunFolder
 from palaestra.store.search_index import TextIndex
-from palaestra.store.worker_roster import Roster
 from palaestra.viewer.app import application
 from palaestra.viewer.formatting import money
 from palaestra.viewer.site import Site

@@ -12,8 +12,8 @@ from typing import Any
 
 from palaestra.evaluation.running.evaluation_plan import DOCUMENT, from_json
 from palaestra.store.database import Database
+from palaestra.store.process_roster import Roster
 from palaestra.store.queries import Queries
-from palaestra.store.worker_roster import Roster
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -76,13 +76,18 @@ def _processes(roster: Roster) -> Iterator[tuple[str, str, str, Samples]]:
     present = roster.present
     up = Counter((entry.kind, entry.machine) for entry in present)
     counts = [({"kind": kind, "machine": m}, n) for (kind, m), n in sorted(up.items())]
-    yield "processes", "gauge", "Workers and engines that are up.", counts
+    yield "processes", "gauge", "Processes of a cluster that are up.", counts
     loads = [
         ({"kind": entry.kind, "number": str(entry.number), "machine": entry.machine}, entry.load)
         for entry in present
     ]
-    yield "process_load", "gauge", "Sessions of each worker, and calls of each engine.", loads
-    text = "Workers and engines that died without being asked to leave."
+    yield (
+        "process_load",
+        "gauge",
+        "Sessions of workers, calls of engines, batches of copies.",
+        loads,
+    )
+    text = "Processes of a cluster that died without being asked to leave."
     yield "process_deaths", "counter", text, _one(roster.deaths)
     refused = "Messages of workers that were refused, because their leases were over."
     yield "refused_messages", "counter", refused, _one(roster.refused)

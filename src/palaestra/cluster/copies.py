@@ -20,7 +20,7 @@ from palaestra.cluster.worker_messages import read
 from palaestra.core.errors import PalaestraError, RunTakenOver
 from palaestra.store.damage import Statement
 from palaestra.store.database import Database
-from palaestra.store.worker_roster import Roster
+from palaestra.store.process_roster import Roster
 
 MODULE = "palaestra.cluster.copy_process"
 ENDING = 10.0  # seconds for copies to have the last batches of a run that ends

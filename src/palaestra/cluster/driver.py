@@ -38,7 +38,7 @@ from palaestra.core.model import Generation
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.models.scripted.random_choice import RandomModel
 from palaestra.rollout.runner import Job, Rollout
-from palaestra.store.worker_roster import Roster
+from palaestra.store.process_roster import Roster
 
 CALL_SECONDS = 60.0  # of one call of an environment, unless a recipe says otherwise
 MODULE = "palaestra.cluster.session_worker"

@@ -25,7 +25,7 @@ from palaestra.core.errors import ClusterFailed, InfrastructureFault, PalaestraE
 from palaestra.core.model import Generation, Model, Prompt, Renderer
 from palaestra.models.remote.endpoint import Endpoint, RetryPolicy
 from palaestra.models.remote.external_actor import ExternalActor
-from palaestra.store.worker_roster import Roster
+from palaestra.store.process_roster import Roster
 
 if TYPE_CHECKING:
     from palaestra.models.local.weight_stream import Weights

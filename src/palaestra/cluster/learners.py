@@ -21,7 +21,7 @@ from palaestra.cluster.supervisor import LAST_WORDS, Launcher, Peer, Supervisor
 from palaestra.cluster.worker_messages import read
 from palaestra.core.errors import InfrastructureFault, PalaestraError, RankLost
 from palaestra.learning.parallel import Ranks, join
-from palaestra.store.worker_roster import Roster
+from palaestra.store.process_roster import Roster
 from palaestra.training.ranks import Team
 
 JOINING = 10.0  # seconds for ranks to join that are ready

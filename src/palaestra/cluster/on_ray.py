@@ -21,7 +21,7 @@ from palaestra.cluster.placement import Kind, plan, shortage
 from palaestra.cluster.supervisor import LOOK
 from palaestra.core.errors import InputError
 from palaestra.store.database import Database
-from palaestra.store.worker_roster import Roster
+from palaestra.store.process_roster import Roster
 
 if TYPE_CHECKING:
     from palaestra.cluster.ray_launcher import RayLauncher

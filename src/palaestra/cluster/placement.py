@@ -92,7 +92,8 @@ def shortage(machines: Sequence[Machine], kinds: Sequence[Kind], kind: Kind) -> 
 
 
 def _asked(kind: Kind) -> str:
-    return f"{kind.key} asks for at least {kind.least} of {kind.each} each"
+    each = f" of {kind.each} each" if kind.cpus or kind.gpus else ""
+    return f"{kind.key} asks for at least {kind.least}{each}"
 
 
 def plan(machines: Sequence[Machine], kinds: Sequence[Kind], driver: str) -> list[str]:

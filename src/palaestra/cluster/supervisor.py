@@ -31,7 +31,7 @@ from palaestra.cluster.worker_messages import (
     versions,
 )
 from palaestra.core.errors import ClusterFailed, PalaestraError
-from palaestra.store.worker_roster import Roster
+from palaestra.store.process_roster import Roster
 
 LOOK = 2.0  # seconds between looks at the room that the machines have
 SCARCE = 60.0  # seconds without enough processes after which that is said

@@ -291,7 +291,7 @@ class Database:
         The futures of `append` and `finish` are done only when the copy has it; the other methods
         do not wait for that.
         """
-        self._copying, self._connection.written = copying, None
+        self._copying = copying
         if copying is None:
             self._copied = None
 

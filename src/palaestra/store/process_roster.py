@@ -14,7 +14,7 @@ from typing import Any
 
 from palaestra.store.database import Database
 
-DOCUMENT = "workers"
+DOCUMENT = "processes"
 KEPT = 50  # processes that are gone, the latest ones
 
 

@@ -21,9 +21,9 @@ from palaestra.evaluation.statistics.intervals import POLICIES
 from palaestra.learning.loop import alarms
 from palaestra.store.liveness import mark, worker
 from palaestra.store.notes import Notes
+from palaestra.store.process_roster import Roster
 from palaestra.store.queries import Queries, TaskStanding
 from palaestra.store.run_folder import RunFolder
-from palaestra.store.worker_roster import Roster
 from palaestra.viewer import facts
 from palaestra.viewer.charts import Frame, Series, bar, line_chart
 from palaestra.viewer.facts import PhaseStanding, Stage
