@@ -67,12 +67,18 @@ def episode(
 class MemoryStore:
     """A store that keeps everything in memory."""
 
-    phases: dict[str, list[Episode]] = field(default_factory=dict)
+    recorded: dict[str, list[Episode]] = field(default_factory=dict)
     curves: dict[str, list[tuple[int, dict[str, float]]]] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
 
     def episodes(self, phase: str) -> list[Episode]:
-        return self.phases.get(phase, [])
+        return self.recorded.get(phase, [])
+
+    def phases(self) -> list[str]:
+        return list(self.recorded)
+
+    def metric_phases(self) -> list[str]:
+        return list(self.curves)
 
     def metrics(self, phase: str) -> list[tuple[int, dict[str, float]]]:
         return self.curves.get(phase, [])
@@ -133,8 +139,8 @@ def full_run(count: int = 256) -> MemoryStore:
         ("imitation", 0.36, 0.2),
         ("rl", 0.7, 0.3),
     ):
-        store.phases[f"test/{policy}"] = evaluation(f"test/{policy}", rate, count)
-        store.phases[f"transfer/{policy}"] = evaluation(
+        store.recorded[f"test/{policy}"] = evaluation(f"test/{policy}", rate, count)
+        store.recorded[f"transfer/{policy}"] = evaluation(
             f"transfer/{policy}", elsewhere, count // 2, environment="babyai/GoToObj", seed=1
         )
     store.curves["rl"] = curve(60)

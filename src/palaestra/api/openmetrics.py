@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from palaestra.evaluation.reports.learning_curves import curve_stage
 from palaestra.evaluation.running.evaluation_plan import DOCUMENT, from_json
 from palaestra.store.database import Database
 from palaestra.store.process_roster import Roster
@@ -44,7 +45,8 @@ def _families(database: Database) -> Iterator[tuple[str, str, str, Samples]]:
     tokens = ({"kind": "prompt"}, found.prompt_tokens), ({"kind": "sampled"}, found.sampled_tokens)
     yield "tokens", "counter", "Tokens of ended episodes; of prompts, those not cached.", tokens
     yield from _time(database)
-    yield from _learning(database.metrics("rl"))
+    stage = curve_stage(database.metric_phases(), database.metrics)
+    yield from _learning(database.metrics(stage))
     roster = Roster.read(database)
     if roster is not None:
         yield from _processes(roster)

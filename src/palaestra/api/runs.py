@@ -18,6 +18,7 @@ from palaestra.api.waiting import wait
 from palaestra.core.environment import Environment
 from palaestra.core.errors import InputError
 from palaestra.evaluation.reports import report, report_files
+from palaestra.evaluation.reports.learning_curves import curve_stage
 from palaestra.store.run_folder import RunFolder, default_root, new_run_path, run_path
 from palaestra.training.renamed_keys import with_present_names
 
@@ -68,9 +69,11 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, float]]:
-        """One entry per step of reinforcement learning: its number and all its metrics."""
+        """One entry per step of (the last) reinforcement learning: its number and its metrics."""
         with RunFolder.read(self.path) as run:
-            return [{"step": step, **values} for step, values in run.database.metrics("rl")]
+            database = run.database
+            stage = curve_stage(database.metric_phases(), database.metrics)
+            return [{"step": step, **values} for step, values in database.metrics(stage)]
 
     @property
     def report(self) -> report.Report:

@@ -134,7 +134,7 @@ def _broken(run: Row) -> str:
 
 def _practised(phase: str) -> bool:
     """Return whether a phase is of training, and no test of the policy."""
-    return phase == "demonstrations" or re.fullmatch(r"rl/\d+", phase) is not None
+    return phase.partition("/")[0] not in ("test", "transfer", "validation", "eval")
 
 
 def _phases(phases: dict[str, Row]) -> list[list[str]]:

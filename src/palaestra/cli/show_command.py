@@ -108,9 +108,12 @@ def find_episode(database: Database, name: str) -> Episode:
 def summary(opened: RunFolder) -> Row:
     """Return the run as one JSON object."""
     from palaestra.cli.run_text import phases_of
+    from palaestra.evaluation.reports.learning_curves import curve_stage
     from palaestra.models.registry import REVISIONS, RUNS_BY
+    from palaestra.training.lineage import LINEAGE
 
     database = opened.database
+    learning = curve_stage(database.metric_phases(), database.metrics)
     return {
         "path": str(opened.path),
         "created": opened.record.created.isoformat(timespec="seconds"),
@@ -122,8 +125,9 @@ def summary(opened: RunFolder) -> Row:
         "machine": database.get("machine"),
         "totals": database.get("totals"),
         "stages": database.get("stages") or [],
-        "rl": [{"step": step, **values} for step, values in database.metrics("rl")],
-        "alarms": database.get("alarms/rl"),
+        "rl": [{"step": step, **values} for step, values in database.metrics(learning)],
+        "alarms": database.get(f"alarms/{learning}"),
+        "lineage": database.get(LINEAGE) or [],
         "phases": phases_of(database),
     }
 

@@ -228,6 +228,13 @@ class Database:
         with decoding(self.path):
             return [(step, json.loads(body)) for step, body in rows]
 
+    def metric_phases(self) -> list[str]:
+        """Return the phases that have metrics, in the order of their latest first step."""
+        rows = self._connection.execute(
+            "SELECT phase FROM metric GROUP BY phase ORDER BY min(rowid)"
+        )
+        return [phase for (phase,) in rows]
+
     def put(self, name: str, document: JSON) -> None:
         """Store a small document, such as the recipe; replace one of the same name."""
         body = json.dumps(document, ensure_ascii=True)

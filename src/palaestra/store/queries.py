@@ -195,10 +195,6 @@ class Queries:
         found = self._connection.execute(f"SELECT 1 FROM episode{OF_KEY}", parts(key)).fetchone()
         return found is not None or self.events(key) > 0
 
-    def metric_phases(self) -> list[str]:
-        """Return the phases that have metrics."""
-        return [phase for (phase,) in self._connection.execute("SELECT DISTINCT phase FROM metric")]
-
     @contextmanager
     def _timed(self, seconds: float | None) -> Iterator[None]:
         if seconds is None:

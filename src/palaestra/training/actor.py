@@ -199,7 +199,8 @@ class Actor:
     def _count_memory(self) -> None:
         if self._process is not None and self._process.pid is not None:
             peak = peak_bytes(self._process.pid)
-            self._context.actor_bytes = max(self._context.actor_bytes, peak)
+            accounts = self._context.accounts
+            accounts.actor_bytes = max(accounts.actor_bytes, peak)
 
     async def _write(self) -> Path:
         """Write the current policy as a checkpoint that a server can load."""

@@ -227,7 +227,7 @@ def _states(trace: Trace, index: int) -> list[tuple[int, Task, tuple[Event, ...]
 
 def _turns(context: RunContext, trace: Trace) -> int:
     """Return the turn limit of the trace's episodes."""
-    kind, _, step = trace.phase.partition("/")
+    kind, _, step = trace.phase.rpartition("/")
     own = plan_of(context).turns(int(step)) if kind == "rl" and step.isdecimal() else None
     return own or trace.shaping.most_turns
 

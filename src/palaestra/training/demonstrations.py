@@ -18,11 +18,12 @@ from palaestra.store.notes import labelled, matches_label
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.recipe_sections import Imitation
 from palaestra.training.run_context import RunContext
+from palaestra.training.stage_sections import FromRun
 
 RECORDED = "recorded"
 
 
-def check_recorded(part: Imitation) -> None:
+def check_recorded(part: Imitation | FromRun) -> None:
     """Raise InputError unless the run exists and has episodes to choose from."""
     assert part.run is not None
     with RunFolder.read(Path(part.run)) as run:
@@ -56,7 +57,7 @@ def longest(episode: Episode) -> int:
     return max((len(episode.graph.tokens(call.index)) for call in episode.calls), default=0)
 
 
-def recorded_demonstrations(context: RunContext) -> list[Episode]:
+def recorded_demonstrations(context: RunContext, part: FromRun) -> list[Episode]:
     """Return the chosen episodes of the other run, in the policy's tokens.
 
     Leave out episodes that were not scored, come from another environment, hold no reply, or do
@@ -65,8 +66,7 @@ def recorded_demonstrations(context: RunContext) -> list[Episode]:
     Raises:
         InputError: no episode is left.
     """
-    part, recipe = context.recipe.imitation, context.recipe
-    assert part.run is not None
+    recipe = context.recipe
     found: list[Episode] = []
     left = {"another environment": 0, "no valid result": 0, "too long": 0}
     with RunFolder.read(Path(part.run)) as run:

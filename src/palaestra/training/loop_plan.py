@@ -37,6 +37,7 @@ def plan_of(context: RunContext) -> ReinforcementPlan:
         in_turns=_in_turns(context.recipe),
     )
     return ReinforcementPlan(
+        name=context.record,
         steps=part.steps,
         practice=_practice(context),
         tasks=part.tasks,
@@ -85,7 +86,7 @@ def _consolidation(part: Reinforcement) -> ConsolidationPlan | None:
 
 
 def _practice(context: RunContext) -> Practice:
-    part, seed = context.recipe.rl.curriculum, context.recipe.seed
+    part, seed = context.recipe.rl.curriculum, context.stage_seed
     if part is None:
         return Practice((context.tasks,), seed)
     weigh = find(Kind.CURRICULUM, part.rule).configured(part.options)
@@ -99,8 +100,9 @@ def past_attempts(context: RunContext, first: int) -> dict[int, list[Attempt]]:
     found: dict[int, list[Attempt]] = {step: [] for step in range(1, first)}
     part = context.recipe.rl
     if part.curriculum is not None or part.entropulse is not None:
-        for e in context.store.summaries("rl/"):
-            step = int(e.key.phase.removeprefix("rl/"))
+        own = f"{context.record}/"
+        for e in context.store.summaries(own):
+            step = int(e.key.phase.removeprefix(own))
             if step < first and e.outcome.scored:
                 found[step].append(Attempt(e.key, e.environment, e.task, e.outcome.solved))
     return found

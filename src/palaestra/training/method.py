@@ -30,8 +30,10 @@ def chosen(part: Reinforcement) -> Algorithm:
         RecipeError, UnknownName: a recipe cannot name this algorithm.
     """
     base = named(part.algorithm)
-    if part.loss in (losses := components(Kind.PREFERENCE)):
-        refuse_unmet(losses[part.loss].needs, f"rl.loss = '{part.loss}'")
+    if part.loss in components(Kind.PREFERENCE):
+        raise RecipeError(
+            f"rl.loss = '{part.loss}' compares responses; write a stage that does 'prefer'."
+        )
     parts: dict[str, Any] = {
         name: getattr(part, name) for name in PARTS if getattr(part, name) is not None
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from palaestra.training.renamed_keys import (
     refuse_renamed_key,
     with_present_names,
 )
+from palaestra.training.stage_sections import STAGES, AnyStage
 
 
 class Recipe(Section):
@@ -62,6 +63,9 @@ class Recipe(Section):
     imitation: Imitation = Imitation()
     rl: Reinforcement = Reinforcement()
     evaluation: Evaluation = Evaluation()
+    stage: tuple[AnyStage, ...] = Field(
+        (), description="a program of stages, in place of the tables imitation and rl; unset: these"
+    )
     cluster: ClusterPart | None = Field(
         None, description="the machines of `--on ray`; unset: its defaults"
     )
@@ -70,6 +74,29 @@ class Recipe(Section):
     @classmethod
     def _one_tracker_needs_no_list(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stages_replace_tables(cls, data: object) -> object:
+        if not isinstance(data, Mapping) or not data.get("stage"):
+            return data
+        idle = {"imitation": ("demonstrations", 0), "rl": ("steps", 0)}
+        for table, (key, nothing) in idle.items():
+            if (
+                dict(data.get(table) or {}).get(key, nothing if not data.get(table) else 1)
+                != nothing
+            ):
+                raise ValueError(
+                    f"the table {table} has no effect beside stages; write its keys into a stage "
+                    f"that does '{'imitate' if table == 'imitation' else 'reinforce'}'"
+                )
+        return {**data, **{t: data.get(t) or {key: value} for t, (key, value) in idle.items()}}
+
+    @model_validator(mode="after")
+    def _stages_have_no_clock(self) -> Recipe:
+        if self.stage and self.minutes is not None:
+            raise ValueError("minutes has no effect on stages; set fewer rounds, tasks or steps")
+        return self
 
     @model_validator(mode="after")
     def _deterministic_runs_ignore_clocks(self) -> Recipe:
@@ -84,7 +111,7 @@ class Recipe(Section):
     def _one_kind_of_actor(self) -> Recipe:
         if self.acting_elsewhere == "cluster.engines" and self.rl.actor is not None:
             raise ValueError("rl.actor and cluster.engines both make the rollouts; unset one")
-        if self.acting_elsewhere == "cluster.engines" and not self.rl.steps:
+        if self.acting_elsewhere == "cluster.engines" and not (self.rl.steps or self.stage):
             raise ValueError("cluster.engines has no effect with rl.steps = 0; unset it")
         if self.cluster is not None and self.cluster.engine == "vllm":
             self._check_vllm()
@@ -184,7 +211,7 @@ def keys(section: type[BaseModel] = Recipe, prefix: str = "") -> list[str]:
     found: list[str] = []
     for name, field in section.model_fields.items():
         inner = _section_of(field.annotation)
-        found += keys(inner, f"{prefix}{name}.") if inner else [prefix + name]
+        found += keys(inner, f"{prefix}{name}.") if inner else [prefix + (field.alias or name)]
     return found
 
 
@@ -219,14 +246,35 @@ def _value(text: str) -> Any:
 
 
 def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
-    for part in path[:-1]:
-        data = data.setdefault(part, {})
-        if not isinstance(data, dict):
+    for at, part in enumerate(path[:-1]):
+        inner = data.setdefault(part, {})
+        if isinstance(inner, list) and part == "stage":
+            if len(path) < at + 3:
+                raise RecipeError(f"'{'.'.join(path)}' names a stage; add one of its keys.")
+            _put(_stage(inner, path[at + 1]), path[at + 2 :], value)
+            return
+        if not isinstance(inner, dict):
             raise RecipeError(f"'{'.'.join(path)}' is not a key: '{part}' is a value, not a table.")
+        data = inner
     if value == "":
         data.pop(path[-1], None)
     else:
         data[path[-1]] = value
+
+
+def _stage(stages: list[Any], name: str) -> dict[str, Any]:
+    """Return the table of the stage of that name, also within repeats."""
+    named = {str(table.get("name") or table.get("do")): table for table in _tables(stages)}
+    if name not in named:
+        raise UnknownName("stage", name, named)
+    return named[name]
+
+
+def _tables(stages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    for table in stages:
+        if isinstance(table, dict):
+            yield table
+            yield from _tables(table.get("stages") or ())
 
 
 def _merge(data: dict[str, Any], sections: Mapping[str, Any]) -> None:
@@ -250,15 +298,42 @@ def _section_of(annotation: Any) -> type[BaseModel] | None:
 
 def _explain(error: ValidationError) -> InputError:
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
+    path, known = _path(first["loc"])
+    key = ".".join(path)
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, keys(), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         hint = f" Did you mean '{near[0]}'?" if near else " `palaestra train --dry-run` shows all."
         return RecipeError(f"There is no recipe key '{key}'.{hint}")
     reason = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
         return RecipeError(f"The recipe lacks the key '{key}'.")
+    if first["type"].startswith("union_tag"):
+        does = first["input"].get("do") if isinstance(first["input"], dict) else None
+        if does is None:
+            return RecipeError(f"{key} lacks the key 'do'; it is one of: {', '.join(STAGES)}.")
+        return UnknownName("kind of stage", str(does), STAGES)
     where = f"The recipe key '{key}' cannot be {first['input']!r}: " if key else "The recipe: "
     if not isinstance(first["input"], (str, int, float, bool, list, type(None))):
-        where = "The recipe: "
+        where = f"The recipe: {key}: " if key.startswith("stage") else "The recipe: "
     return RecipeError(f"{where}{reason[0].lower()}{reason[1:]}.")
+
+
+def _path(loc: Sequence[int | str]) -> tuple[list[str], list[str]]:
+    """Return the keys that lead to a value, without pydantic's tags, and all that could be meant.
+
+    Stages are numbered from 1.
+    """
+    if loc[:1] != ("stage",):
+        return [str(part) for part in loc], keys()
+    path: list[str] = []
+    section: type[BaseModel] = Recipe
+    for at, part in enumerate(loc):
+        before = loc[at - 1] if at else None
+        if isinstance(part, int):
+            path[-1] += f"[{part + 1}]"
+        elif isinstance(before, int) and part in STAGES:
+            section = STAGES[part]
+        elif not (isinstance(before, int) and part in ("speaker", "run", "stage")):
+            path.append(part)
+    inside = path[:-1]
+    return path, [".".join([*inside, name]) for name in keys(section)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 
 from palaestra.agents.registry import make_agent
 from palaestra.core.agent import Agent
@@ -18,10 +19,13 @@ from palaestra.models.registry import check_checkpoint, device
 from palaestra.training.actor import check_actor
 from palaestra.training.demonstrations import RECORDED, check_recorded
 from palaestra.training.method import check_declared, check_method, chosen
-from palaestra.training.recipe import Recipe
+from palaestra.training.recipe import Recipe, check
 from palaestra.training.reinforcement_section import Curriculum
 from palaestra.training.role_adapters import check_role_adapters
 from palaestra.training.sight import check_sight
+from palaestra.training.stage_check import check_stages
+from palaestra.training.stage_program import program, steps_of, view
+from palaestra.training.stage_sections import Reinforce
 from palaestra.training.trackers import check_tracker
 from palaestra.training.usable_parts import parts, refuse_unmet
 
@@ -32,6 +36,11 @@ def check_recipe(recipe: Recipe) -> None:
     Raises:
         InputError: the first problem found.
     """
+    if recipe.stage:
+        check_stages(recipe)
+        for alone in _alone(recipe):
+            check_recipe(alone)
+        return
     for name in recipe.log:
         check_tracker(name)
     agent = make_agent(recipe.agent.chosen)
@@ -58,6 +67,7 @@ def check_recipe(recipe: Recipe) -> None:
     examples.configured(part.examples_options)
     if part.demonstrations:
         refuse_unmet(examples.needs, f"imitation.examples = '{part.examples}'")
+        _check_stageless(examples.needs, f"imitation.examples = '{part.examples}'")
     if (
         part.demonstrations
         and part.demonstrator == "expert"
@@ -89,6 +99,26 @@ def check_recipe(recipe: Recipe) -> None:
             f"agent.max_tokens = {recipe.agent.max_tokens} leaves no room for a prompt in "
             f"model.context = {recipe.model.context}; lower one or raise the other."
         )
+
+
+def _check_stageless(needs: Collection[Need], who: str) -> None:
+    """Raise RecipeError if a part learns from what only stages record."""
+    if Need.ATTEMPT in needs:
+        raise RecipeError(
+            f"{who} needs several attempts at each task; write stages: explore with a group, then "
+            "imitate."
+        )
+    if Need.PREFERENCE in needs:
+        raise RecipeError(f"{who} makes pairs or labels; write a stage that does 'prefer'.")
+
+
+def _alone(recipe: Recipe) -> list[Recipe]:
+    """Return the recipe of each stage that reinforces; without one, the recipe without stages."""
+    every = [step.part for step in steps_of(program(recipe))]
+    parts = {part.called: part for part in every if isinstance(part, Reinforce)}
+    return [
+        check(view(recipe, part).model_dump(mode="json")) for part in [*parts.values()] or every[:1]
+    ]
 
 
 def _check_images(recipe: Recipe, agent: Agent) -> None:

@@ -17,8 +17,8 @@ from palaestra.runtime import machine
 from palaestra.runtime.progress import Reporter
 from palaestra.store.disk import replacing
 from palaestra.store.run_folder import RunFolder
-from palaestra.training import stages
 from palaestra.training.actor import Engines
+from palaestra.training.pipeline import Pipeline
 from palaestra.training.policy_building import (
     build_policy,
     checked_origin,
@@ -30,6 +30,7 @@ from palaestra.training.policy_building import (
 from palaestra.training.ranks import Team
 from palaestra.training.recipe import Recipe
 from palaestra.training.run_context import VOCABULARY, RunContext
+from palaestra.training.stage_program import of_rollouts, trains
 
 VOCABULARY_TASKS = 64  # training tasks whose texts the tiny transformer's vocabulary covers
 
@@ -54,31 +55,22 @@ async def execute(
         engines: act in the rollouts of RL; None: this process, or `rl.actor`.
     """
     prepare_torch(recipe)
-    context, valued = (
-        RunContext(recipe, run, reporter, team, elsewhere=elsewhere, engines=engines),
-        None,
-    )
+    context = RunContext(recipe, run, reporter, team, elsewhere=elsewhere, engines=engines)
     context.store.put("machine", machine.as_document())
-    context.policy = build_policy(recipe, origin(recipe, run, reporter))
+    context.policy = build_policy(of_rollouts(recipe), origin(recipe, run, reporter))
     context.store.put(RUNS_BY, {recipe.model.name: way_of(context.policy.network)})
     if context.policy.renderer.drops_thoughts:
         reporter.say(dropping_thoughts(recipe.model.name))
-    if recipe.imitation.demonstrations or recipe.rl.steps:
+    if trains(recipe):
         context.check_memory()
     async with context.started():
-        await stages.test(context, "base")
-        if recipe.imitation.demonstrations:
-            await stages.imitation(context)
-            await stages.test(context, "imitation")
-        if recipe.rl.steps:
-            valued = await stages.reinforcement(context)
-            await stages.test(context, "rl")
+        valued = await Pipeline(context).run()
         with replacing(final_model(run), "The trained policy") as folder:
             export(context.policy, recipe, folder)
         if valued is not None:
             with replacing(run.path / "final-value", "The critic") as folder:
                 export_critic(valued, recipe, folder, final_model(run))
-        context.count_time()
+        context.accounts.count_time()
     return write_report(run)
 
 

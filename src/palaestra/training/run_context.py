@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import time
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.markup import escape
 
@@ -14,7 +14,7 @@ from palaestra.agents.registry import make_agent
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import AsyncEnvironment
-from palaestra.core.episode import Episode
+from palaestra.core.episode import Episode, derive_seed
 from palaestra.core.errors import TooManyFaults
 from palaestra.core.model import Model, Sampling
 from palaestra.core.task import TaskSet
@@ -30,10 +30,10 @@ from palaestra.rollout.environment_pool import EnvironmentPool
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Elsewhere, Job, Rollout
 from palaestra.rollout.worker_pool import WorkerPool
-from palaestra.runtime.machine import peak_memory_bytes
 from palaestra.runtime.progress import Reporter
 from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
+from palaestra.training.accounting import Accounts
 from palaestra.training.method import chosen, critic_of
 from palaestra.training.policy_building import selection
 from palaestra.training.ranks import Team, described, make_learner, memory_of_rank, reference_of
@@ -77,9 +77,29 @@ class RunContext:
             else None
         )
         self.environments = EnvironmentPool(self._make)
-        self.actor_bytes = 0  # peak memory of a process that acts for this one
+        self.accounts = Accounts(self.store, self.pool)
         self.policy: ResidentModel  # set once the weights are loaded
-        self._counted = time.monotonic()
+        self.record = "rl"  # under what the stage's episodes, metrics and weights are recorded
+        self.whole = recipe  # with all its stages
+        self.used_tasks = 0  # training tasks on which earlier stages recorded demonstrations
+
+    def of(self, record: str, recipe: Recipe) -> Self:
+        """Return the context of one stage, which shares all that belongs to the run.
+
+        Args:
+            record: under what the stage's episodes, metrics and weights are recorded.
+            recipe: of that stage alone.
+        """
+        found = copy.copy(self)
+        found.record, found.recipe = record, recipe
+        found.method = Method(chosen(recipe.rl))
+        return found
+
+    @property
+    def stage_seed(self) -> int:
+        """The seed of the stage: the run's own, for the only stage of its kind."""
+        own = self.recipe.seed
+        return own if self.record in ("imitation", "rl") else derive_seed(self.record, own)
 
     # ── rolling out ──────────────────────────────────────────────────────────
 
@@ -219,24 +239,26 @@ class RunContext:
         state: Mapping[str, Any],
         critic: SeparateCritic | None = None,
     ) -> None:
-        """Write a checkpoint; keep only the latest two of RL."""
+        """Write a checkpoint of the stage; keep only the latest two of its RL."""
         whole = {**state, "version": self.policy.version}
         tensors = learner.state()
         if critic is not None:
             tensors |= {CRITIC + part: tensor for part, tensor in critic.state().items()}
         self.store.sync()  # a checkpoint is never ahead of the record
         checkpoint.save(self.run.checkpoints, name, tensors, whole)
-        older = sorted(n for n in checkpoint.names(self.run.checkpoints) if n.startswith("rl-"))
-        for old in older[:-2]:
+        for old in self.checkpoints()[:-2]:
             checkpoint.remove(self.run.checkpoints, old)
 
+    def checkpoints(self, record: str | None = None) -> list[str]:
+        """Return the names of the checkpoints of a stage (None: this one), the latest last."""
+        own = re.compile(re.escape(record or self.record) + r"(-\d{6})?")
+        return sorted(n for n in checkpoint.names(self.run.checkpoints) if own.fullmatch(n))
+
     def resume(
-        self, learner: Learner, prefix: str, critic: SeparateCritic | None = None
+        self, learner: Learner, critic: SeparateCritic | None = None
     ) -> dict[str, Any] | None:
-        """Restore learner, critic and policy from the latest valid checkpoint with that prefix."""
-        for name in sorted(checkpoint.names(self.run.checkpoints), reverse=True):
-            if not name.startswith(prefix):
-                continue
+        """Restore learner, critic and policy from the stage's latest valid checkpoint."""
+        for name in reversed(self.checkpoints()):
             try:
                 found = checkpoint.load(self.run.checkpoints, name)
             except checkpoint.CorruptCheckpoint as error:
@@ -257,49 +279,6 @@ class RunContext:
         """Record the metrics of a step and send them to the trackers."""
         self.store.add_metrics(phase, step, values)
         self.tracking.log(phase, step, values)
-
-    def stages_done(self) -> list[dict[str, Any]]:
-        return list(self.store.get("stages") or [])
-
-    def is_done(self, stage: str) -> bool:
-        return any(row["name"] == stage for row in self.stages_done())
-
-    @property
-    def seconds(self) -> float:
-        """The run's time so far, of all its processes."""
-        counted = (self.store.get("totals") or {"seconds": 0.0})["seconds"]
-        return float(counted + time.monotonic() - self._counted)
-
-    def count_time(self) -> None:
-        """Add the time since the last count to the run's total, which survives a crash."""
-        totals = dict(self.store.get("totals") or {"seconds": 0.0, "peak_memory_bytes": 0})
-        now = time.monotonic()
-        totals["seconds"] += now - self._counted
-        self._counted = now
-        workers = self.pool.max_rss_bytes() if self.pool is not None else 0
-        totals["peak_memory_bytes"] = max(
-            totals["peak_memory_bytes"], peak_memory_bytes() + workers + self.actor_bytes
-        )
-        self.store.put("totals", totals)
-
-    def finish_stage(
-        self, name: str, seconds: float, *, sampled: int, prompt: int, trained: int
-    ) -> None:
-        """Record the cost of a stage, summed over resumptions."""
-        done = self.stages_done()
-        before = sum(row["seconds"] for row in done if row["name"] == name)
-        row = {
-            "name": name,
-            "seconds": before + seconds,
-            "sampled_tokens": sampled,
-            "prompt_tokens": prompt,
-            "trained_tokens": trained,
-            "peak_memory_bytes": peak_memory_bytes(),
-        }
-        known = [row["name"] for row in done]
-        position = known.index(name) if name in known else len(known)
-        self.store.put("stages", [*done[:position], row, *done[position + 1 :]])
-        self.count_time()
 
 
 def typical_turns(environment: str) -> int:

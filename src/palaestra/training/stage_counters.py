@@ -46,8 +46,8 @@ class StepCounter:
     def __init__(self, context: RunContext, shown: StageProgress) -> None:
         self._context, self._shown = context, shown
         self._last = time.monotonic()
-        self._history = [values for _, values in context.store.metrics("rl")]
-        self._standing = stored_alarms(context.store, "rl")
+        self._history = [values for _, values in context.store.metrics(context.record)]
+        self._standing = stored_alarms(context.store, context.record)
         self._announced: set[str] = set()
 
     def add(self, result: StepResult) -> None:
@@ -57,8 +57,8 @@ class StepCounter:
         values["seconds"], self._last = now - self._last, now
         tokens = values["sampled_tokens"] + values["prompt_tokens"] + values.get("processed", 0)
         values["tokens_per_second"] = tokens / values["seconds"]
-        self._context.add_metrics("rl", result.step, values)
-        self._context.count_time()
+        self._context.add_metrics(self._context.record, result.step, values)
+        self._context.accounts.count_time()
         figures = {
             "success": percent(values["success"]) if "success" in values else "–",
             "reward": f"{values['reward']:.2f}" if "reward" in values else "–",
@@ -70,7 +70,7 @@ class StepCounter:
         fired = alarms(self._history)
         if fired or self._standing is None:
             self._standing = after(self._standing or {}, fired)
-            store_alarms(self._context.store, "rl", self._standing)
+            store_alarms(self._context.store, self._context.record, self._standing)
         for alarm in fired:
             if alarm.name not in self._announced:  # once each: a bad state lasts
                 self._announced.add(alarm.name)

@@ -37,11 +37,13 @@ def used_up(context: RunContext, step: int) -> bool:
 def _left_of_minutes(context: RunContext) -> float | None:
     """Return the seconds for RL before tests that take as long as those before it."""
     minutes = context.recipe.minutes
-    return None if minutes is None else 60 * minutes - context.seconds - _seconds_of_tests(context)
+    if minutes is None:
+        return None
+    return 60 * minutes - context.accounts.seconds - _seconds_of_tests(context)
 
 
 def _steps(context: RunContext, last: int | None = None) -> list[dict[str, float]]:
-    rows = context.store.metrics("rl")
+    rows = context.store.metrics(context.record)
     return [values for step, values in rows if last is None or step <= last]
 
 
@@ -50,7 +52,7 @@ def _tokens(steps: Sequence[Mapping[str, float]]) -> float:
 
 
 def _seconds_of_tests(context: RunContext) -> float:
-    known = {row["name"]: row["seconds"] for row in context.stages_done()}
+    known = {row["name"]: row["seconds"] for row in context.accounts.stages_done()}
     test = known.get("test/imitation", known.get("test/base", 0.0))
     if context.recipe.environment.transfer is None:
         return float(test)

@@ -20,7 +20,6 @@ from palaestra.core.model import is_of
 from palaestra.evaluation.reports.transcript import plain
 from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.data.trajectory import Trajectory
-from palaestra.models.scripted.expert import ExpertModel
 from palaestra.store.damage import NAME
 from palaestra.store.database import Database
 from palaestra.store.parquet import ParquetTrace
@@ -106,11 +105,14 @@ def choose_phase(phases: Sequence[str], name: str | None) -> str:
         if name not in phases:
             raise UnknownName("phase", name, phases)
         return name
-    numbered = [phase for phase in phases if re.fullmatch(r"rl/\d+", phase)]
+    tests = ("test/", "transfer/", "validation/")
+    numbered = [p for p in phases if re.fullmatch(r"[^/]+/\d+", p) and not p.startswith(tests)]
     if not numbered:
         known = ", ".join(phases) or "none"
         raise InputError(f"There is no RL phase; choose one with --phase. Phases: {known}.")
-    return max(numbered, key=lambda phase: int(phase.removeprefix("rl/")))
+    stage = numbered[-1].rpartition("/")[0]
+    own = [phase for phase in numbered if phase.rpartition("/")[0] == stage]
+    return max(own, key=lambda phase: int(phase.rpartition("/")[2]))
 
 
 def read_trace(recorded: Recorded, phase: str, limit: int | None = None) -> Trace:
@@ -140,7 +142,7 @@ def read_trace(recorded: Recorded, phase: str, limit: int | None = None) -> Trac
         )
     first = sorted({e.key.group for e in valid})[:limit]
     kept = tuple(e for e in valid if e.key.group in first)
-    shaping = _shaping(recorded, kept)
+    shaping = _shaping(recorded, phase, kept)
     greedy = _greedy(recorded, phase, shaping)
     batch = tuple(
         replace(shaping.trajectory(episode, policy), greedy=greedy.get(episode.key.group))
@@ -195,12 +197,11 @@ def documents(recorded: Recorded) -> dict[str, Any]:
 
 def _policy(recipe: Mapping[str, Any] | None, phase: str, episodes: Sequence[Episode]) -> str:
     """Return the policy whose turns are judged: the trained one, or the one with most tokens."""
-    if phase == "demonstrations":
-        return ExpertModel.name
     if recipe and "rl" in recipe:
         from palaestra.training.role_adapters import POLICY
 
-        return POLICY
+        if any(is_of(call.policy, POLICY) for episode in episodes for call in episode.calls):
+            return POLICY
     tokens: Counter[str] = Counter()
     for episode in episodes:
         for call in episode.calls:
@@ -212,12 +213,13 @@ def _replied(episode: Episode, policy: str) -> bool:
     return any(is_of(call.policy, policy) and call.completion for call in episode.calls)
 
 
-def _shaping(recorded: Recorded, episodes: Sequence[Episode]) -> Shaping:
+def _shaping(recorded: Recorded, phase: str, episodes: Sequence[Episode]) -> Shaping:
     """Return the rewards of the run's recipe, or the defaults."""
     from palaestra.training.loop_plan import shaping
+    from palaestra.training.stage_program import table_of
 
     recipe = with_present_names(recorded.get("recipe") or {})
-    given = recipe.get("rl") or {}
+    given = table_of(recipe, phase)
     part = Reinforcement.model_validate({key: given[key] for key in REWARDS if key in given})
     turns = turn_limit(recorded, episodes[0].task.environment)
     return shaping(part, turns, recipe.get("seed", 1))
@@ -225,9 +227,9 @@ def _shaping(recorded: Recorded, episodes: Sequence[Episode]) -> Shaping:
 
 def _greedy(recorded: Recorded, phase: str, shaping: Shaping) -> dict[int, float]:
     """Return the returns of ReMax's greedy rollouts beside an RL phase, by group."""
-    kind, _, step = phase.partition("/")
-    beside = f"greedy/{step}"
-    if kind != "rl" or beside not in recorded.phases():
+    kind, _, step = phase.rpartition("/")
+    beside = f"greedy/{step}" if kind == "rl" else f"{kind}/greedy/{step}"
+    if beside not in recorded.phases():
         return {}
     return {
         e.key.group: shaping.episode_return(e)

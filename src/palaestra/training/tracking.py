@@ -25,7 +25,6 @@ from palaestra.store.disk import replace_durably
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.trackers import KINDS, Ending, Target
 
-STEPPED = ("imitation", "rl")  # phases with metrics per step
 PATIENCE = 60.0  # seconds for a tracker to finish writing after the run
 Row = tuple[str, int, dict[str, float]]  # phase, step, metrics
 
@@ -51,11 +50,11 @@ class Tracking:
 
     def __enter__(self) -> Tracking:
         if self._feeds:
-            for phase in STEPPED:
+            for phase in self._database.metric_phases():
                 for step, values in self._database.metrics(phase):
                     self.log(phase, step, values)
             for stage in self._database.get("stages") or []:
-                if stage["name"].startswith(("test/", "transfer/")):
+                if stage["name"].startswith(("test/", "transfer/", "validation/")):
                     self.log_success(stage["name"])
         for feed in self._feeds:
             feed.start()

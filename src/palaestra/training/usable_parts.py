@@ -38,14 +38,6 @@ UNMET: dict[Need, tuple[str, str]] = {
         "tasks do not say which skill they exercise, and nothing generates more of them",
         "call it with successes and attempts by skill",
     ),
-    Need.PREFERENCE: (
-        "no stage learns from pairs or labels",
-        "call it on recorded episodes; `palaestra agents learn policy` does, by step-dpo",
-    ),
-    Need.ATTEMPT: (
-        "each task is demonstrated once",
-        "call it on recorded groups of episodes",
-    ),
     Need.HINT: (
         "no prompt holds a hint",
         "call it on recorded episodes whose prompts do",

@@ -114,13 +114,14 @@ def _ruled(database: Database, phase: str, group: int, count: int) -> Credits:
     from palaestra.learning.loop.batch import filtered, per_call
     from palaestra.learning.methods.needs import unmet_needs_reason
     from palaestra.training.renamed_keys import with_present_names
+    from palaestra.training.stage_program import table_of
     from palaestra.training.trace import read_trace
 
     whole = count <= MOST
     trace = read_trace(database if whole else _Group(database, group), phase)
     recipe = with_present_names(database.get("recipe") or {})
     named = isinstance(recipe.get("rl"), Mapping)
-    method = _method(recipe["rl"] if named else None)
+    method = _method(table_of(recipe, phase) if named else None)
     credit = method.algorithm.credit
     returns = {t.key: t.total for t in trace.batch if t.key.group == group}
     reason = unmet_needs_reason(credit, compose.needs(credit), trace.batch)

@@ -19,12 +19,11 @@ from palaestra.core.episode import Episode, Key
 from palaestra.evaluation.reports.run_diff import identity
 from palaestra.evaluation.statistics.intervals import Interval, success_interval
 from palaestra.store.ranges import latest_steps, phase_headers
-from palaestra.viewer.facts import money_per_episode, policy_name
+from palaestra.viewer.facts import TESTED, money_per_episode, policy_name, stage_of_step
 from palaestra.viewer.site import Site, episode_url
 from palaestra.viewer.texts import line
 from palaestra.viewer.turns import act_of
 
-TESTED = ("test", "eval", "transfer", "cell")  # how phases of evaluations begin
 LATEST = 3000  # episodes of a phase up to which their last actions are read
 ENDING = 3  # last actions of an episode
 CLUSTERS = 12  # shown of each kind
@@ -113,7 +112,7 @@ def compared_phase(site: Site, name: str) -> ComparedPhase:
 def evaluated(phases: Sequence[str]) -> list[str]:
     """Return the evaluation phases, one per candidate; if there are none, all but RL's."""
     found = [phase for phase in phases if phase.partition("/")[0] in TESTED]
-    found = found or [phase for phase in phases if not phase.startswith("rl/")]
+    found = found or [phase for phase in phases if stage_of_step(phase) is None]
     return list(dict.fromkeys(map(candidate, found)))
 
 

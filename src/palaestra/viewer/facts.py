@@ -14,15 +14,18 @@ from palaestra.core.errors import InputError
 from palaestra.evaluation.running import evaluation_plan
 from palaestra.evaluation.running.evaluation_plan import Plan
 from palaestra.evaluation.statistics.intervals import (
-    DIFFERENCES,
-    POLICIES,
     Interval,
+    compared_policies,
     paired_difference,
     success_interval,
+    tested_policies,
 )
 from palaestra.store.database import Database
 from palaestra.store.queries import TaskStanding
 from palaestra.training.renamed_keys import with_present_names
+
+TESTED = ("test", "validation", "eval", "transfer", "cell")
+"""How phases of evaluations begin."""
 
 COSTS = ("cost", "cost_usd", "money", "dollars")
 """Names of the cost in a total or an evaluation."""
@@ -145,7 +148,9 @@ def differences(
         if task.success is not None:
             scores.setdefault(task.phase, {})[task.group] = task.success
     found = {}
-    for a, b in DIFFERENCES:
+    phases = [phase for phase in scores if phase.startswith(prefix)]
+    versions = tested_policies([f"test/{phase.removeprefix(prefix)}" for phase in phases])
+    for a, b in compared_policies(versions):
         after, before = scores.get(prefix + a, {}), scores.get(prefix + b, {})
         both = sorted(after.keys() & before.keys())
         if len(both) > 1:
@@ -153,9 +158,15 @@ def differences(
     return found
 
 
+def stage_of_step(phase: str) -> str | None:
+    """Return the stage whose numbered step recorded a phase; None for other phases."""
+    stage, _, number = phase.rpartition("/")
+    return stage if number.isdigit() and "/" not in stage and stage not in TESTED else None
+
+
 def main_phase(phases: Sequence[str]) -> str:
     """Return the phase that represents a run: the last tested policy's, else the last one."""
-    tested = [f"test/{policy}" for policy in reversed(POLICIES)]
+    tested = [f"test/{policy}" for policy in reversed(tested_policies(phases))]
     found = [phase for phase in tested if phase in phases]
     return (found or list(phases[-1:]) or [""])[0]
 

@@ -36,7 +36,9 @@ def result(database: Database) -> Result | None:
     cells = facts.plan_of(database).cells
     if len(cells) > 1:
         return _evaluation(cells, queries)
-    phase = facts.main_phase([name for name in queries.phases() if not name.startswith("rl/")])
+    phase = facts.main_phase(
+        [name for name in queries.phases() if facts.stage_of_step(name) is None]
+    )
     found = facts.by_phase(queries.standings(phase) if phase else []).get(phase)
     if found is None:
         return None

@@ -66,10 +66,10 @@ def test_the_summary_is_the_object_that_others_rely_on() -> None:
 def test_the_numbers_are_those_of_the_episodes() -> None:
     store = full_run()
     report = build(store, RUN)
-    solved = sum(e.outcome.solved for e in store.phases["test/rl"])
+    solved = sum(e.outcome.solved for e in store.recorded["test/rl"])
     assert report.success["rl"] == wilson(solved, 256)
     both = paired_scores(
-        task_scores(store.phases["test/rl"]), task_scores(store.phases["test/imitation"])
+        task_scores(store.recorded["test/rl"]), task_scores(store.recorded["test/imitation"])
     )
     assert report.held_out.paired["rl_minus_imitation"] == paired_difference(*both)
 
@@ -189,7 +189,7 @@ def test_without_totals_the_stages_are_summed() -> None:
 
 def test_errors_are_shown_and_not_scored() -> None:
     store = full_run(32)
-    store.phases["test/rl"][3] = episode("test/rl", 3, CRASH)
+    store.recorded["test/rl"][3] = episode("test/rl", 3, CRASH)
     report = build(store, RUN)
     assert report.success["rl"].n == 31
     assert report.held_out.paired["rl_minus_base"].n == 31
@@ -201,13 +201,13 @@ def test_the_headline_counts_what_has_a_result_and_states_what_has_none() -> Non
     assert "held-out tasks" in headline(build(store, RUN)) and "--resume" not in headline(
         build(store, RUN)
     )
-    store.phases["test/rl"][3] = episode("test/rl", 3, CRASH)
+    store.recorded["test/rl"][3] = episode("test/rl", 3, CRASH)
     output = headline(build(store, RUN))
     assert output.startswith("Success on 31 to 32 held-out tasks")
     assert "1 of 32 tasks under RL (environment)" in output and "--resume" not in output
     for number in (4, 5):
-        store.phases["test/rl"][number] = episode("test/rl", number, LOST)
-    store.phases["transfer/rl"][0] = episode("transfer/rl", 0, LOST)
+        store.recorded["test/rl"][number] = episode("test/rl", number, LOST)
+    store.recorded["transfer/rl"][0] = episode("transfer/rl", 0, LOST)
     report = build(store, RUN)
     output = headline(report)
     assert output.startswith("Success on 29 to 32 held-out tasks")
@@ -224,7 +224,7 @@ def test_a_task_of_which_one_repeat_has_a_result_is_not_missing() -> None:
 
 def test_a_policy_without_any_result_is_no_zero() -> None:
     store = full_run(4)
-    store.phases["test/rl"] = [episode("test/rl", group, CRASH) for group in range(4)]
+    store.recorded["test/rl"] = [episode("test/rl", group, CRASH) for group in range(4)]
     report = build(store, RUN)
     assert summary(report)["success"]["rl"] is None
     assert "no result" in printed(report)

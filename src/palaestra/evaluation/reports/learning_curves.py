@@ -6,7 +6,7 @@ held-out tasks before and after training, with 95 % intervals.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 
 # Okabe and Ito's colours: distinct for colour-blind readers and in print.
 COLOURS = {"base": "#6E6E6E", "imitation": "#D55E00", "rl": "#0072B2"}
+OTHERS = ("#009E73", "#CC79A7", "#E69F00", "#0072B2", "#D55E00")  # of other versions, in turn
 TRAINING = "#56B4E9"
 INK = "#222222"
 
@@ -37,6 +38,18 @@ def series(metrics: Metrics, name: str) -> tuple[Array, Array]:
     }
     steps = sorted(values)
     return np.array(steps, dtype=np.float64), np.array([values[s] for s in steps])
+
+
+def curve_stage(stages: Sequence[str], metrics: Callable[[str], Metrics]) -> str:
+    """Return the stage whose learning curve is shown: the last one with rollouts to learn from."""
+    found = [stage for stage in stages if any("success" in row for _, row in metrics(stage))]
+    return found[-1] if found else "rl"
+
+
+def colour_of(policy: str, policies: Iterable[str]) -> str:
+    """Return the colour of a tested version of the policy, among all that are shown."""
+    others = [name for name in policies if name not in COLOURS]
+    return COLOURS.get(policy) or OTHERS[others.index(policy) % len(OTHERS)]
 
 
 def smooth(values: Array) -> Array:
@@ -62,8 +75,7 @@ def learning_curve_png(
     Args:
         metrics: values of each step; `success`, `reward` and `entropy` are drawn.
         path: the file to write; an existing one is overwritten.
-        held_out: success of "base", "imitation" and "rl" on the held-out tasks;
-            any of them may be missing.
+        held_out: success of each tested version of the policy on the held-out tasks.
         title: one line above the figure.
     """
     import matplotlib
@@ -99,7 +111,7 @@ def learning_curve_text(
     figure.draw(line.lines())
     legend = ["· training rollouts", "⠒ smoothed"]
     for name, interval in (held_out or {}).items():
-        style, sign = _LINES[name]
+        style, sign = _LINES.get(name, ("default", "─"))
         figure.line(100 * interval.mean, style=style)
         legend.append(f"{sign} {name} {100 * interval.mean:.0f} %")
     figure.ruler("y").lim(0, 100)
@@ -148,7 +160,7 @@ def _draw_success(
 
     steps, success = series(metrics, "success")
     for name, interval in held_out.items():
-        colour = COLOURS[name]
+        colour = colour_of(name, held_out)
         axes.axhspan(100 * interval.low, 100 * interval.high, color=colour, alpha=0.10, lw=0)
         axes.axhline(100 * interval.mean, **{**_HELD_OUT, "color": colour})
     axes.scatter(
@@ -163,10 +175,10 @@ def _draw_success(
     positions = _spread({name: 100 * interval.mean for name, interval in held_out.items()}, gap=6.5)
     for name, position in positions.items():
         axes.annotate(
-            f"{_NAMES[name]} {100 * held_out[name].mean:.0f} %",
+            f"{'RL' if name == 'rl' else name} {100 * held_out[name].mean:.0f} %",
             xy=(1.01, position / 100),
             xycoords="axes fraction",
-            color=COLOURS[name],
+            color=colour_of(name, held_out),
             fontweight="bold",
             va="center",
             annotation_clip=False,
@@ -188,7 +200,6 @@ def _draw_success(
     )
 
 
-_NAMES = {"base": "base", "imitation": "imitation", "rl": "RL"}
 _HELD_OUT: dict[str, Any] = {"color": "#666666", "lw": 1.3, "ls": (0, (5, 2))}
 
 

@@ -15,13 +15,14 @@ from typing import Any, Protocol
 
 from palaestra.core.episode import Episode
 from palaestra.evaluation.reports import transcript
-from palaestra.evaluation.reports.learning_curves import Metrics
+from palaestra.evaluation.reports.learning_curves import Metrics, curve_stage
 from palaestra.evaluation.statistics.intervals import (
-    DIFFERENCES,
     POLICIES,
     Comparison,
     Interval,
     compare,
+    compared_policies,
+    tested_policies,
 )
 
 
@@ -30,6 +31,12 @@ class Source(Protocol):
 
     def episodes(self, phase: str) -> Sequence[Episode]:
         """Return the finished episodes of a phase; empty if it has not run."""
+
+    def phases(self) -> list[str]:
+        """Return the phases with finished episodes, in the order of their first one."""
+
+    def metric_phases(self) -> list[str]:
+        """Return the phases that have metrics, in the order of their first step."""
 
     def metrics(self, phase: str) -> Metrics:
         """Return the metrics of each step of a phase; empty if it has not run."""
@@ -75,6 +82,7 @@ class Report:
     alarms: Sequence[Mapping[str, Any]] | None  # raised by monitors; None: not recorded
     players: Mapping[str, float] = field(default_factory=dict)
     """Mean result of each player in the last test, in order; empty for a single player."""
+    policies: tuple[str, ...] = POLICIES  # that are tested, in the order of training
 
     @property
     def success(self) -> dict[str, Interval]:
@@ -93,8 +101,10 @@ def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
     stages = tuple(_stage(row) for row in source.get("stages") or ())
     totals = source.get("totals") or {}
     peaks = [stage.peak_memory_bytes for stage in stages if stage.peak_memory_bytes]
-    tested = {policy: source.episodes(f"test/{policy}") for policy in POLICIES}
-    finished = [policy for policy in POLICIES if tested[policy]]
+    policies = tested_policies(source.phases())
+    tested = {policy: source.episodes(f"test/{policy}") for policy in policies}
+    finished = [policy for policy in policies if tested[policy]]
+    learning = curve_stage(source.metric_phases(), source.metrics)
     pair = (tested[finished[0]], tested[finished[-1]]) if len(finished) > 1 else ((), ())
     return Report(
         run=run,
@@ -103,26 +113,27 @@ def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
         seconds_setup=totals.get("seconds_setup"),
         peak_memory_bytes=totals.get("peak_memory_bytes", max(peaks, default=None)),
         held_out=compare(tested),
-        transfer=compare({policy: source.episodes(f"transfer/{policy}") for policy in POLICIES}),
-        curve=tuple(source.metrics("rl")),
+        transfer=compare({policy: source.episodes(f"transfer/{policy}") for policy in policies}),
+        curve=tuple(source.metrics(learning)),
         example=transcript.choose_pair(*pair),
         stages=stages,
         recipe=source.get("recipe") or {},
         machine=source.get("machine") or {},
-        alarms=source.get("alarms/rl"),
+        alarms=source.get(f"alarms/{learning}"),
         players=_players(tested[finished[-1]]) if finished else {},
+        policies=policies,
     )
 
 
 def summary(report: Report) -> dict[str, Any]:
     """Return the object that `palaestra train --json` prints; stages not run are null."""
     success, paired = report.success, report.held_out.paired
-    names = [f"{a}_minus_{b}" for a, b in DIFFERENCES]
+    names = [f"{a}_minus_{b}" for a, b in compared_policies(report.policies)]
     return {
         "run": str(report.run),
         "seconds": report.seconds,
         "peak_memory_bytes": report.peak_memory_bytes,
-        "success": {p: asdict(success[p]) if p in success else None for p in POLICIES},
+        "success": {p: asdict(success[p]) if p in success else None for p in report.policies},
         "paired": {n: asdict(paired[n]) if n in paired else None for n in names},
     }
 

@@ -17,7 +17,7 @@ from palaestra.core.outcome import Owner
 from palaestra.evaluation.reports import transcript
 from palaestra.evaluation.reports.learning_curves import learning_curve_png, learning_curve_text
 from palaestra.evaluation.reports.report import Report, Stage, as_json, finite
-from palaestra.evaluation.statistics.intervals import DIFFERENCES, POLICIES, Comparison, Interval
+from palaestra.evaluation.statistics.intervals import Comparison, Interval, compared_policies
 from palaestra.store.disk import replacing_file
 
 SHOWN_TURNS = 10  # of each example episode; the store has all turns
@@ -109,14 +109,15 @@ def _reached(report: Report) -> str:
     success = report.success
     if not success:
         return "No evaluation has finished yet."
-    rates = " → ".join(f"{_NAMES[p]} {100 * i.mean:.1f} %" for p, i in success.items())
+    rates = " → ".join(f"{_name_of(p)} {100 * i.mean:.1f} %" for p, i in success.items())
     text = f"{_control(report)}Success on {_tasks(report.held_out)}: {rates}."
-    for a, b in DIFFERENCES:
+    for a, b in compared_policies(report.policies):
         gain = report.held_out.paired.get(f"{a}_minus_{b}")
         if gain is not None:
             low, high = 100 * gain.low, 100 * gain.high
             return (
-                f"{text} {_NAMES[a]} changed it by {100 * gain.mean:+.1f} points over {_NAMES[b]} "
+                f"{text} {_name_of(a)} changed it by {100 * gain.mean:+.1f} points over "
+                f"{_name_of(b)} "
                 f"(95 % interval over tasks {low:+.1f} to {high:+.1f}, {_verdict(gain)}; "
                 f"of this training seed alone)."
             )
@@ -138,7 +139,7 @@ def _missing(report: Report) -> list[str]:
         for policy, score in comparison.scores.items():
             for owner, count in score.missing.items():
                 found.append(
-                    f"{count} of {score.tasks} {where}tasks under {_NAMES[policy]} ({owner})"
+                    f"{count} of {score.tasks} {where}tasks under {_name_of(policy)} ({owner})"
                 )
             rerunnable += score.missing.get(Owner.INFRASTRUCTURE, 0)
     if not found:
@@ -163,7 +164,10 @@ def seats(report: Report) -> str:
 # ── tables, the same in the terminal and in Markdown ─────────────────────────
 
 _ARMS = {"coin": "a fair coin", "constant": "a constant", "inverted": "the inverted reward"}
-_NAMES = {"base": "base", "imitation": "imitation", "rl": "RL"}
+
+
+def _name_of(policy: str) -> str:
+    return "RL" if policy == "rl" else policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,7 @@ class _Section:
 
 
 def _results(report: Report) -> list[_Section]:
-    rates = _success(f"success on {_tasks(report.held_out)}", report.held_out)
+    rates = _success(f"success on {_tasks(report.held_out)}", report.held_out, report.policies)
     if not report.held_out.paired:
         return [rates]
     note = (
@@ -183,29 +187,32 @@ def _results(report: Report) -> list[_Section]:
         "separate the reward's effect from drift, train several seeds, and others with "
         "--control coin: `palaestra aggregate RUNS --against CONTROLS`."
     )
-    return [rates, _paired("differences on the same tasks", report.held_out, note)]
+    title = "differences on the same tasks"
+    return [rates, _paired(title, report.held_out, report.policies, note)]
 
 
 def _transfer(report: Report) -> list[_Section]:
     if not report.transfer.scores:
         return []
-    rates = _success(f"transfer to {_tasks(report.transfer)}, never trained on", report.transfer)
+    title = f"transfer to {_tasks(report.transfer)}, never trained on"
+    rates = _success(title, report.transfer, report.policies)
     if not report.transfer.paired:
         return [rates]
-    return [rates, _paired("transfer, differences on the same tasks", report.transfer)]
+    title = "transfer, differences on the same tasks"
+    return [rates, _paired(title, report.transfer, report.policies)]
 
 
-def _success(title: str, comparison: Comparison) -> _Section:
+def _success(title: str, comparison: Comparison, policies: Sequence[str]) -> _Section:
     rows: list[tuple[str, ...]] = []
-    for policy in POLICIES:
+    for policy in policies:
         score = comparison.scores.get(policy)
         if score is None:
-            rows.append((_NAMES[policy], "not run", "", "", "", "", ""))
+            rows.append((_name_of(policy), "not run", "", "", "", "", ""))
             continue
         rate = score.success
         rows.append(
             (
-                _NAMES[policy],
+                _name_of(policy),
                 f"{100 * rate.mean:.1f} %" if rate else "no result",
                 f"{100 * rate.low:.1f} to {100 * rate.high:.1f}" if rate else "",
                 str(rate.n) if rate else "0",
@@ -220,14 +227,16 @@ def _success(title: str, comparison: Comparison) -> _Section:
     return _Section(title, header, rows, note if faults else "")
 
 
-def _paired(title: str, comparison: Comparison, note: str = "") -> _Section:
+def _paired(
+    title: str, comparison: Comparison, policies: Sequence[str], note: str = ""
+) -> _Section:
     rows = []
-    for a, b in DIFFERENCES:
+    for a, b in compared_policies(policies):
         gain = comparison.paired.get(f"{a}_minus_{b}")
         if gain is not None:
             interval = f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
             points = f"{100 * gain.mean:+.1f} points"
-            name = f"{_NAMES[a]} − {_NAMES[b]}"
+            name = f"{_name_of(a)} − {_name_of(b)}"
             rows.append((name, points, interval, str(gain.n), _verdict(gain)))
     header = ("difference", "success", "95 % interval", "pairs", "interval is")
     return _Section(title, header, rows, note)

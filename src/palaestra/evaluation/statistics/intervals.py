@@ -23,9 +23,27 @@ from palaestra.core.episode import Episode
 from palaestra.core.errors import GroupTooSmall, InputError
 from palaestra.core.outcome import Owner
 
-POLICIES = ("base", "imitation", "rl")  # in the order of training
+POLICIES = ("base", "imitation", "rl")  # in the order of training, in a run without stages
 MOST = 2**22  # counts that a bootstrap holds in memory at once
 DIFFERENCES = (("rl", "imitation"), ("rl", "base"), ("imitation", "base"))
+
+
+def tested_policies(phases: Sequence[str]) -> tuple[str, ...]:
+    """Return the versions of the policy that a run tests, in the order of training.
+
+    Args:
+        phases: of the run, in the order of their first episodes.
+    """
+    tested = tuple(p.removeprefix("test/") for p in phases if p.startswith("test/"))
+    return POLICIES if set(tested) <= set(POLICIES) else tested
+
+
+def compared_policies(policies: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs (after, before) of versions whose difference matters, the main one first."""
+    if set(policies) <= set(POLICIES):
+        return DIFFERENCES
+    *earlier, last = policies
+    return tuple((last, one) for one in reversed(earlier))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +256,7 @@ def compare(episodes: Mapping[str, Sequence[Episode]]) -> Comparison:
     scores = {policy: score(of) for policy, of in present.items()}
     by_task = {policy: task_scores(of) for policy, of in present.items()}
     paired: dict[str, Interval] = {}
-    for a, b in DIFFERENCES:
+    for a, b in compared_policies(list(episodes)):
         if a in present and b in present:
             with suppress(GroupTooSmall):  # fewer than two pairs give no interval
                 paired[f"{a}_minus_{b}"] = paired_difference(*paired_scores(by_task[a], by_task[b]))

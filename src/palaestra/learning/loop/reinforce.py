@@ -47,6 +47,7 @@ class ReinforcementPlan:
     asynchronous: int = 0  # groups in flight while the learner works; 0: alternate with it
     replay: bool = False  # replace a rollout of a hopeless group by a stored success (ARPO)
     consolidation: ConsolidationPlan | None = None  # steps of self-imitation in between
+    name: str = "rl"  # under which its rollouts are recorded
     turns: Callable[[int], int | None] = field(default=lambda step: None)
     """Turns per episode at a step (1-based); None leaves the rollout's own."""
 
@@ -183,7 +184,7 @@ def groups_of(step: int, plan: ReinforcementPlan, known: Past) -> list[list[Job]
     last = step - 1 - plan.staleness
     past = {number: found for number, found in known.items() if number <= last}
     return [
-        [Job(Key(f"rl/{step}", g, member), task) for member in range(plan.group)]
+        [Job(Key(f"{plan.name}/{step}", g, member), task) for member in range(plan.group)]
         for g, task in enumerate(plan.practice.tasks(step, plan.tasks, past))
     ]
 
@@ -192,7 +193,10 @@ async def _greedy(
     roll_out: RollOut, step: int, episodes: Sequence[Episode], plan: ReinforcementPlan
 ) -> dict[int, float]:
     """Return the return of one greedy rollout of each task of the episodes (ReMax)."""
-    jobs = [Job(Key(f"greedy/{step}", e.key.group), e.task) for e in episodes if e.key.member == 0]
+    own = "" if plan.name == "rl" else f"{plan.name}/"
+    jobs = [
+        Job(Key(f"{own}greedy/{step}", e.key.group), e.task) for e in episodes if e.key.member == 0
+    ]
     found = await roll_out(jobs, turns=plan.turns(step), greedy=True)
     return {e.key.group: plan.shaping.episode_return(e) for e in found if e.outcome.scored}
 

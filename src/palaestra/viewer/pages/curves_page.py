@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from palaestra.evaluation.reports.learning_curves import Metrics, smooth
+from palaestra.evaluation.reports.learning_curves import Metrics, curve_stage, smooth
 from palaestra.store.queries import Queries, TaskStanding
 from palaestra.store.run_folder import RunFolder
 from palaestra.viewer import facts
@@ -71,21 +71,23 @@ def routes(site: Site) -> list[Route]:
 def _read(site: Site, name: str) -> Compared:
     with site.run(name) as opened:
         database = opened.database
-        metrics = database.metrics("rl")
+        metrics = database.metrics(curve_stage(database.metric_phases(), database.metrics))
         found = site.soon(opened.path, "bands", partial(_bands, opened.path)) or []
         return Compared(name, facts.about(database), metrics, result(database), found)
 
 
 def _bands(path: Path) -> list[Band]:
     with RunFolder.read(path) as opened:
-        return bands(Queries(opened.database).standings("rl"))
+        database = opened.database
+        stage = curve_stage(database.metric_phases(), database.metrics)
+        return bands(Queries(database).standings(f"{stage}/"))
 
 
 def bands(standings: Sequence[TaskStanding]) -> list[Band]:
     """Return 95 % intervals of each step's success over its tasks (normal, within [0, 1])."""
     scores: dict[int, list[float]] = {}
     for task in standings:
-        step = task.phase.removeprefix("rl/")
+        step = task.phase.rpartition("/")[2]
         if task.success is not None and step.isdigit():
             scores.setdefault(int(step), []).append(task.success)
     found = []

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from palaestra.evaluation.reports.learning_curves import Metrics, smooth
-from palaestra.evaluation.statistics.intervals import POLICIES
+from palaestra.evaluation.reports.learning_curves import Metrics, curve_stage, smooth
+from palaestra.evaluation.statistics.intervals import tested_policies
 from palaestra.learning.loop import alarms
 from palaestra.store.liveness import mark, worker
 from palaestra.store.notes import Notes
@@ -84,8 +84,9 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
     results = site.soon(opened.path, "results", partial(results_of, opened.path))
     phases, differences = results or ({}, [])
     health = [
-        _health(site, opened, phase, database.metrics(phase)) for phase in queries.metric_phases()
+        _health(site, opened, phase, database.metrics(phase)) for phase in database.metric_phases()
     ]
+    learning = database.metrics(curve_stage(database.metric_phases(), database.metrics))
     report = _report(opened.path)
     rows = _phases(counts, phases)
     return {
@@ -100,9 +101,9 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
         "invalid": _invalid(report),
         "example": report.get("example") or {},
         "differences": differences,
-        "curve": _curve(database.metrics("rl"), phases),
+        "curve": _curve(learning, phases),
         "stages": about.stages,
-        "time": _time(about.stages, database.metrics("rl")),
+        "time": _time(about.stages, learning),
         "health": health,
         "recipe": list(facts.flat(about.recipe)),
         "notes": Notes.open(opened.path).all()[-20:][::-1],
@@ -110,17 +111,19 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
 
 
 def _phases(counts: Mapping[str, int], known: Mapping[str, PhaseStanding]) -> list[Any]:
-    """Return rows of (phase, episodes, standing, RL's steps); RL's steps share a row."""
-    steps = [phase for phase in counts if phase.startswith("rl/")]
+    """Return rows of (phase, episodes, standing, steps); the steps of a stage share a row."""
+    steps: dict[str | None, list[str]] = {}
+    for phase in counts:
+        steps.setdefault(facts.stage_of_step(phase), []).append(phase)
     rows: list[Any] = []
     for phase, count in counts.items():
-        if phase in steps[1:]:
-            continue
-        if phase in steps and len(steps) > 1:
-            inner = [(step, counts[step], known.get(step)) for step in steps]
-            rows.append(("rl", sum(counts[step] for step in steps), None, inner))
-        else:
+        stage = facts.stage_of_step(phase)
+        own = steps[stage]
+        if stage is None or len(own) == 1:
             rows.append((phase, count, known.get(phase), []))
+        elif phase == own[0]:
+            inner = [(step, counts[step], known.get(step)) for step in own]
+            rows.append((stage, sum(counts[step] for step in own), None, inner))
     return rows
 
 
@@ -141,7 +144,7 @@ def _curve(metrics: Metrics, phases: Mapping[str, PhaseStanding]) -> Markup | No
     line = [(x, float(y)) for (x, _), y in zip(points, values, strict=True)]
     lines = [Series("training rollouts", line, dots=points, colour=0)]
     ends = points[0][0], points[-1][0]
-    for number, policy in enumerate(POLICIES):
+    for number, policy in enumerate(tested_policies(list(phases))):
         found = phases.get(f"test/{policy}")
         if found is not None and found.interval is not None:
             mean, bounds = found.interval.mean, (found.interval.low, found.interval.high)

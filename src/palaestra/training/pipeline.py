@@ -1,0 +1,242 @@
+"""The pipeline: runs a recipe's program of stages, from wherever it stopped.
+
+A stage that is done is not run again. The version that it wrote is loaded only when a later stage
+begins with it; without a valid checkpoint, the stage learns again from what was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from statistics import fmean
+
+from palaestra.core.errors import PalaestraError
+from palaestra.core.task import Split
+from palaestra.runtime.progress import percent
+from palaestra.training.lineage import note_version
+from palaestra.training.policy_building import Valued
+from palaestra.training.policy_versions import (
+    forget_versions,
+    is_saved,
+    put_weights,
+    save_present,
+    saved_weights,
+)
+from palaestra.training.run_context import RunContext
+from palaestra.training.stage_program import Made, RoundEnd, Step, program, view
+from palaestra.training.stage_sections import (
+    BASE,
+    Evaluate,
+    Explore,
+    Imitate,
+    Merge,
+    Prefer,
+    Reinforce,
+    StagePart,
+    Study,
+)
+from palaestra.training.stages.exploring import explore
+from palaestra.training.stages.imitating import imitation
+from palaestra.training.stages.learning_updates import learned_rows
+from palaestra.training.stages.merging import merge
+from palaestra.training.stages.preferring import preference
+from palaestra.training.stages.reinforcing import reinforcement
+from palaestra.training.stages.studying import study
+from palaestra.training.stages.testing import evaluate_policy
+
+
+class Pipeline:
+    """The program of one run, in progress."""
+
+    def __init__(self, context: RunContext) -> None:
+        """Prepare to run the stages; the context's policy is the base."""
+        self._context, self._program = context, program(context.whole)
+        self._made = Made()
+        self._present = BASE  # the version in the policy now
+        self._makers: dict[str, tuple[Step, Made]] = {}  # how a version is made, and from what
+        self._valued: Valued | None = None  # the critic of the version in the policy
+        self._ended: set[tuple[tuple[tuple[str, int], ...], str]] = set()  # repeats, by their place
+
+    async def run(self) -> Valued | None:
+        """Run all steps; leave the last version in the policy, and return its critic, if any."""
+        if self._needs_base() and not is_saved(self._context, BASE):
+            save_present(self._context, BASE)
+        for place, step in enumerate(self._program):
+            if self._is_over(step):
+                continue
+            if isinstance(step, RoundEnd):
+                if not step.last and self._ends(step):
+                    self._ended.add((step.rounds[:-1], step.part.called))
+                continue
+            await self._do(step)
+            self._forget(place + 1)
+        await self._become(self._made.latest)
+        return self._valued
+
+    # ── steps ────────────────────────────────────────────────────────────────
+
+    async def _do(self, step: Step) -> None:
+        context, part = self._of(step, self._made), step.part
+        ready = partial(self._become, self._made.latest)
+        if isinstance(part, Explore):
+            await explore(context, part, ready)
+        elif isinstance(part, Evaluate):
+            await evaluate_policy(context, self._made.latest, ready, part.tested, part.tasks)
+        else:
+            self._makers[step.record] = (step, self._made.copy())
+            if not context.accounts.is_done(step.record):
+                await self._make(step.record)
+                if self._learned_nothing(step):
+                    self._context.reporter.say(
+                        f"{step.record} found nothing to learn from; the policy stays as it is"
+                    )
+        self._made.add(step)
+
+    async def _make(self, version: str) -> None:
+        """Run the stage that writes a version, or load what it wrote."""
+        step, made = self._makers[version]
+        context, part = self._of(step, made), step.part
+        self._valued = None
+        if isinstance(part, Merge):
+            begins = made.versions_of(part)
+            for one in begins:
+                if not is_saved(self._context, one):
+                    await self._become(one)
+            merge(context, begins)
+        else:
+            start = getattr(part, "start", None)
+            begins = [made.latest if start is None else made.versions[start][-1]]
+            if not is_saved(context, version):
+                await self._become(begins[0])
+            await self._learn(context, part, made)
+        self._present = version
+        self._note(step, begins)
+
+    async def _learn(self, context: RunContext, part: StagePart, made: Made) -> None:
+        if isinstance(part, Imitate):
+            await imitation(context, part, made)
+        elif isinstance(part, Prefer):
+            await preference(context, part, made)
+        elif isinstance(part, Study):
+            await study(context, part, made)
+        else:
+            assert isinstance(part, Reinforce)
+            self._valued = await reinforcement(context)
+
+    async def _become(self, version: str) -> None:
+        """Make a version the policy, unless it is."""
+        if version == self._present:
+            return
+        if version != BASE:
+            await self._make(version)
+            return
+        weights = saved_weights(self._context, BASE)
+        if weights is None:
+            raise PalaestraError(
+                "The checkpoint of the base is gone from the run's folder; begin a new run."
+            )
+        put_weights(self._context, weights, 0)
+        self._present, self._valued = BASE, None
+
+    def _of(self, step: Step, made: Made) -> RunContext:
+        context = self._context.of(step.record, view(self._context.whole, step.part))
+        context.used_tasks = made.tasks
+        return context
+
+    # ── rounds ───────────────────────────────────────────────────────────────
+
+    def _is_over(self, step: Step | RoundEnd) -> bool:
+        """Return whether the step belongs to a repeat that has ended early."""
+        rounds = step.rounds
+        return any((rounds[:n], name) in self._ended for n, (name, _) in enumerate(rounds))
+
+    def _ends(self, end: RoundEnd) -> bool:
+        """Return whether a repeat ends after a round, and say so."""
+        context, name = self._context, end.part.called
+        number = end.rounds[-1][1]
+        if any(self._learned_nothing(step) for step in self._round(end)):
+            context.reporter.say(
+                f"{name} ends after round {number} of {end.part.rounds}: nothing was found to "
+                "learn from; what was learned before stays"
+            )
+            return True
+        rule = end.part.until
+        if rule is None:
+            return False
+        tested = self._made.tested[rule.stage][-number:]  # in the rounds of this repeat
+        found = [self._success(f"{Split.VALIDATION}/{version}") for version in tested]
+        reached = rule.success is not None and found[-1] >= rule.success
+        best = max(range(len(found)), key=found.__getitem__)  # the first of equals
+        tired = rule.patience is not None and len(found) - 1 - best >= rule.patience
+        if reached or tired:
+            context.reporter.say(
+                f"{name} ends after round {number} of {end.part.rounds}: {rule.stage} found "
+                f"{percent(found[-1])}, and {percent(max(found))} at best"
+            )
+        return reached or tired
+
+    def _round(self, end: RoundEnd) -> list[Step]:
+        """Return the steps of a round that learn."""
+        made = [step for step, _ in self._makers.values()]
+        return [step for step in made if step.rounds[: len(end.rounds)] == end.rounds]
+
+    def _learned_nothing(self, step: Step) -> bool:
+        learns = isinstance(step.part, Imitate | Prefer)
+        return learns and not learned_rows(self._context, step.record)
+
+    def _success(self, phase: str) -> float:
+        outcomes = [
+            one.outcome for one in self._context.store.summaries(phase) if one.key.phase == phase
+        ]
+        return fmean([outcome.solved for outcome in outcomes if outcome.scored] or [0.0])
+
+    # ── versions ─────────────────────────────────────────────────────────────
+
+    def _needs_base(self) -> bool:
+        """Return whether some stage begins with the base again."""
+        steps = [step for step in self._program if isinstance(step, Step)]
+        return any(BASE in _versions_read(step) for step in steps)
+
+    def _forget(self, place: int) -> None:
+        """Remove the checkpoints that no step from `place` on, and no resumption, needs."""
+        if not self._context.whole.stage:
+            return
+        names = {
+            name
+            for step in self._program[place:]
+            if isinstance(step, Step)
+            for name in _versions_read(step)
+        }
+        whole = {
+            name
+            for step in self._program[place:]
+            if isinstance(step, Step) and isinstance(step.part, Merge) and step.part.rounds == "all"
+            for name in step.part.versions
+        }
+        made = self._made.versions
+        needed = {made[name][-1] for name in names if name in made}
+        needed |= {record for name in whole for record in made.get(name, [])}
+        forget_versions(self._context, {self._made.latest, *needed})
+
+    def _note(self, step: Step, begins: Sequence[str]) -> None:
+        context = self._context
+        rows = learned_rows(context, step.record)
+        if isinstance(step.part, Reinforce):
+            count = len(context.store.summaries(f"{step.record}/"))
+            rows = {step.record: {"speaker": "policy", "episodes": count}}
+        note_version(
+            context.store,
+            step.record,
+            does=str(getattr(step.part, "do", "")),
+            start=list(begins),
+            rows=rows,
+            environment=context.recipe.environment.id,
+        )
+
+
+def _versions_read(step: Step) -> tuple[str, ...]:
+    """Return the names of versions that a step names; not the last one, with which most begin."""
+    if isinstance(step.part, Merge):
+        return step.part.versions
+    start = getattr(step.part, "start", None)
+    return () if start is None else (start,)

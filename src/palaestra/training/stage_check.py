@@ -1,0 +1,266 @@
+"""Checks of a recipe's stages before a run starts: what each reads, and that all of it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_type_hints
+
+from palaestra.core.environment import Capability
+from palaestra.core.errors import GroupTooSmall, RecipeError, UnknownName
+from palaestra.environments.registry import spec
+from palaestra.learning.data.examples.example import Example
+from palaestra.learning.data.examples.preferred import Label, Pair
+from palaestra.learning.loop.preference_learning import takes_pairs
+from palaestra.learning.methods.component import Component, Kind, Need, find
+from palaestra.training.demonstrations import check_recorded
+from palaestra.training.method import check_declared
+from palaestra.training.recipe import Recipe
+from palaestra.training.stage_program import (
+    Made,
+    RoundEnd,
+    Step,
+    of_rollouts,
+    program,
+    steps_of,
+)
+from palaestra.training.stage_sections import (
+    BASE,
+    Evaluate,
+    Explore,
+    FromRun,
+    FromSpeaker,
+    FromStage,
+    Imitate,
+    Merge,
+    Prefer,
+    Reinforce,
+    Repeat,
+    StagePart,
+)
+from palaestra.training.usable_parts import refuse_unmet
+
+MADE: dict[object, str] = {list[Example]: "examples", list[Pair]: "pairs", list[Label]: "labels"}
+"""What a rule of kind examples returns, in words."""
+
+
+def check_stages(recipe: Recipe) -> None:
+    """Check what the stages of a recipe read and write.
+
+    Raises:
+        InputError: the first problem found.
+    """
+    for part in _repeats(recipe.stage):
+        _check_until(part)
+    steps = program(recipe)
+    _check_names(steps)
+    used = _check_reads(recipe, steps)
+    _check_used(recipe, steps_of(steps), used)
+    _check_together(recipe)
+
+
+def _repeats(stages: Sequence[StagePart]) -> list[Repeat]:
+    found = [part for part in stages if isinstance(part, Repeat)]
+    return found + [inner for part in found for inner in _repeats(part.stages)]
+
+
+def _check_until(part: Repeat) -> None:
+    """Raise RecipeError unless the rule that ends a repeat reads a validation of its own."""
+    if part.until is None:
+        return
+    inside = {one.called: one for one in part.stages}
+    named = inside.get(part.until.stage)
+    if not isinstance(named, Evaluate):
+        raise RecipeError(
+            f"{part.called}.until names '{part.until.stage}', which is no evaluation in its "
+            f"stages; add one: {{do = 'evaluate', name = '{part.until.stage}', split = "
+            "'validation'}."
+        )
+    if named.split != "validation":
+        raise RecipeError(
+            f"{part.called}.until would end rounds by results on the {named.split} split, which "
+            f"is held out; set split = 'validation' in '{named.called}'."
+        )
+
+
+def _check_names(steps: Sequence[Step | RoundEnd]) -> None:
+    """Raise RecipeError if two stages have one name, or one record."""
+    parts: dict[str, StagePart] = {}
+    records: dict[str, str] = {}
+    for step in steps_of(steps):
+        if isinstance(step.part, Evaluate) and step.part.name is None:
+            continue  # nothing refers to it
+        if parts.setdefault(step.name, step.part) is not step.part:
+            raise RecipeError(f"Two stages are called '{step.name}'; give one of them a name.")
+        if records.setdefault(step.record, step.name) != step.name:
+            raise RecipeError(
+                f"The stages '{records[step.record]}' and '{step.name}' would both be recorded "
+                f"as '{step.record}'; give one of them another name."
+            )
+
+
+# ── what is read ─────────────────────────────────────────────────────────────
+
+
+def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
+    """Check what each step reads; return the names of the stages that are read."""
+    made, used = Made(), set[str]()
+    every = {step.name: step.part for step in steps_of(steps)}
+    for step in steps_of(steps):
+        part, who = step.part, f"The stage '{step.name}'"
+        if isinstance(part, Merge):
+            for name in part.versions:
+                _check_version(name, who, made, every)
+            used.update(part.versions)
+        elif part.trains:
+            start = getattr(part, "start", None)
+            if start is None:
+                used.add(_name_of(made))
+            else:
+                _check_version(start, who, made, every)
+                used.add(start)
+        elif getattr(part, "speaker", "policy") == "policy":
+            used.add(_name_of(made))
+        for source in getattr(part, "sources", ()):
+            _check_source(recipe, source, who, made, every)
+            if isinstance(source, FromStage):
+                used.add(source.stage)
+        if isinstance(part, Explore):
+            _check_speaker(recipe, part.speaker, who)
+        if isinstance(part, Imitate | Prefer):
+            _check_rule(recipe, part, who, made)
+        made.add(step)
+    used.add(_name_of(made))
+    return used
+
+
+def _name_of(made: Made) -> str:
+    """Return the name of the stage that made the policy as it is."""
+    return next(name for name, versions in made.versions.items() if made.latest in versions)
+
+
+def _check_version(name: str, who: str, made: Made, every: dict[str, StagePart]) -> None:
+    if name in made.versions:
+        return
+    if name in every and every[name].trains:
+        raise RecipeError(f"{who} begins with '{name}', which runs later; move one of them.")
+    if name in every:
+        raise RecipeError(
+            f"{who} begins with '{name}', which writes no version of the policy; name a stage "
+            f"that trains, or '{BASE}'."
+        )
+    raise UnknownName("version of the policy", name, made.versions)
+
+
+def _check_source(
+    recipe: Recipe, source: object, who: str, made: Made, every: dict[str, StagePart]
+) -> None:
+    if isinstance(source, FromSpeaker):
+        _check_speaker(recipe, source.speaker, who)
+    elif isinstance(source, FromRun):
+        check_recorded(source)
+    elif isinstance(source, FromStage):
+        part = every.get(source.stage)
+        if isinstance(part, Evaluate):
+            raise RecipeError(
+                f"{who} would learn from '{source.stage}', whose {part.split} tasks are held out; "
+                "name a stage that explores training tasks."
+            )
+        if source.stage not in made.episodes:
+            if part is None:
+                raise UnknownName("stage that records episodes", source.stage, made.episodes)
+            why = "runs later" if source.stage in _writers(every) else "records no episodes"
+            raise RecipeError(f"{who} reads '{source.stage}', which {why}; name another stage.")
+
+
+def _writers(every: dict[str, StagePart]) -> set[str]:
+    made = Made()
+    for part in every.values():
+        made.add(Step(part))
+    return set(made.episodes)
+
+
+def _check_speaker(recipe: Recipe, speaker: str, who: str) -> None:
+    environment = recipe.environment.id
+    if speaker == "expert" and Capability.ORACLE not in spec(environment).capabilities:
+        raise RecipeError(
+            f"{who} records the expert of '{environment}', which has none; let the policy speak, "
+            "or choose another environment."
+        )
+
+
+# ── what is learned ──────────────────────────────────────────────────────────
+
+
+def _check_rule(recipe: Recipe, part: Imitate | Prefer, who: str, made: Made) -> None:
+    """Check that a rule of examples makes what the stage learns from, out of what it reads."""
+    rule = find(Kind.EXAMPLES, part.examples)
+    rule.configured(part.examples_options)
+    refuse_unmet(rule.needs_with(part.examples_options), f"{who}, with '{part.examples}',")
+    makes = _makes(rule)
+    if isinstance(part, Prefer):
+        loss = find(Kind.PREFERENCE, part.loss)
+        wanted = "pairs" if takes_pairs(loss.configured(part.loss_options)) else "labels"
+        if makes not in (None, wanted):
+            raise RecipeError(
+                f"{who} learns from {wanted} by the loss '{part.loss}', and its rule "
+                f"'{part.examples}' makes {makes}; choose another rule or loss."
+            )
+    elif makes not in (None, "examples"):
+        raise RecipeError(
+            f"{who} imitates, and its rule '{part.examples}' makes {makes}; let a stage do "
+            "'prefer' with them."
+        )
+    check_declared(rule.needs, recipe.environment.id, f"{who}, with '{part.examples}',")
+    if Need.ATTEMPT in rule.needs or makes == "pairs":
+        _check_groups(part, who, made)
+
+
+def _makes(rule: Component) -> str | None:
+    """Return what a rule makes, in words; None where its function does not say."""
+    try:
+        return MADE.get(get_type_hints(rule.function).get("return"))
+    except NameError:  # a hint that only a type checker can resolve
+        return None
+
+
+def _check_groups(part: Imitate | Prefer, who: str, made: Made) -> None:
+    """Raise GroupTooSmall if a rule that compares attempts reads none of the same task."""
+    sizes = [1 if isinstance(source, FromSpeaker) else None for source in part.sources]
+    for source in part.sources:
+        if isinstance(source, FromStage):
+            found = [step.part for step in made.read(source)]
+            sizes += [one.group for one in found if isinstance(one, Explore | Reinforce)]
+    known = [size for size in sizes if size is not None]
+    if known and max(known) < 2 and not any(isinstance(s, FromRun) for s in part.sources):
+        raise GroupTooSmall(
+            f"{who}: '{part.examples}' compares attempts at the same task, and each was attempted "
+            "once; explore with group = 4, say."
+        )
+
+
+# ── what is used, and what must be equal ─────────────────────────────────────
+
+
+def _check_used(recipe: Recipe, steps: Sequence[Step], used: set[str]) -> None:
+    """Raise RecipeError if a stage records or trains what no later stage reads."""
+    for step in steps:
+        if step.name in used or isinstance(step.part, Evaluate):
+            continue
+        what = "trains a version" if step.part.trains else "records episodes"
+        raise RecipeError(
+            f"The stage '{step.name}' {what} that no later stage reads; name it in a from or "
+            "start, or leave it out."
+        )
+
+
+def _check_together(recipe: Recipe) -> None:
+    """Raise RecipeError if stages disagree on what belongs to the whole run."""
+    parts = [s.part for s in steps_of(program(recipe)) if isinstance(s.part, Reinforce)]
+    for key in ("on_update", "actor"):
+        values = {getattr(part, key) for part in parts}
+        if len(values) > 1:
+            raise RecipeError(
+                f"Stages that reinforce set {key} differently, and it belongs to the whole run; "
+                "give all of them the same."
+            )
+    of_rollouts(recipe)

@@ -1,0 +1,278 @@
+"""The table `stage` of a recipe: a short program of stages over one run's records.
+
+Each stage reads episodes and versions of the policy that earlier ones wrote (`from`, `start`), and
+writes episodes or the next version. What a recipe without stages does is such a program as well,
+see `stage_program`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+
+from palaestra.core.task import Split
+from palaestra.training.recipe_sections import Section
+from palaestra.training.reinforcement_section import Reinforcement
+
+BASE = "base"  # the policy with which the run begins
+LAST, ALL = "last", "all"
+
+
+# ── what a stage reads ───────────────────────────────────────────────────────
+
+
+class FromSpeaker(Section):
+    """Episodes that the stage records itself, on training tasks that were not used before."""
+
+    speaker: Literal["expert", "policy", "random"] = Field(
+        description="the environment's expert, the policy, or random actions"
+    )
+    demonstrations: int = Field(32, ge=1, description="number of episodes")
+
+
+class FromStage(Section):
+    """Episodes that an earlier stage recorded."""
+
+    stage: str = Field(description="name of the stage")
+    rounds: Literal["last", "all"] = Field(
+        "last", description="of a stage in a repeat: those of its last round so far, or of all"
+    )
+
+
+class FromRun(Section):
+    """Episodes of another run."""
+
+    run: str = Field(description="its folder")
+    label: str | None = Field(None, description="only episodes with this label by a person")
+    judge: str | None = Field(None, description="only episodes that this judge marks as solved")
+    demonstrations: int = Field(1_000_000, ge=1, description="at most so many")
+
+
+def _kind_of_source(value: object) -> str:
+    if isinstance(value, FromSpeaker | FromStage | FromRun):
+        return {FromSpeaker: "speaker", FromStage: "stage", FromRun: "run"}[type(value)]
+    keys = value if isinstance(value, Mapping) else {}
+    return next((key for key in ("speaker", "run") if key in keys), "stage")
+
+
+Source = Annotated[
+    Annotated[FromSpeaker, Tag("speaker")]
+    | Annotated[FromStage, Tag("stage")]
+    | Annotated[FromRun, Tag("run")],
+    Discriminator(_kind_of_source),
+]
+
+
+def _listed(value: object) -> list[object]:
+    listed = value if isinstance(value, list | tuple) else [value]
+    return [{"stage": one} if isinstance(one, str) else one for one in listed]
+
+
+class StagePart(Section):
+    """What all stages have."""
+
+    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
+    trains: ClassVar[bool] = False  # whether it writes a version of the policy
+
+    name: str | None = Field(None, description="by which other stages refer to it; unset: `do`")
+
+    @field_validator("name")
+    @classmethod
+    def _a_name_is_a_word(cls, name: str | None) -> str | None:
+        if name is not None and not re.fullmatch(r"[A-Za-z][\w-]*", name):
+            raise ValueError("use letters, digits, _ and -, and begin with a letter")
+        if name in (BASE, LAST, ALL):
+            raise ValueError("it means something else; choose another name")
+        return name
+
+    @property
+    def called(self) -> str:
+        """The stage's name, or what it does."""
+        return self.name or str(getattr(self, "do", ""))
+
+
+class ReadingPart(StagePart):
+    """A stage that reads episodes."""
+
+    sources: tuple[Source, ...] = Field(
+        alias="from",
+        min_length=1,
+        description="the episodes: a stage's name, {stage, rounds}, {speaker, demonstrations}, "
+        "{run, label, judge}, or a list of these",
+    )
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _names_stand_for_stages(cls, value: object) -> object:
+        return _listed(value)
+
+
+class TrainingPart(StagePart):
+    """A stage that begins with a version of the policy and writes the next one."""
+
+    trains: ClassVar[bool] = True
+    start: str | None = Field(
+        None, description="the policy that it begins with: base, or a stage; unset: the last one"
+    )
+
+
+# ── what stages do ───────────────────────────────────────────────────────────
+
+
+class Explore(StagePart):
+    """Record episodes on training tasks that were not used before."""
+
+    do: Literal["explore"]
+    speaker: Literal["policy", "expert", "random"] = Field(
+        "policy", description="the policy, the environment's expert, or random actions"
+    )
+    tasks: int = Field(32, ge=1)
+    group: int = Field(1, ge=1, description="episodes per task")
+
+
+class Imitate(TrainingPart, ReadingPart):
+    """Learn the replies of chosen episodes (supervised fine-tuning)."""
+
+    do: Literal["imitate"]
+    examples: str = Field(
+        "filtered-cloning", description="how to choose them, of `palaestra list curricula`"
+    )
+    examples_options: dict[str, Any] = Field({}, description="e.g. {share = 0.5}")
+    epochs: int = Field(2, ge=1)
+    batch: int = Field(8, ge=1, description="examples per optimizer step")
+    learning_rate: float = Field(1e-4, gt=0)
+
+
+class Prefer(TrainingPart, ReadingPart):
+    """Learn from pairs of replies or rollouts, or from labels, near the policy it begins with."""
+
+    do: Literal["prefer"]
+    examples: str = Field(
+        "trajectory-pairs", description="how to pair or label, of `palaestra list curricula`"
+    )
+    examples_options: dict[str, Any] = Field({}, description="e.g. {gap = 0.5}")
+    loss: str = Field("dpo", description="a preference loss: dpo, step-dpo or kto")
+    loss_options: dict[str, Any] = Field({}, description="e.g. {beta = 0.1}")
+    epochs: int = Field(1, ge=1)
+    batch: int = Field(16, ge=1, description="pairs or labels per optimizer step")
+    learning_rate: float = Field(2e-5, gt=0)
+
+
+class Reinforce(TrainingPart, Reinforcement):
+    """Reinforcement learning from rollouts; the keys are those of the table `rl`."""
+
+    do: Literal["reinforce"]
+
+
+class Study(TrainingPart):
+    """Continue pre-training on texts, of which every token is learned."""
+
+    do: Literal["study"]
+    instructions: bool = Field(
+        True, description="learn the environment's instructions and the descriptions of its tools"
+    )
+    sources: tuple[Source, ...] = Field(
+        (), alias="from", description="episodes to retell, in the forms of `imitate`'s from"
+    )
+    files: tuple[str, ...] = Field((), description="text files to learn")
+    epochs: int = Field(1, ge=1)
+    batch: int = Field(8, ge=1, description="texts per optimizer step")
+    learning_rate: float = Field(1e-4, gt=0)
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _names_stand_for_stages(cls, value: object) -> object:
+        return _listed(value)
+
+    @model_validator(mode="after")
+    def _there_are_texts(self) -> Study:
+        if not (self.instructions or self.sources or self.files):
+            raise ValueError("there is nothing to study; set instructions, from or files")
+        return self
+
+
+class Merge(TrainingPart):
+    """Average the weights of several versions of the policy."""
+
+    do: Literal["merge"]
+    versions: tuple[str, ...] = Field(
+        alias="from", min_length=1, description="names of stages that train, or base"
+    )
+    rounds: Literal["last", "all"] = Field(
+        "last", description="of stages in a repeat: their last version, or those of all rounds"
+    )
+
+    @field_validator("versions", mode="before")
+    @classmethod
+    def _one_needs_no_list(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _it_begins_with_what_it_merges(self) -> Merge:
+        if self.start is not None:
+            raise ValueError("start has no effect on a merge; name its versions in from")
+        if len(self.versions) == 1 and self.rounds == LAST:
+            raise ValueError("a merge of one version changes nothing; name two, or rounds = 'all'")
+        return self
+
+
+class Evaluate(StagePart):
+    """Test the policy as it is now."""
+
+    do: Literal["evaluate"]
+    split: Literal["validation", "test"] = Field(
+        "test", description="validation may guide rounds, test never does"
+    )
+    tasks: int | None = Field(None, ge=1, description="unset: evaluation.tasks")
+
+    @property
+    def tested(self) -> Split:
+        """The split of its tasks."""
+        return Split(self.split)
+
+
+class Until(Section):
+    """When a repeat ends before its last round."""
+
+    stage: str = Field(description="an evaluation on the validation split, within the repeat")
+    success: float | None = Field(None, gt=0, le=1, description="end at this success")
+    patience: int | None = Field(
+        None, ge=1, description="end after so many rounds without a success above the best so far"
+    )
+
+    @model_validator(mode="after")
+    def _something_ends_it(self) -> Until:
+        if self.success is None and self.patience is None:
+            raise ValueError("until needs success or patience; set one")
+        return self
+
+
+class Repeat(StagePart):
+    """Run the same stages several times."""
+
+    do: Literal["repeat"]
+    rounds: int = Field(ge=1)
+    stages: tuple[AnyStage, ...] = Field(min_length=1, description="in the order of a round")
+    until: Until | None = Field(None, description="a rule that ends it earlier; unset: none")
+
+
+AnyStage = Annotated[
+    Explore | Imitate | Prefer | Reinforce | Study | Merge | Evaluate | Repeat,
+    Discriminator("do"),
+]
+Repeat.model_rebuild()
+
+STAGES: Mapping[str, type[StagePart]] = {
+    "explore": Explore,
+    "study": Study,
+    "imitate": Imitate,
+    "prefer": Prefer,
+    "reinforce": Reinforce,
+    "merge": Merge,
+    "evaluate": Evaluate,
+    "repeat": Repeat,
+}
+"""The stages by what they do."""

@@ -1,0 +1,1 @@
+"""What each stage of a run does; each is a function of the stage's context."""

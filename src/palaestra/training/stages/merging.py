@@ -1,0 +1,41 @@
+"""The stage that averages the weights of versions of the policy.
+
+Source: model soups (Wortsman et al. 2022); AgentCPM averages checkpoints of an agent. The average
+is of the optimiser's fp32 weights, each version with the same share.
+"""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor
+
+from palaestra.core.errors import PalaestraError
+from palaestra.training.policy_versions import put_weights, saved_weights, write_weights
+from palaestra.training.run_context import RunContext
+
+
+@torch.no_grad()
+def merge(context: RunContext, versions: list[str]) -> None:
+    """Put the average of saved versions into the policy, and save it as the stage's version.
+
+    Args:
+        context: of the stage.
+        versions: their records, all of which have a valid checkpoint.
+    """
+    started, record = time.monotonic(), context.record
+    whole: dict[str, Tensor] = {}
+    for version in versions:
+        weights = saved_weights(context, version)
+        if weights is None:
+            raise PalaestraError(f"The checkpoint of '{version}' is gone; resume the run.")
+        for name, tensor in weights.items():
+            part = tensor.double() / len(versions)
+            whole[name] = part if name not in whole else whole[name] + part
+    average = {name: tensor.float() for name, tensor in whole.items()}
+    put_weights(context, average, context.policy.version + 1)
+    write_weights(context, record, average)
+    if not context.accounts.is_done(record):
+        seconds = time.monotonic() - started
+        context.accounts.finish_stage(record, seconds, sampled=0, prompt=0, trained=0)

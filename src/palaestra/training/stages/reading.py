@@ -1,0 +1,132 @@
+"""What a stage reads: the episodes of its sources, by who speaks in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+from palaestra.core.episode import Episode
+from palaestra.learning.data.examples.example import Example
+from palaestra.learning.data.examples.labels import as_it_ended, understood
+from palaestra.learning.data.examples.preferred import Label, Pair
+from palaestra.learning.data.rows import Row
+from palaestra.training.demonstrations import RECORDED, recorded_demonstrations
+from palaestra.training.loop_plan import shaping
+from palaestra.training.run_context import RunContext
+from palaestra.training.stage_program import Made, Step
+from palaestra.training.stage_sections import Explore, FromRun, FromSpeaker, FromStage, Source
+from palaestra.training.stages.exploring import fitting, record
+
+Rule = Callable[..., Sequence[Any]]
+"""A part of kind examples, with its options: (episodes, policy, …) -> examples, pairs or labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Episodes in which one speaker replies."""
+
+    speaker: str  # under which its calls are recorded
+    episodes: list[Episode]
+    counted: bool = True  # whether no other stage has counted their tokens
+
+
+async def read(context: RunContext, sources: Sequence[Source], made: Made) -> list[Shown]:
+    """Return the episodes of sources, in their order; record those that a speaker is to show.
+
+    Raises:
+        InputError: a speaker cannot show anything, or nothing fits into the model's context.
+    """
+    found: list[Shown] = []
+    own = 0
+    for source in sources:
+        if isinstance(source, FromSpeaker):
+            own += 1
+            phase = own_phase(context.record, own)
+            episodes = await record(context, phase, source.speaker, source.demonstrations)
+            found.append(_shown(context, source.speaker, fitting(episodes, context)))
+        elif isinstance(source, FromRun):
+            found.append(Shown(RECORDED, recorded_demonstrations(context, source)))
+        else:
+            found += _of_stage(context, source, made)
+    return found
+
+
+def own_phase(record: str, number: int = 1) -> str:
+    """Return the phase of the episodes that a stage records from its `number`-th speaker."""
+    phase = "demonstrations" if record == "imitation" else f"{record}/demonstrations"
+    return phase if number == 1 else f"{phase}-{number}"
+
+
+def _of_stage(context: RunContext, source: FromStage, made: Made) -> list[Shown]:
+    found = []
+    for step in made.read(source):
+        for speaker, phases in _phases(context, step):
+            episodes = [e for phase in phases for e in context.store.episodes(phase)]
+            found.append(_shown(context, speaker, fitting(episodes, context), counted=False))
+    return found
+
+
+def _phases(context: RunContext, step: Step) -> list[tuple[str, list[str]]]:
+    """Return the phases that a stage recorded, by who speaks in them."""
+    part, own = step.part, step.record
+    if isinstance(part, Explore):
+        return [(part.speaker, [own])]
+    speakers = [s.speaker for s in getattr(part, "sources", ()) if isinstance(s, FromSpeaker)]
+    if speakers:
+        return [(speaker, [own_phase(own, n)]) for n, speaker in enumerate(speakers, 1)]
+    steps = re.compile(re.escape(own) + r"/\d+")
+    return [("policy", [phase for phase in context.store.phases() if steps.fullmatch(phase)])]
+
+
+def _shown(
+    context: RunContext, speaker: str, episodes: list[Episode], *, counted: bool = True
+) -> Shown:
+    name = context.policy.name if speaker == "policy" else speaker
+    return Shown(name, episodes, counted)
+
+
+# ── what rules make of them ──────────────────────────────────────────────────
+
+
+def chosen(context: RunContext, rule: Rule, shown: Sequence[Shown]) -> list[Any]:
+    """Return what a rule makes of episodes, speaker by speaker.
+
+    Rules compare the episodes of one speaker with each other, never with those of another.
+    """
+    speakers = dict.fromkeys(one.speaker for one in shown)
+    together = {
+        speaker: [e for one in shown if one.speaker == speaker for e in one.episodes]
+        for speaker in speakers
+    }
+    return [
+        item
+        for speaker, episodes in together.items()
+        for item in rule(episodes, speaker, **_given(context, rule))
+    ]
+
+
+def _given(context: RunContext, rule: Rule) -> dict[str, Any]:
+    """Return the arguments of a rule that are the run's, and no options."""
+    wanted = signature(rule).parameters
+    own = {
+        "renderer": context.policy.renderer,
+        "shaping": shaping(context.recipe.rl, context.turns, context.recipe.seed),
+        "judges": (understood, as_it_ended),
+    }
+    return {name: value for name, value in own.items() if name in wanted}
+
+
+def rows_of_items(items: Sequence[Example | Pair | Label]) -> list[Row]:
+    """Return the rows that examples, pairs or labels train."""
+    found: list[Row] = []
+    for item in items:
+        if isinstance(item, Example):
+            found.append(item.row)
+        elif isinstance(item, Pair):
+            found += [*item.chosen, *item.rejected]
+        else:
+            found += item.response
+    return found

@@ -1,0 +1,97 @@
+"""The stage of reinforcement learning: from rollouts to the next version of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+
+from palaestra.core.episode import Episode
+from palaestra.learning.loop.reinforce import StepResult, reinforce
+from palaestra.learning.loop.rollout_source import SourceState
+from palaestra.learning.loop.trainer_step import TrainerStep
+from palaestra.rollout.runner import Job
+from palaestra.training.actor import Actor
+from palaestra.training.loop_plan import past_attempts, plan_of
+from palaestra.training.policy_building import Valued
+from palaestra.training.run_context import RunContext
+from palaestra.training.stage_counters import StepCounter
+from palaestra.training.time_limit import used_up
+
+
+async def reinforcement(context: RunContext) -> Valued | None:
+    """Learn from rollouts, starting at the last checkpoint; return the critic, if any."""
+    part, own = context.recipe.rl, context.record
+    learner, critic = context.learner(part.learning_rate, for_rl=True), context.critic()
+    state = context.resume(learner, critic) or {"step": 0, "memory": {}, "flow": {}}
+    first = state["step"] + 1
+    if first == 1 and context.store.metrics(own):
+        context.reporter.say("no checkpoint of RL is left: training again on its recorded rollouts")
+    ended = used_up(context, first - 1)
+    if first == 1 and ended:
+        context.reporter.say(
+            f"minutes = {context.recipe.minutes:g} leaves no time for RL beside the tests; raise "
+            "it, or set evaluation.tasks lower"
+        )
+    if first <= part.steps and not ended:
+        shown_as = "reinforcement" if own == "rl" else own
+        with context.reporter.stage(shown_as, part.steps, "steps") as shown:
+            counter = StepCounter(context, shown)
+
+            def after(result: StepResult) -> bool:
+                counter.add(result)
+                last = result.step == part.steps or used_up(context, result.step)
+                if result.step % context.recipe.checkpoint_every == 0 or last:
+                    memory = dict(result.memory)
+                    now = {
+                        "step": result.step,
+                        "memory": memory,
+                        "flow": asdict(result.source_state),
+                    }
+                    context.save(f"{own}-{result.step:06d}", learner, now, critic)
+                return not last
+
+            plan = plan_of(context)
+            async with Actor(context) as actor:
+                await reinforce(
+                    TrainerStep(
+                        learner, context.method, plan.trainer_step, context.stage_seed, critic
+                    ),
+                    partial(_roll_out, context, actor),
+                    plan,
+                    first=first,
+                    past=past_attempts(context, first),
+                    history=[v for step, v in context.store.metrics(own) if step < first],
+                    recall=context.store.episode,
+                    memory=state["memory"],
+                    after=after,
+                    source_state=SourceState(**state["flow"]),
+                    publish=actor.publish if actor.is_external else None,
+                )
+    learner.close()
+    if not context.accounts.is_done(own):
+        rows = [values for _, values in context.store.metrics(own)]
+        context.accounts.finish_stage(
+            own,
+            sum(row["seconds"] for row in rows),
+            sampled=int(sum(row["sampled_tokens"] for row in rows)),
+            prompt=int(sum(row["prompt_tokens"] for row in rows)),
+            trained=int(sum(row.get("processed", 0) for row in rows)),
+        )
+    if critic is not None:
+        return critic.network, critic.head
+    head = learner.value_head
+    return None if head is None else (context.policy.network, head)
+
+
+async def _roll_out(
+    context: RunContext, actor: Actor, jobs: Sequence[Job], *, turns: int | None, greedy: bool
+) -> list[Episode]:
+    rollout = context.rollout(
+        context.roles(actor.model),
+        turns or context.turns,
+        lambda episode: None,
+        greedy=greedy,
+        needed=None if greedy else context.recipe.rl.quorum,
+    )
+    return await context.run_jobs(rollout, jobs)

@@ -1,0 +1,74 @@
+"""The stage that tests the policy on tasks that it never learns from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from statistics import fmean
+
+from palaestra.core.episode import Episode, Key
+from palaestra.core.task import Split, Task
+from palaestra.environments.registry import tasks
+from palaestra.rollout.runner import Job
+from palaestra.runtime.progress import percent
+from palaestra.training.run_context import RunContext, typical_turns
+from palaestra.training.stage_counters import EpisodeCounter
+from palaestra.training.stage_sections import BASE
+
+
+async def evaluate_policy(
+    context: RunContext,
+    policy: str,
+    ready: Callable[[], Awaitable[None]],
+    split: Split = Split.TEST,
+    count: int | None = None,
+) -> None:
+    """Test the policy on a split and, if trained, on the transfer environment.
+
+    Args:
+        context: of the run.
+        policy: under what the version of the policy is recorded.
+        ready: puts that version in place.
+        split: of the tasks; only tests use the transfer environment.
+        count: of tasks; None: the recipe's.
+    """
+    part, environment = context.recipe.evaluation, context.recipe.environment
+    count = part.tasks if count is None else count
+    chosen = context.tasks.take(split, count)
+    await _run(context, f"{split}/{policy}", ready, chosen, context.turns)
+    if split is Split.TEST and environment.transfer is not None and policy != BASE:
+        turns = typical_turns(environment.transfer)
+        others = tasks(environment.transfer).take(Split.TEST, part.transfer_tasks)
+        await _run(context, f"transfer/{policy}", ready, others, turns)
+
+
+async def _run(
+    context: RunContext,
+    phase: str,
+    ready: Callable[[], Awaitable[None]],
+    tasks: Sequence[Task],
+    turns: int,
+) -> None:
+    jobs = [Job(Key(phase, i), task) for i, task in enumerate(tasks)]
+    if context.accounts.is_done(phase) and not context.lacks(phase, len(jobs)):
+        return
+    await ready()
+    started = time.monotonic()
+    with context.reporter.stage(phase.replace("/", " "), len(jobs), "tasks") as shown:
+        counter = EpisodeCounter(context, shown)
+        rollout = context.rollout(context.roles(context.policy), turns, counter.add)
+        episodes = await context.run_jobs(rollout, jobs)
+    scored = [e.outcome.solved for e in episodes if e.outcome.scored]
+    where = f" on {tasks[0].environment}, never trained on" if phase.startswith("transfer/") else ""
+    context.reporter.say(f"{phase}: success {percent(fmean(scored))} of {len(scored)}{where}")
+    seconds = time.monotonic() - started
+    context.accounts.finish_stage(phase, seconds, **tokens_of(episodes), trained=0)
+    context.tracking.log_success(phase)
+
+
+def tokens_of(episodes: Sequence[Episode]) -> dict[str, int]:
+    """Return the tokens that episodes took, as `Accounts.finish_stage` names them."""
+    return {
+        "sampled": sum(e.usage.sampled_tokens for e in episodes),
+        "prompt": sum(e.usage.prompt_tokens for e in episodes),
+    }
