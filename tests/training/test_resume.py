@@ -165,7 +165,7 @@ def test_without_any_checkpoint_all_is_learned_again_from_the_record(
     for part in ("checkpoints", "final"):
         shutil.rmtree(run / part)
     done = palaestra("train", "--resume", run)
-    assert "training again on the recorded demonstrations" in done.stderr
+    assert "after imitation is left: training again on what was recorded" in done.stderr
     assert weights_hash(run) == weights_hash(undisturbed)
     assert recorded_episodes(run) == recorded_episodes(undisturbed)
     with RunFolder.read(undisturbed) as before, RunFolder.read(run) as after:

@@ -26,7 +26,8 @@ def made(run: RunFolder, gaps: dict[int, float]) -> str:
         store=run.database,
         reporter=reporter,
         add_metrics=run.database.add_metrics,
-        count_time=lambda: None,
+        record="rl",
+        accounts=SimpleNamespace(count_time=lambda: None),
     )
     with reporter.stage("rl", len(gaps), "steps") as shown:
         counter = StepCounter(cast(Any, context), shown)

@@ -15,6 +15,7 @@ from rich.console import Console
 from palaestra.core.errors import RecipeError
 from palaestra.runtime.progress import Reporter
 from palaestra.store.run_folder import RunFolder
+from palaestra.training.accounting import Accounts
 from palaestra.training.recipe import load
 from palaestra.training.run import execute
 from palaestra.training.time_limit import seconds_left, used_up
@@ -35,14 +36,13 @@ def context(run: RunFolder, clock: list[float], *keys: str) -> Any:
         store = run.database
 
         def __init__(self) -> None:
-            self.recipe = recipe
+            self.recipe, self.record = recipe, "rl"
+            self.accounts = Spent(run.database, None)
 
+    class Spent(Accounts):
         @property
         def seconds(self) -> float:
             return clock[0]
-
-        def stages_done(self) -> list[dict[str, Any]]:
-            return list(run.database.get("stages") or [])
 
     return Context()
 
@@ -118,12 +118,10 @@ def test_a_run_without_time_for_rl_says_so_and_ends_with_its_tests(tmp_path: Pat
 def test_a_run_ends_before_its_steps_where_its_minutes_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from palaestra.training.run_context import RunContext
-
-    real = RunContext.seconds.fget
+    real = Accounts.seconds.fget
     assert real is not None
-    slow = property(lambda self: real(self) + 300 * len(self.store.metrics("rl")))
-    monkeypatch.setattr(RunContext, "seconds", slow)  # as if each step had taken five minutes
+    slow = property(lambda self: real(self) + 300 * len(self._store.metrics("rl")))
+    monkeypatch.setattr(Accounts, "seconds", slow)  # as if each step had taken five minutes
     _run(tmp_path, "minutes=12", "rl.steps=50")
     with RunFolder.read(tmp_path / "run") as run:
         assert [number for number, _ in run.database.metrics("rl")] == [1, 2, 3]

@@ -28,6 +28,8 @@ SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen fo
     Need.DURATION: [],
     Need.REFERENCE: ["rl.loss_options.beta=0.05"],
     Need.PROGRESS: ["environment.id=babyai/GoToObjS4"],
+    Need.PREFERENCE: ["stage=[{do = 'prefer'}]"],
+    Need.ATTEMPT: ["stage=[{do = 'explore', group = 4}]"],
 }
 
 CREDIT = {
@@ -48,7 +50,16 @@ FILTER = {"starpo": ["rl.filter_options.share=0.67"], "dapo": ["rl.tasks=6"]}
 EXAMPLES = {
     "reward-weighted": ["imitation.examples_options.score=success"],
 }
+PREFERRED = {"kto": "trajectory-labels"}
 TURNS = ["rl.horizon.turns=[2, 4]", "rl.horizon.every=1"]  # what scaling-inter is named by
+
+
+def staged(does: str, examples: str, loss: str | None = None) -> list[str]:
+    """The recipe's keys by which a stage learns from attempts at the same tasks."""
+    how = "" if loss is None else f", loss = '{loss}'"
+    learn = f"do = '{does}', from = 'explore', examples = '{examples}', batch = 1{how}"
+    stages = f"stage=[{{do = 'explore', tasks = 16, group = 8}}, {{{learn}}}]"
+    return ["imitation=", "rl=", stages]
 
 
 def keys(part: Component) -> list[str]:
@@ -67,6 +78,12 @@ def keys(part: Component) -> list[str]:
             return TURNS
         case Kind.CURRICULUM:
             return [f"rl.curriculum.rule={part.name}", "rl.curriculum.tasks=3"]
+        case Kind.PREFERENCE:
+            return staged("prefer", PREFERRED.get(part.name, "trajectory-pairs"), part.name)
+        case Kind.EXAMPLES if Need.PREFERENCE in part.needs:
+            return staged("prefer", part.name, "kto" if "labels" in part.name else "dpo")
+        case Kind.EXAMPLES if Need.ATTEMPT in part.needs:
+            return staged("imitate", part.name)
         case Kind.EXAMPLES:
             studied = ["imitation.demonstrations=16", "imitation.batch=8", "rl.steps=0"]
             return [f"imitation.examples={part.name}", *studied, *EXAMPLES.get(part.name, [])]
@@ -86,7 +103,7 @@ HIDDEN = [part for part in OURS if part not in LISTED]
 @pytest.mark.parametrize("part", LISTED, ids=[f"{part.kind}-{part.name}" for part in LISTED])
 def test_every_listed_part_trains_two_steps(part: Component, start: Path, tmp_path: Path) -> None:
     with train(start, tmp_path, "evaluation.tasks=1", *keys(part)) as run:
-        phase = "imitation" if part.kind is Kind.EXAMPLES else "rl"
+        (phase,) = run.database.metric_phases()
         assert len(run.database.metrics(phase)) >= 2
         assert weights(run.path / "final") != weights(start)
 
@@ -136,7 +153,7 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, dict[st
     return {f"{row.get('kind', '')}{row['name']}": row for row in rows}
 
 
-@pytest.mark.parametrize("kind", ["algorithms", "credit", "losses", "curricula"])
+@pytest.mark.parametrize("kind", ["algorithms", "credit", "curricula"])
 def test_lists_hide_what_no_recipe_can_use_unless_asked_for_all(
     kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

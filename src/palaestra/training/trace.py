@@ -200,7 +200,8 @@ def _policy(recipe: Mapping[str, Any] | None, phase: str, episodes: Sequence[Epi
     if recipe and "rl" in recipe:
         from palaestra.training.role_adapters import POLICY
 
-        if any(is_of(call.policy, POLICY) for episode in episodes for call in episode.calls):
+        known = any(is_of(call.policy, POLICY) for episode in episodes for call in episode.calls)
+        if known or re.fullmatch(r"[^/]+/\d+", phase):  # else others demonstrate
             return POLICY
     tokens: Counter[str] = Counter()
     for episode in episodes:

@@ -43,7 +43,7 @@ def printed(report: reports.Report, width: int = 100) -> str:
 def interrupted(*phases: str) -> MemoryStore:
     """A full run reduced to these phases."""
     store = full_run(32)
-    store.phases = {name: of for name, of in store.phases.items() if name in phases}
+    store.recorded = {name: of for name, of in store.recorded.items() if name in phases}
     store.values = {}
     if "test/rl" not in phases:
         store.curves = {}

@@ -9,7 +9,6 @@ the policy's own tokens count, observations are context (Xiong et al. 2024).
 from __future__ import annotations
 
 import inspect
-import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -88,35 +87,37 @@ def prefer(
         seed: of the order.
 
     Raises:
-        InputError: pairs for a loss of labels or the reverse, or a batch of labels of one question.
+        InputError: pairs for a loss of labels or the reverse, or labels of a single question.
     """
     pairs = isinstance(judged[0], Pair)
     if takes_pairs(loss) != pairs:
         made, wanted = ("pairs", "labels") if pairs else ("labels", "pairs")
         raise InputError(f"The loss learns from {wanted}, and these are {made}; choose another.")
-    order = list(_order(judged, plan, seed))
-    batches = [_batch(learner, items) for items in order]  # while the policy is the reference
+    cut = _cut(judged, plan, seed)
+    batches = [_batch(learner, *part) for part in cut]  # while the policy is the reference
     for number, batch in enumerate(batches, 1):
         rate = plan.learning_rate * min(1.0, number / plan.warmup)
         yield _step(learner, batch, loss, rate, number, len(batches))
 
 
-def _order(judged: Judged, plan: PreferencePlan, seed: int) -> Iterator[Judged]:
+def _cut(
+    judged: Judged, plan: PreferencePlan, seed: int
+) -> Iterator[tuple[Judged, list[Response]]]:
+    """Yield batches, with a mismatched response for each label; those of an epoch differ."""
     for epoch in range(plan.epochs):
         items: list[Any] = list(judged)
         random.Random(f"{seed}/{epoch}").shuffle(items)
-        count = math.ceil(len(items) / plan.batch)
-        yield from (items[n * plan.batch : (n + 1) * plan.batch] for n in range(count))
+        beside = mismatched(items) if isinstance(items[0], Label) else []
+        for start in range(0, len(items), plan.batch):
+            part = slice(start, start + plan.batch)
+            yield items[part], beside[part]
 
 
-def _batch(learner: Learner, items: Judged) -> _Batch:
-    compared: list[Response] = []
-    beside: list[Response] = []
-    if isinstance(items[0], Pair):
-        compared = [p.chosen for p in items] + [p.rejected for p in items]  # type: ignore[union-attr]
-    else:
-        compared = [label.response for label in items]  # type: ignore[union-attr]
-        beside = mismatched(items)  # type: ignore[arg-type]
+def _batch(learner: Learner, items: Judged, beside: list[Response]) -> _Batch:
+    pairs = [item for item in items if isinstance(item, Pair)]
+    labels = [item for item in items if isinstance(item, Label)]
+    compared = [p.chosen for p in pairs] + [p.rejected for p in pairs]
+    compared += [label.response for label in labels]
     return _Batch(items, compared, beside, _logprobs(learner, [*compared, *beside]))
 
 
@@ -145,7 +146,8 @@ def _step(
         losses = of(chosen, rejected)
         better = gained[: n // 2] - gained[n // 2 :]
     else:
-        desirable = torch.tensor([label.desirable for label in batch.items])  # type: ignore[union-attr]
+        labels = [item for item in batch.items if isinstance(item, Label)]
+        desirable = torch.tensor([label.desirable for label in labels])
         of = partial(_of_labels, loss, batch.reference[:n], desirable, gained[n:])
         (slopes,) = coefficients(of, now[:n])
         losses = of(now[:n])

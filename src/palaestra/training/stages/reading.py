@@ -92,20 +92,28 @@ def _shown(
 
 
 def chosen(context: RunContext, rule: Rule, shown: Sequence[Shown]) -> list[Any]:
-    """Return what a rule makes of episodes, speaker by speaker.
+    """Return what a rule makes of episodes, speaker by speaker; without what is too long.
 
-    Rules compare the episodes of one speaker with each other, never with those of another.
+    Rules compare the episodes of one speaker with each other, never with those of another. What
+    they join from several episodes may be longer than the model's context.
     """
     speakers = dict.fromkeys(one.speaker for one in shown)
     together = {
         speaker: [e for one in shown if one.speaker == speaker for e in one.episodes]
         for speaker in speakers
     }
-    return [
+    found = [
         item
         for speaker, episodes in together.items()
         for item in rule(episodes, speaker, **_given(context, rule))
     ]
+    limit = context.recipe.model.context
+    kept = [item for item in found if all(len(r.tokens) <= limit for r in rows_of_items([item]))]
+    if left := len(found) - len(kept):
+        context.reporter.say(
+            f"{left} of {len(found)} examples left out: longer than model.context = {limit}"
+        )
+    return kept
 
 
 def _given(context: RunContext, rule: Rule) -> dict[str, Any]:
