@@ -29,8 +29,10 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from palaestra.cli.stage_plan import efforts, graph
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Tiny
+from palaestra.training.stage_program import named_versions
 
 if TYPE_CHECKING:
     import torch
@@ -158,6 +160,7 @@ def describe(recipe: Recipe, folder: str, as_json: bool, on: str | None = None) 
             "learns": list(learning(recipe)),
             "note": found.size.note,
             "placed": placed,
+            "stages": graph(recipe) if recipe.stage else [],
         }
         print(json.dumps(document))
         return 0
@@ -174,7 +177,8 @@ def describe(recipe: Recipe, folder: str, as_json: bool, on: str | None = None) 
     concurrency_note = note(
         recipe.environment.id, recipe.concurrency, "--set concurrency=", recipe.agent.chosen
     )
-    for line in (*described(recipe), size.note, concurrency_note, *placed):
+    stages = graph(recipe) if recipe.stage else []
+    for line in (*described(recipe), size.note, concurrency_note, *placed, *stages):
         if line:
             print(f"# {line}")
     print()
@@ -188,7 +192,14 @@ def _with_total(parts: dict[str, float]) -> dict[str, float]:
 
 def toml(recipe: Recipe) -> str:
     """Return the recipe with every key as TOML; unset keys are comments."""
-    return "\n".join(_table(recipe.model_dump(mode="json"), "")).strip() + "\n"
+    data = recipe.model_dump(mode="json")
+    stages = data.pop("stage")
+    lines = _table(
+        {k: v for k, v in data.items() if not stages or k not in ("imitation", "rl")}, ""
+    )
+    for stage in stages:
+        lines += ["\n[[stage]]", *(f"{k} = {_value(v)}" for k, v in stage.items() if _set(v))]
+    return "\n".join(lines).strip() + "\n"
 
 
 def measure(recipe: Recipe) -> Size:
@@ -257,6 +268,13 @@ def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
 def seconds(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[str, float]:
     """Estimate seconds by stage; see the top of this module."""
     acting, learning = _speeds(recipe, size)
+    if recipe.stage:
+        found: dict[str, float] = {}
+        tokens = _episode(recipe, turns)
+        for one in efforts(recipe):
+            cost = tokens * (one.acted / acting + one.learned / learning)
+            found[one.name] = found.get(one.name, 0.0) + cost
+        return found
     test_tokens, imitation_tokens, rl_tokens = _tokens(recipe, size, turns, transfer_turns)
     return {
         "tests": test_tokens / acting,
@@ -269,7 +287,11 @@ def seconds(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict
 def disk(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[str, float]:
     """Estimate bytes by kind of file; see the top of this module."""
     checkpoints = bool(recipe.imitation.demonstrations) + min(2, recipe.rl.steps)
-    tokens = sum(_tokens(recipe, size, turns, transfer_turns))
+    if recipe.stage:
+        checkpoints = 2 + len(named_versions(recipe))
+        tokens = sum(one.acted for one in efforts(recipe)) * _episode(recipe, turns)
+    else:
+        tokens = sum(_tokens(recipe, size, turns, transfer_turns))
     return {
         "episodes": TOKEN_BYTES * tokens,
         "checkpoints": 12 * size.trained * checkpoints,
@@ -397,6 +419,14 @@ def _table(data: dict[str, Any], name: str) -> list[str]:
     return lines
 
 
-def _value(value: bool | int | float | str) -> str:
+def _set(value: Any) -> bool:
+    return value is not None and value != {}
+
+
+def _value(value: Any) -> str:
     """Format a TOML value: JSON's strings, finite numbers and booleans are valid TOML."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_value(v)}" for k, v in value.items() if _set(v)) + "}"
     return str(value) if value in (math.inf, -math.inf) else json.dumps(value, ensure_ascii=False)

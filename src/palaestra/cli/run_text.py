@@ -50,6 +50,8 @@ def show_run(run: Row, console: Console) -> None:
             for stage in run["stages"]
         ]
         console.print(table(["stage", "seconds", "sampled", "trained"], stages))
+    if run["lineage"]:
+        console.print(table(["lineage", "from", "learned"], [_version(v) for v in run["lineage"]]))
     if run["rl"]:
         columns = [name for name in RL_COLUMNS if any(name in row for row in run["rl"])]
         steps = [
@@ -91,6 +93,17 @@ def headline(run: Row) -> list[str]:
 
 
 # ── details ──────────────────────────────────────────────────────────────────
+
+
+def _version(one: Row) -> list[str]:
+    """Return a version of the policy: its record, what it began with, and what it learned."""
+    rows = []
+    for phase, of in one["rows"].items():
+        whose = "" if of["speaker"] == "text" else f" of the {of['speaker']}"
+        count = f"{of['rows']} rows" if "rows" in of else f"{of['episodes']} rollouts"
+        rows.append(f"{count}{whose} in {phase}")
+    licence = f" ({one['environment']}, {one['licence'] or 'licence unknown'})" if rows else ""
+    return [one["version"], " + ".join(one["start"]), ", ".join(rows) + licence]
 
 
 def _standing(episodes: Sequence[EpisodeSummary]) -> Row:

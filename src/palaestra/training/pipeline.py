@@ -18,12 +18,20 @@ from palaestra.training.policy_building import Valued
 from palaestra.training.policy_versions import (
     forget_versions,
     is_saved,
-    put_weights,
+    put_version,
     save_present,
-    saved_weights,
+    saved_version,
 )
 from palaestra.training.run_context import RunContext
-from palaestra.training.stage_program import Made, RoundEnd, Step, program, view
+from palaestra.training.stage_program import (
+    Made,
+    RoundEnd,
+    Step,
+    named_versions,
+    program,
+    versions_read,
+    view,
+)
 from palaestra.training.stage_sections import (
     BASE,
     Evaluate,
@@ -59,7 +67,7 @@ class Pipeline:
 
     async def run(self) -> Valued | None:
         """Run all steps; leave the last version in the policy, and return its critic, if any."""
-        if self._needs_base() and not is_saved(self._context, BASE):
+        if BASE in named_versions(self._context.whole) and not is_saved(self._context, BASE):
             save_present(self._context, BASE)
         for place, step in enumerate(self._program):
             if self._is_over(step):
@@ -68,14 +76,16 @@ class Pipeline:
                 if not step.last and self._ends(step):
                     self._ended.add((step.rounds[:-1], step.part.called))
                 continue
-            await self._do(step)
-            self._forget(place + 1)
+            if await self._do(step):
+                self._forget(place + 1)
         await self._become(self._made.latest)
+        self._forget(len(self._program))
         return self._valued
 
     # ── steps ────────────────────────────────────────────────────────────────
 
-    async def _do(self, step: Step) -> None:
+    async def _do(self, step: Step) -> bool:
+        """Run a step unless it is done; return whether it wrote a version now."""
         context, part = self._of(step, self._made), step.part
         ready = partial(self._become, self._made.latest)
         if isinstance(part, Explore):
@@ -84,13 +94,16 @@ class Pipeline:
             await evaluate_policy(context, self._made.latest, ready, part.tested, part.tasks)
         else:
             self._makers[step.record] = (step, self._made.copy())
-            if not context.accounts.is_done(step.record):
+            if not (done := context.accounts.is_done(step.record)):
                 await self._make(step.record)
                 if self._learned_nothing(step):
                     self._context.reporter.say(
                         f"{step.record} found nothing to learn from; the policy stays as it is"
                     )
+            self._made.add(step)
+            return not done
         self._made.add(step)
+        return False
 
     async def _make(self, version: str) -> None:
         """Run the stage that writes a version, or load what it wrote."""
@@ -106,7 +119,8 @@ class Pipeline:
         else:
             start = getattr(part, "start", None)
             begins = [made.latest if start is None else made.versions[start][-1]]
-            if not is_saved(context, version):
+            goes_on = isinstance(part, Reinforce) or context.accounts.is_done(version)
+            if not (goes_on and is_saved(context, version)):  # else it loads what it wrote
                 await self._become(begins[0])
             await self._learn(context, part, made)
         self._present = version
@@ -130,12 +144,12 @@ class Pipeline:
         if version != BASE:
             await self._make(version)
             return
-        weights = saved_weights(self._context, BASE)
-        if weights is None:
+        saved = saved_version(self._context, BASE)
+        if saved is None:
             raise PalaestraError(
                 "The checkpoint of the base is gone from the run's folder; begin a new run."
             )
-        put_weights(self._context, weights, 0)
+        put_version(self._context, saved)
         self._present, self._valued = BASE, None
 
     def _of(self, step: Step, made: Made) -> RunContext:
@@ -192,11 +206,6 @@ class Pipeline:
 
     # ── versions ─────────────────────────────────────────────────────────────
 
-    def _needs_base(self) -> bool:
-        """Return whether some stage begins with the base again."""
-        steps = [step for step in self._program if isinstance(step, Step)]
-        return any(BASE in _versions_read(step) for step in steps)
-
     def _forget(self, place: int) -> None:
         """Remove the checkpoints that no step from `place` on, and no resumption, needs."""
         if not self._context.whole.stage:
@@ -205,7 +214,7 @@ class Pipeline:
             name
             for step in self._program[place:]
             if isinstance(step, Step)
-            for name in _versions_read(step)
+            for name in versions_read(step.part)
         }
         whole = {
             name
@@ -232,11 +241,3 @@ class Pipeline:
             rows=rows,
             environment=context.recipe.environment.id,
         )
-
-
-def _versions_read(step: Step) -> tuple[str, ...]:
-    """Return the names of versions that a step names; not the last one, with which most begin."""
-    if isinstance(step.part, Merge):
-        return step.part.versions
-    start = getattr(step.part, "start", None)
-    return () if start is None else (start,)

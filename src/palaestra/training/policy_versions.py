@@ -7,6 +7,7 @@ read the rest (see `RunContext.resume`).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -19,11 +20,20 @@ from palaestra.training.run_context import RunContext
 WEIGHTS = "weights"  # the part of a checkpoint
 
 
-def saved_weights(context: RunContext, version: str) -> dict[str, Tensor] | None:
-    """Return the saved trained weights of a version by name; None if none are valid."""
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The trained weights of a saved version, and the number with which replies record them."""
+
+    weights: Mapping[str, Tensor]
+    number: int
+
+
+def saved_version(context: RunContext, version: str) -> Version | None:
+    """Return what was saved of a version; None if nothing valid was."""
     for name in reversed(context.checkpoints(version)):
         try:
-            return checkpoint.load(context.run.checkpoints, name).tensors[WEIGHTS]
+            found = checkpoint.load(context.run.checkpoints, name)
+            return Version(found.tensors[WEIGHTS], found.state["version"])
         except checkpoint.CorruptCheckpoint as error:
             context.reporter.say(str(error))
     return None
@@ -55,22 +65,16 @@ def save_present(context: RunContext, version: str) -> None:
 
 
 @torch.no_grad()
-def put_weights(context: RunContext, weights: Mapping[str, Tensor], number: int) -> None:
-    """Put trained weights into the policy.
-
-    Args:
-        context: of the run.
-        weights: by name, in any precision.
-        number: of the weights' version, with which replies are recorded.
-    """
+def put_version(context: RunContext, version: Version) -> None:
+    """Make trained weights, in any precision, those of the policy."""
     for name, parameter in selection(context.policy, context.recipe).parameters.items():
-        tensor = weights[name].to(parameter.device)
+        tensor = version.weights[name].to(parameter.device)
         if tensor.dtype == parameter.dtype:
             parameter.copy_(tensor)
         else:
             round_into(parameter, tensor)
     context.policy.engine.clear()
-    context.policy.version = number
+    context.policy.version = version.number
 
 
 def forget_versions(context: RunContext, needed: Collection[str]) -> None:

@@ -106,6 +106,20 @@ def unrolled(
             yield RoundEnd(part, inner)
 
 
+def versions_read(part: StagePart) -> tuple[str, ...]:
+    """Return the names of versions that a stage names; without the latest, with which most begin."""
+    if isinstance(part, Merge):
+        return part.versions
+    start = getattr(part, "start", None)
+    return () if start is None else (start,)
+
+
+def named_versions(recipe: Recipe) -> set[str]:
+    """Return the names of all versions that some stage names."""
+    steps = steps_of(program(recipe))
+    return {name for step in steps for name in versions_read(step.part)}
+
+
 # ── stages as tables ─────────────────────────────────────────────────────────
 
 

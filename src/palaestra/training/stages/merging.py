@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from palaestra.core.errors import PalaestraError
-from palaestra.training.policy_versions import put_weights, saved_weights, write_weights
+from palaestra.training.policy_versions import Version, put_version, saved_version, write_weights
 from palaestra.training.run_context import RunContext
 
 
@@ -26,15 +26,17 @@ def merge(context: RunContext, versions: list[str]) -> None:
     """
     started, record = time.monotonic(), context.record
     whole: dict[str, Tensor] = {}
+    number = 0
     for version in versions:
-        weights = saved_weights(context, version)
-        if weights is None:
+        saved = saved_version(context, version)
+        if saved is None:
             raise PalaestraError(f"The checkpoint of '{version}' is gone; resume the run.")
-        for name, tensor in weights.items():
+        number = max(number, saved.number + 1)
+        for name, tensor in saved.weights.items():
             part = tensor.double() / len(versions)
             whole[name] = part if name not in whole else whole[name] + part
     average = {name: tensor.float() for name, tensor in whole.items()}
-    put_weights(context, average, context.policy.version + 1)
+    put_version(context, Version(average, number))
     write_weights(context, record, average)
     if not context.accounts.is_done(record):
         seconds = time.monotonic() - started

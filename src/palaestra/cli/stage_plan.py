@@ -1,0 +1,140 @@
+"""The stages of a recipe before they run: a graph in text, and what each may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from palaestra.training.recipe import Recipe
+from palaestra.training.stage_program import Made, Step, program, steps_of
+from palaestra.training.stage_sections import (
+    ALL,
+    Evaluate,
+    Explore,
+    FromRun,
+    FromSpeaker,
+    FromStage,
+    Imitate,
+    Merge,
+    Prefer,
+    Reinforce,
+    Repeat,
+    StagePart,
+    Study,
+)
+
+COMPARING = 5 / 3
+"""Work of a preference stage on a token, in steps of imitation: two forward passes come before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Episodes of a step: how many are run, and how many are read by the learner in all."""
+
+    name: str
+    acted: float
+    learned: float
+
+
+def efforts(recipe: Recipe) -> Iterator[Effort]:
+    """Yield the effort of each step, as if no repeat ended early and rules kept all episodes."""
+    made = Made()
+    for step in steps_of(program(recipe)):
+        yield _effort(recipe, step, made)
+        made.add(step)
+
+
+def _effort(recipe: Recipe, step: Step, made: Made) -> Effort:
+    part, name = step.part, step.name
+    if isinstance(part, Explore):
+        scripted = part.speaker != "policy"
+        return Effort(name, 0 if scripted else part.tasks * part.group, 0)
+    if isinstance(part, Evaluate):
+        return Effort(name, part.tasks or recipe.evaluation.tasks, 0)
+    if isinstance(part, Reinforce):
+        count = part.steps * part.tasks * part.group
+        return Effort(name, count, count)
+    if isinstance(part, Imitate | Prefer | Study):
+        read = sum(_episodes(source, made) for source in part.sources)
+        factor = COMPARING if isinstance(part, Prefer) else 1.0
+        own = [s for s in part.sources if isinstance(s, FromSpeaker) and s.speaker == "policy"]
+        return Effort(name, sum(s.demonstrations for s in own), read * part.epochs * factor)
+    return Effort(name, 0, 0)
+
+
+def _episodes(source: object, made: Made) -> int:
+    """Return how many episodes a source has; none is known of another run."""
+    if isinstance(source, FromSpeaker):
+        return source.demonstrations
+    if not isinstance(source, FromStage):
+        return 0
+    found = 0
+    for step in made.read(source):
+        part = step.part
+        if isinstance(part, Explore):
+            found += part.tasks * part.group
+        elif isinstance(part, Reinforce):
+            found += part.steps * part.tasks * part.group
+        else:
+            own = [s for s in getattr(part, "sources", ()) if isinstance(s, FromSpeaker)]
+            found += sum(s.demonstrations for s in own)
+    return found
+
+
+# ── the graph ────────────────────────────────────────────────────────────────
+
+
+def graph(recipe: Recipe) -> list[str]:
+    """Return lines that show the stages in order, with what each reads and writes."""
+    tested = f"tests the base, and the last version, on {recipe.evaluation.tasks} tasks each"
+    return ["stages:", *(f"  {line}" for line in _lines(recipe.stage)), f"  {tested}"]
+
+
+def _lines(stages: Sequence[StagePart]) -> Iterator[str]:
+    width = max((len(part.called) for part in stages), default=0)
+    for part in stages:
+        if isinstance(part, Repeat):
+            yield f"{part.called}, {part.rounds} rounds{_until(part)}:"
+            yield from (f"  {line}" for line in _lines(part.stages))
+        else:
+            yield f"{part.called:{width}}  {_words(part)}"
+
+
+def _until(part: Repeat) -> str:
+    if part.until is None:
+        return ""
+    rule = part.until
+    ends = [f"{rule.success:.0%} success"] if rule.success is not None else []
+    ends += [f"{rule.patience} without progress"] if rule.patience is not None else []
+    return f" at most (until {' or '.join(ends)} by '{rule.stage}')"
+
+
+def _words(part: StagePart) -> str:
+    if isinstance(part, Explore):
+        times = f" x {part.group}" if part.group > 1 else ""
+        return f"{part.speaker} on {part.tasks}{times} tasks → episodes"
+    if isinstance(part, Evaluate):
+        return f"the latest version on {part.split} tasks"
+    if isinstance(part, Merge):
+        rounds = " of all rounds" if part.rounds == ALL else ""
+        return f"mean of {' and '.join(part.versions)}{rounds} → version"
+    begin = getattr(part, "start", None) or "the latest version"
+    if isinstance(part, Reinforce):
+        rollouts = f"{part.steps} steps of {part.tasks} x {part.group} rollouts"
+        return f"{begin} + {rollouts} ({part.algorithm}) → version"
+    read = [_source(source) for source in getattr(part, "sources", ())]
+    if isinstance(part, Study):
+        read = ["instructions"] * part.instructions + read + list(part.files)
+        how = "every token"
+    else:
+        how = str(getattr(part, "examples", ""))
+    return f"{begin} + {' and '.join(read)} ({how}) → version"
+
+
+def _source(source: object) -> str:
+    if isinstance(source, FromSpeaker):
+        return f"{source.demonstrations} episodes of the {source.speaker}"
+    if isinstance(source, FromRun):
+        return f"run {source.run}"
+    assert isinstance(source, FromStage)
+    return source.stage + (" of all rounds" if source.rounds == ALL else "")
