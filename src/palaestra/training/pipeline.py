@@ -154,7 +154,7 @@ class Pipeline:
 
     def _of(self, step: Step, made: Made) -> RunContext:
         context = self._context.of(step.record, view(self._context.whole, step.part))
-        context.used_tasks = made.tasks
+        context.first_task = made.first_task(step.part)
         return context
 
     # ── rounds ───────────────────────────────────────────────────────────────

@@ -81,7 +81,7 @@ class RunContext:
         self.policy: ResidentModel  # set once the weights are loaded
         self.record = "rl"  # under what the stage's episodes, metrics and weights are recorded
         self.whole = recipe  # with all its stages
-        self.used_tasks = 0  # training tasks on which earlier stages recorded demonstrations
+        self.first_task = 0  # of those on which the stage records episodes
 
     def of(self, record: str, recipe: Recipe) -> Self:
         """Return the context of one stage, which shares all that belongs to the run.

@@ -37,6 +37,7 @@ from palaestra.training.stage_sections import (
     Repeat,
     StagePart,
 )
+from palaestra.training.stages.reading import compares_speakers
 from palaestra.training.usable_parts import refuse_unmet
 
 MADE: dict[object, str] = {list[Example]: "examples", list[Pair]: "pairs", list[Label]: "labels"}
@@ -126,6 +127,8 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                 used.add(source.stage)
         if isinstance(part, Explore):
             _check_speaker(recipe, part.speaker, who)
+            if part.like is not None and part.like not in made.first_tasks:
+                raise UnknownName("earlier stage with tasks", part.like, made.first_tasks)
         if isinstance(part, Imitate | Prefer):
             _check_rule(recipe, part, who, made)
         made.add(step)
@@ -211,7 +214,9 @@ def _check_rule(recipe: Recipe, part: Imitate | Prefer, who: str, made: Made) ->
             "'prefer' with them."
         )
     check_declared(rule.needs, recipe.environment.id, f"{who}, with '{part.examples}',")
-    if Need.ATTEMPT in rule.needs or makes == "pairs":
+    if compares_speakers(rule.function):
+        _check_tasks(part, who, made)
+    elif Need.ATTEMPT in rule.needs or makes == "pairs":
         _check_groups(part, who, made)
 
 
@@ -235,6 +240,20 @@ def _check_groups(part: Imitate | Prefer, who: str, made: Made) -> None:
         raise GroupTooSmall(
             f"{who}: '{part.examples}' compares attempts at the same task, and each was attempted "
             "once; explore with group = 4, say."
+        )
+
+
+def _check_tasks(part: Imitate | Prefer, who: str, made: Made) -> None:
+    """Raise RecipeError if a rule that compares speakers reads no two on the same tasks."""
+    names = [source.stage for source in part.sources if isinstance(source, FromStage)]
+    explored = [
+        step.part for s in part.sources if isinstance(s, FromStage) for step in made.read(s)
+    ]
+    again = [one.like for one in explored if isinstance(one, Explore)]
+    if not set(names) & set(again) and not any(isinstance(s, FromRun) for s in part.sources):
+        raise RecipeError(
+            f"{who}: '{part.examples}' compares speakers at the same tasks; let it read two stages, "
+            "of which one explores like the other."
         )
 
 

@@ -107,7 +107,7 @@ def unrolled(
 
 
 def versions_read(part: StagePart) -> tuple[str, ...]:
-    """Return the names of versions that a stage names; without the latest, with which most begin."""
+    """Return the names of versions that a stage names; not the latest, with which most begin."""
     if isinstance(part, Merge):
         return part.versions
     start = getattr(part, "start", None)
@@ -191,7 +191,8 @@ class Made:
     versions: dict[str, list[str]] = field(default_factory=lambda: {BASE: [BASE]})  # records
     latest: str = BASE  # the record of the policy as it is
     tested: dict[str, list[str]] = field(default_factory=dict)  # versions, by the evaluation's name
-    tasks: int = 0  # training tasks on which stages recorded demonstrations
+    tasks: int = 0  # training tasks on which stages recorded episodes, of any speaker
+    first_tasks: dict[str, int] = field(default_factory=dict)  # of the latest round, by stage
 
     def copy(self) -> Made:
         """Return what has been made so far, which later steps do not change."""
@@ -207,11 +208,18 @@ class Made:
             self.episodes.setdefault(step.name, []).append(step)
         if isinstance(part, Evaluate):
             self.tested.setdefault(step.name, []).append(self.latest)
-        if isinstance(part, Explore):
+        own = [s for s in getattr(part, "sources", ()) if isinstance(s, FromSpeaker)]
+        if isinstance(part, Explore) or own:
+            self.first_tasks[step.name] = self.first_task(part)
+        if isinstance(part, Explore) and part.like is None:
             self.tasks += part.tasks
-        for source in getattr(part, "sources", ()):
-            if isinstance(source, FromSpeaker):
-                self.tasks += source.demonstrations
+        self.tasks += sum(source.demonstrations for source in own)
+
+    def first_task(self, part: StagePart) -> int:
+        """Return the number of the first training task on which a stage records episodes."""
+        if isinstance(part, Explore) and part.like is not None:
+            return self.first_tasks[part.like]
+        return self.tasks
 
     def read(self, source: FromStage) -> list[Step]:
         """Return the steps whose episodes a source names; none if the stage has not run."""

@@ -131,6 +131,9 @@ class Explore(StagePart):
     )
     tasks: int = Field(32, ge=1)
     group: int = Field(1, ge=1, description="episodes per task")
+    like: str | None = Field(
+        None, description="a stage whose tasks are taken again, from its first one; unset: new ones"
+    )
 
 
 class Imitate(TrainingPart, ReadingPart):

@@ -48,7 +48,7 @@ async def explore(context: RunContext, part: Explore, ready: Callable[[], Awaita
 async def record(
     context: RunContext, phase: str, speaker: str, count: int, group: int = 1
 ) -> list[Episode]:
-    """Run a speaker, in the agent's format, on training tasks that no earlier stage used.
+    """Run a speaker, in the agent's format, on training tasks.
 
     Args:
         context: of the stage.
@@ -63,7 +63,7 @@ async def record(
     environment = context.recipe.environment.id
     if speaker == "expert" and Capability.ORACLE not in spec(environment).capabilities:
         raise InputError(f"'{environment}' has no expert to imitate; use --no-imitation.")
-    start = FIRST_DEMONSTRATION + context.recipe.seed * 1_000_000 + context.used_tasks
+    start = FIRST_DEMONSTRATION + context.recipe.seed * 1_000_000 + context.first_task
     chosen = context.tasks.take(Split.TRAIN, count, start)
     jobs = [
         Job(Key(phase, i, member), task) for i, task in enumerate(chosen) for member in range(group)

@@ -94,19 +94,19 @@ def _shown(
 def chosen(context: RunContext, rule: Rule, shown: Sequence[Shown]) -> list[Any]:
     """Return what a rule makes of episodes, speaker by speaker; without what is too long.
 
-    Rules compare the episodes of one speaker with each other, never with those of another. What
-    they join from several episodes may be longer than the model's context.
+    Most rules compare the episodes of one speaker with each other, and not with those of another.
+    What they join from several episodes may be longer than the model's context.
     """
     speakers = dict.fromkeys(one.speaker for one in shown)
     together = {
         speaker: [e for one in shown if one.speaker == speaker for e in one.episodes]
         for speaker in speakers
     }
-    found = [
-        item
-        for speaker, episodes in together.items()
-        for item in rule(episodes, speaker, **_given(context, rule))
-    ]
+    given = _given(context, rule)
+    if compares_speakers(rule):
+        found = list(rule(together, **given))
+    else:
+        found = [x for name, of in together.items() for x in rule(of, name, **given)]
     limit = context.recipe.model.context
     kept = [item for item in found if all(len(r.tokens) <= limit for r in rows_of_items([item]))]
     if left := len(found) - len(kept):
@@ -114,6 +114,11 @@ def chosen(context: RunContext, rule: Rule, shown: Sequence[Shown]) -> list[Any]
             f"{left} of {len(found)} examples left out: longer than model.context = {limit}"
         )
     return kept
+
+
+def compares_speakers(rule: Rule) -> bool:
+    """Return whether a rule takes the episodes of all speakers at once."""
+    return "shown" in signature(rule).parameters
 
 
 def _given(context: RunContext, rule: Rule) -> dict[str, Any]:

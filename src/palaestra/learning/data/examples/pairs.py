@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from palaestra.core.episode import Episode
@@ -58,6 +58,46 @@ def trajectory_pairs(
             if margin <= gap:
                 break
             found.append(Pair(tuple(rows_of(good, policy)), tuple(rows_of(bad, policy)), margin))
+    return found
+
+
+@component(
+    Kind.EXAMPLES,
+    "contrastive-pairs",
+    source="Song et al. 2024 (ETO)",
+    status=Status.EXPERIMENTAL,
+    needs=[Need.PREFERENCE],
+)
+def contrastive_pairs(
+    shown: Mapping[str, Sequence[Episode]], *, gap: float = 0.0, score: Score | str = "success"
+) -> list[Pair]:
+    """Pair each rollout with the best one of another speaker at the same task, if that is better.
+
+    So the expert's success is preferred to the policy's failure: exploration-based trajectory
+    optimisation (Song et al. 2024). How its authors choose among several failures is not verified.
+
+    Args:
+        shown: episodes by who replies in them, on tasks that several attempted; those without a
+            valid result are left out.
+        gap: scores of a pair differ by more than this.
+    """
+    score = scoring(score)
+    attempts: dict[tuple[str, str], list[tuple[str, Episode]]] = {}
+    for speaker, episodes in shown.items():
+        for episode in usable(episodes, speaker):
+            task = episode.task.environment, episode.task.id
+            attempts.setdefault(task, []).append((speaker, episode))
+    found: list[Pair] = []
+    for tried in attempts.values():
+        for speaker, worse in tried:
+            others = [(who, one) for who, one in tried if who != speaker]
+            if not others:
+                continue
+            who, best = max(others, key=lambda other: score(other[1]))
+            margin = score(best) - score(worse)
+            if margin > gap:
+                rejected = tuple(rows_of(worse, speaker))
+                found.append(Pair(tuple(rows_of(best, who)), rejected, margin))
     return found
 
 
