@@ -192,6 +192,24 @@ def _recipes() -> list[Row]:
     return rows
 
 
+def _stages() -> list[Row]:
+    """Return what a stage of a recipe can do, with its keys."""
+    from palaestra.training.recipe import keys
+    from palaestra.training.stage_sections import STAGES
+
+    return [
+        {
+            "name": name,
+            "reads": part.reads,
+            "writes": part.writes,
+            "summary": (part.__doc__ or "").partition("\n")[0],
+            "source": part.paper,
+            "keys": [key for key in keys(part) if key != "do"],
+        }
+        for name, part in STAGES.items()
+    ]
+
+
 def _runs() -> list[Row]:
     from palaestra.core.errors import PalaestraError
     from palaestra.store.run_folder import RunFolder, default_root, list_runs
@@ -227,6 +245,7 @@ KINDS: dict[str, Callable[[], list[Row]]] = {
     "models": _models,
     "agents": _agents,
     "recipes": _recipes,
+    "stages": _stages,
     "runs": _runs,
 }
 
@@ -239,7 +258,7 @@ def _render(rows: list[Row]) -> None:
 
     console = Console()
     # --json has what the name implies: an id's family, a run's path
-    hidden = {"options"} | ({"source"} if "created" in rows[0] else set())
+    hidden = {"options", "keys"} | ({"source"} if "created" in rows[0] else set())
     if "status" in rows[0]:  # parts of the learning library: their tables are in the docs
         hidden |= {"source"} | ({"needs"} if "lacks" in rows[0] else set())
     if "id" in rows[0]:  # of one family

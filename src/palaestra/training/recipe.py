@@ -176,6 +176,7 @@ def load(
         _put(data, key.strip().split("."), _value(value.strip()))
     refuse_renamed(sections or {})
     _merge(data, sections or {})
+    _drop_replaced(data, _read(name))
     recipe = check(data)
     if told == _subject(data) or recipe.summary != _read(name).get("summary"):
         return recipe
@@ -229,6 +230,14 @@ def _read(name: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"The recipe '{name}' is not valid TOML: {error}.") from None
+
+
+def _drop_replaced(data: dict[str, Any], file: Mapping[str, Any]) -> None:
+    """Drop the file's own tables where stages were given in their place."""
+    if data.get("stage") and not file.get("stage"):
+        for table in ("imitation", "rl"):
+            if data.get(table) == file.get(table):
+                data.pop(table, None)
 
 
 def _subject(data: Mapping[str, Any]) -> list[Any]:

@@ -252,8 +252,8 @@ def _check_tasks(part: Imitate | Prefer, who: str, made: Made) -> None:
     again = [one.like for one in explored if isinstance(one, Explore)]
     if not set(names) & set(again) and not any(isinstance(s, FromRun) for s in part.sources):
         raise RecipeError(
-            f"{who}: '{part.examples}' compares speakers at the same tasks; let it read two stages, "
-            "of which one explores like the other."
+            f"{who}: '{part.examples}' compares speakers at the same tasks; let it read two "
+            "stages, of which one explores like the other."
         )
 
 

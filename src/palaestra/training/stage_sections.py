@@ -76,6 +76,9 @@ class StagePart(Section):
 
     model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
     trains: ClassVar[bool] = False  # whether it writes a version of the policy
+    reads: ClassVar[str] = "the policy"
+    writes: ClassVar[str] = "episodes"
+    paper: ClassVar[str] = ""  # the source of what it does
 
     name: str | None = Field(None, description="by which other stages refer to it; unset: `do`")
 
@@ -114,6 +117,8 @@ class TrainingPart(StagePart):
     """A stage that begins with a version of the policy and writes the next one."""
 
     trains: ClassVar[bool] = True
+    reads: ClassVar[str] = "a version, episodes"
+    writes: ClassVar[str] = "a version"
     start: str | None = Field(
         None, description="the policy that it begins with: base, or a stage; unset: the last one"
     )
@@ -126,6 +131,7 @@ class Explore(StagePart):
     """Record episodes on training tasks that were not used before."""
 
     do: Literal["explore"]
+    paper: ClassVar[str] = "demonstrations by scripted experts; exploration as in ReST-EM, AgentGym"
     speaker: Literal["policy", "expert", "random"] = Field(
         "policy", description="the policy, the environment's expert, or random actions"
     )
@@ -140,6 +146,7 @@ class Imitate(TrainingPart, ReadingPart):
     """Learn the replies of chosen episodes (supervised fine-tuning)."""
 
     do: Literal["imitate"]
+    paper: ClassVar[str] = "Pomerleau 1989; the rules of examples name their own sources"
     examples: str = Field(
         "filtered-cloning", description="how to choose them, of `palaestra list curricula`"
     )
@@ -153,6 +160,7 @@ class Prefer(TrainingPart, ReadingPart):
     """Learn from pairs of replies or rollouts, or from labels, near the policy it begins with."""
 
     do: Literal["prefer"]
+    paper: ClassVar[str] = "Rafailov et al. 2023 (DPO); Ethayarajh et al. 2024 (KTO)"
     examples: str = Field(
         "trajectory-pairs", description="how to pair or label, of `palaestra list curricula`"
     )
@@ -168,12 +176,17 @@ class Reinforce(TrainingPart, Reinforcement):
     """Reinforcement learning from rollouts; the keys are those of the table `rl`."""
 
     do: Literal["reinforce"]
+    reads: ClassVar[str] = "a version"
+    writes: ClassVar[str] = "episodes, a version"
+    paper: ClassVar[str] = "the algorithms of `palaestra list algorithms` name their own sources"
 
 
 class Study(TrainingPart):
     """Continue pre-training on texts, of which every token is learned."""
 
     do: Literal["study"]
+    reads: ClassVar[str] = "a version, texts"
+    paper: ClassVar[str] = "Su et al. 2025 (AgentFounder), with texts of our own"
     instructions: bool = Field(
         True, description="learn the environment's instructions and the descriptions of its tools"
     )
@@ -201,6 +214,8 @@ class Merge(TrainingPart):
     """Average the weights of several versions of the policy."""
 
     do: Literal["merge"]
+    reads: ClassVar[str] = "versions"
+    paper: ClassVar[str] = "Wortsman et al. 2022 (model soups)"
     versions: tuple[str, ...] = Field(
         alias="from", min_length=1, description="names of stages that train, or base"
     )
@@ -226,6 +241,7 @@ class Evaluate(StagePart):
     """Test the policy as it is now."""
 
     do: Literal["evaluate"]
+    writes: ClassVar[str] = "results"
     split: Literal["validation", "test"] = Field(
         "test", description="validation may guide rounds, test never does"
     )
@@ -257,6 +273,8 @@ class Repeat(StagePart):
     """Run the same stages several times."""
 
     do: Literal["repeat"]
+    reads: ClassVar[str] = "what its stages read"
+    writes: ClassVar[str] = "what its stages write"
     rounds: int = Field(ge=1)
     stages: tuple[AnyStage, ...] = Field(min_length=1, description="in the order of a round")
     until: Until | None = Field(None, description="a rule that ends it earlier; unset: none")

@@ -1,0 +1,184 @@
+"""Runs the recipes of published pipelines with several seeds, and writes which claims hold.
+
+    python scripts/stages_study.py run FOLDER [--seeds 1-5] [--jobs 2] [NAME …]
+    python scripts/stages_study.py table FOLDER
+
+`run` trains every recipe of recipes/stages (or those named) with every seed into FOLDER/NAME-SEED,
+and goes on where it stopped. `table` writes docs/results/stages.md between its markers: the success
+of the last version on held-out tasks, and for each claim in a recipe's head the difference from
+what it is against, paired by seed, with Student's 95 % interval over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+ROOT = Path(__file__).resolve().parent.parent
+RECIPES = ROOT / "recipes" / "stages"
+PAGE = ROOT / "docs" / "results" / "stages.md"
+BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+STUDENT = {
+    1: 12.706,
+    2: 4.303,
+    3: 3.182,
+    4: 2.776,
+    5: 2.571,
+    6: 2.447,
+    7: 2.365,
+    8: 2.306,
+    9: 2.262,
+}
+"""The 97.5 % quantile of Student's distribution, by degrees of freedom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a paper finds, as a comparison of two recipes."""
+
+    recipe: str
+    text: str
+    source: str
+    against: str  # another recipe, or base: the policy before training
+
+
+def claims() -> list[Claim]:
+    """Return the claims in the heads of all recipes."""
+    found = []
+    for file in sorted(RECIPES.glob("*.toml")):
+        head = re.findall(r"^# (claim|source|against): (.*)$", file.read_text(), re.MULTILINE)
+        for at in range(0, len(head), 3):
+            texts = dict(head[at : at + 3])
+            found.append(Claim(file.stem, texts["claim"], texts["source"], texts["against"]))
+    return found
+
+
+def train(name: str, seed: int, folder: Path) -> str:
+    """Train one recipe with one seed, unless that is done; return what to say."""
+    run = folder / f"{name}-{seed}"
+    if (run / "report.json").is_file() and (run / "final").is_dir():
+        return f"{run.name}: done before"
+    words = ["train", str(RECIPES / f"{name}.toml"), "--run", str(run), "--set", f"seed={seed}"]
+    if run.exists():
+        words = ["train", "--resume", str(run)]
+    done = subprocess.run(
+        [sys.executable, "-m", "palaestra", *words, "--json"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    last = (done.stderr.strip().splitlines() or [""])[-1]
+    return f"{run.name}: exit {done.returncode}, {last.strip()}"
+
+
+def results(folder: Path) -> dict[str, dict[int, dict[str, float]]]:
+    """Return the success by recipe, seed and policy ("last": the last version), and the tokens."""
+    found: dict[str, dict[int, dict[str, float]]] = {}
+    for file in folder.glob("*/report.json"):
+        name, _, seed = file.parent.name.rpartition("-")
+        report = json.loads(file.read_text())
+        success = {k: v["mean"] for k, v in report["success"].items() if v is not None}
+        stages = [s for s in report["stages"] if not s["name"].startswith("test/")]
+        success["last"] = list(success.values())[-1]
+        success["seconds"] = report["seconds"]
+        success["sampled"] = sum(s["sampled_tokens"] for s in stages)
+        success["trained"] = sum(s["trained_tokens"] for s in stages)
+        found.setdefault(name, {})[int(seed)] = success
+    return found
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean and Student's 95 % interval."""
+    mean = fmean(values)
+    half = STUDENT[len(values) - 1] * stdev(values) / math.sqrt(len(values))
+    return mean, mean - half, mean + half
+
+
+def verdict(low: float, high: float) -> str:
+    """Return what an interval of a difference says of a claim that it is positive."""
+    if low > 0:
+        return "holds"
+    return "reversed" if high < 0 else "not separated here"
+
+
+def table(folder: Path) -> str:
+    """Return the tables in Markdown."""
+    found = results(folder)
+    lines = [
+        "| claim | recipe against | points, 95 % over seeds | verdict |",
+        "| --- | --- | --- | --- |",
+    ]
+    for one in claims():
+        ours, theirs = found.get(one.recipe, {}), found.get(one.against, {})
+        if one.against == "base":
+            pairs = [run["last"] - run["base"] for run in ours.values()]
+        else:
+            pairs = [ours[s]["last"] - theirs[s]["last"] for s in ours.keys() & theirs.keys()]
+        if len(pairs) < 2:
+            continue
+        mean, low, high = (100 * x for x in interval(pairs))
+        lines.append(
+            f"| {one.text} ({one.source}) | `{one.recipe}` against `{one.against}` | "
+            f"{mean:+.1f} ({low:+.1f} to {high:+.1f}) | {verdict(low, high)} |"
+        )
+    lines += [
+        "",
+        "| recipe | success, 95 % over seeds | seeds | sampled tokens | trained tokens | seconds |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, runs in sorted(
+        found.items(), key=lambda item: -fmean(r["last"] for r in item[1].values())
+    ):
+        each = [run["last"] for run in runs.values()]
+        if len(each) < 2:
+            continue
+        mean, low, high = (100 * x for x in interval(each))
+        means = [
+            f"{fmean(run[key] for run in runs.values()):,.0f}"
+            for key in ("sampled", "trained", "seconds")
+        ]
+        lines.append(
+            f"| `{name}` | {mean:.1f} % ({max(0.0, low):.1f} to {min(100.0, high):.1f}) | "
+            f"{len(each)} | {' | '.join(means)} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("do", choices=("run", "table"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--seeds", default="1-5", metavar="FIRST-LAST")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    if options.do == "table":
+        page = PAGE.read_text()
+        before, _, rest = page.partition(BEGIN)
+        after = rest.partition(END)[2]
+        PAGE.write_text(f"{before}{BEGIN}\n{table(options.folder)}\n{END}{after}")
+        return 0
+    first, _, last = options.seeds.partition("-")
+    names = options.names or sorted(file.stem for file in RECIPES.glob("*.toml"))
+    options.folder.mkdir(parents=True, exist_ok=True)
+    work = [(name, seed) for seed in range(int(first), int(last or first) + 1) for name in names]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for line in pool.map(lambda one: train(*one, options.folder), work):
+            print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
