@@ -1,6 +1,6 @@
 """Runs the recipes of published pipelines with several seeds, and writes which claims hold.
 
-    python scripts/stages_study.py run FOLDER [--seeds 1-5] [--jobs 2] [NAME …]
+    python scripts/stages_study.py run FOLDER [--seeds 1-5] [--jobs 2] [--only NAME …]
     python scripts/stages_study.py table FOLDER
 
 `run` trains every recipe of recipes/stages (or those named) with every seed into FOLDER/NAME-SEED,
@@ -160,7 +160,7 @@ def main() -> int:
     )
     parser.add_argument("do", choices=("run", "table"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these recipes")
     parser.add_argument("--seeds", default="1-5", metavar="FIRST-LAST")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
@@ -171,7 +171,7 @@ def main() -> int:
         PAGE.write_text(f"{before}{BEGIN}\n{table(options.folder)}\n{END}{after}")
         return 0
     first, _, last = options.seeds.partition("-")
-    names = options.names or sorted(file.stem for file in RECIPES.glob("*.toml"))
+    names = options.only or sorted(file.stem for file in RECIPES.glob("*.toml"))
     options.folder.mkdir(parents=True, exist_ok=True)
     work = [(name, seed) for seed in range(int(first), int(last or first) + 1) for name in names]
     with ThreadPoolExecutor(options.jobs) as pool:
