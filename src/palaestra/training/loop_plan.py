@@ -10,10 +10,11 @@ from palaestra.learning.data.rewards import Overlong, Shaping
 from palaestra.learning.loop.consolidation import ConsolidationPlan
 from palaestra.learning.loop.phases import entropulse
 from palaestra.learning.loop.reinforce import ReinforcementPlan
-from palaestra.learning.loop.trainer_step import InTurns, TrainerStepPlan
+from palaestra.learning.loop.trainer_step import FittingProgress, InTurns, TrainerStepPlan
 from palaestra.learning.losses.entropy import Smoother
 from palaestra.learning.losses.entropy_control import EntropyPlan
 from palaestra.learning.methods.component import Kind, find
+from palaestra.training.method import progress_model_of
 from palaestra.training.recipe import Recipe
 from palaestra.training.reinforcement_section import Entropy, Horizon, Reinforcement
 from palaestra.training.role_adapters import learning
@@ -34,6 +35,7 @@ def plan_of(context: RunContext) -> ReinforcementPlan:
         entropy=_entropy(part.entropy, part.steps),
         recompute=part.staleness > 0 and part.recompute,
         critic_warmup=part.critic.warmup if part.critic else 0,
+        progress=_progress(context),
         in_turns=_in_turns(context.recipe),
     )
     return ReinforcementPlan(
@@ -50,6 +52,11 @@ def plan_of(context: RunContext) -> ReinforcementPlan:
         consolidation=_consolidation(part),
         turns=lambda step: _most_turns(part.horizon, step) or turns,
     )
+
+
+def _progress(context: RunContext) -> FittingProgress | None:
+    found = progress_model_of(context.recipe.rl, context.method)
+    return None if found is None else FittingProgress(found.updates, found.warmup)
 
 
 def _in_turns(recipe: Recipe) -> InTurns | None:

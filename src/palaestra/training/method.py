@@ -14,7 +14,7 @@ from palaestra.learning.credit.per_player import JOINT
 from palaestra.learning.methods.algorithms import Algorithm, Method
 from palaestra.learning.methods.component import Kind, Need, components
 from palaestra.training.recipe import Recipe
-from palaestra.training.reinforcement_section import Critic, Reinforcement
+from palaestra.training.reinforcement_section import Critic, ProgressModel, Reinforcement
 from palaestra.training.usable_parts import named, refuse_unmet
 
 PARTS = ("credit", "loss", "aggregation", "filter", "correction", "whiten")
@@ -49,6 +49,11 @@ def critic_of(part: Reinforcement, method: Method) -> Critic | None:
     return (part.critic or Critic()) if Need.VALUE in method.needs else None
 
 
+def progress_model_of(part: Reinforcement, method: Method) -> ProgressModel | None:
+    """Return the progress model if the credit rule reads contributions, or None."""
+    return (part.progress_model or ProgressModel()) if Need.CONTRIBUTION in method.needs else None
+
+
 def check_method(recipe: Recipe) -> Method:
     """Return the configured method after checking that everything it needs is available.
 
@@ -67,6 +72,10 @@ def check_method(recipe: Recipe) -> Method:
         )
     if part.critic is not None and Need.VALUE not in method.needs:
         raise RecipeError(f"rl.critic has no effect: {who} reads no values; leave it out.")
+    if part.progress_model is not None and Need.CONTRIBUTION not in method.needs:
+        raise RecipeError(
+            f"rl.progress_model has no effect: {who} reads no contributions; leave it out."
+        )
     _check_players(recipe, method)
     check_declared(method.needs, recipe.environment.id, who)
     if part.progress_reward:

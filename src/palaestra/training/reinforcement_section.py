@@ -32,6 +32,15 @@ class Critic(Section):
         return self
 
 
+class ProgressModel(Section):
+    """The model of what each turn adds to the return, for credit rules that read contributions."""
+
+    learning_rate: float = Field(1e-4, gt=0)
+    updates: int = Field(8, ge=1, description="of the model per RL step")
+    batch: int = Field(32, ge=1, description="rollouts per update")
+    warmup: int = Field(1, ge=0, description="first steps, in which only the model learns")
+
+
 class Entropy(Section):
     """Entropy bonus and smoothing, which keep up exploration."""
 
@@ -131,6 +140,9 @@ class Reinforcement(Section):
     correction_options: dict[str, Any] = Field({})
     critic: Critic | None = Field(
         None, description="for credit rules that read values; unset: the defaults"
+    )
+    progress_model: ProgressModel | None = Field(
+        None, description="for credit rules that read contributions; unset: the defaults"
     )
     entropy: Entropy | None = Field(None, description="unset: no entropy term")
     staleness: int = Field(

@@ -6,7 +6,8 @@ import copy
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.markup import escape
 
@@ -19,8 +20,9 @@ from palaestra.core.errors import TooManyFaults
 from palaestra.core.model import Model, Sampling
 from palaestra.core.task import TaskSet
 from palaestra.environments.registry import make, spec, tasks
-from palaestra.learning.compute.master_weights import Optimisation
+from palaestra.learning.compute.master_weights import Optimisation, Parts
 from palaestra.learning.compute.memory_budget import MemoryBudget
+from palaestra.learning.critics.progress_estimator import ProgressEstimator, ProgressPlan
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.methods.algorithms import Method
@@ -34,7 +36,7 @@ from palaestra.runtime.progress import Reporter
 from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.accounting import Accounts
-from palaestra.training.method import chosen, critic_of
+from palaestra.training.method import chosen, critic_of, progress_model_of
 from palaestra.training.policy_building import selection
 from palaestra.training.ranks import Team, described, make_learner, memory_of_rank, reference_of
 from palaestra.training.recipe import Recipe
@@ -44,7 +46,16 @@ from palaestra.training.tracking import Tracking
 if TYPE_CHECKING:
     from palaestra.training.actor import Engines
 
-CRITIC = "critic_"  # prefix of a separate critic's tensors in checkpoints
+
+class Stateful(Protocol):
+    """A model that learns beside the policy."""
+
+    def state(self) -> Parts: ...
+    def restore(self, parts: Parts) -> None: ...
+
+
+Beside = Mapping[str, Stateful]
+"""Models that learn beside the policy, by the prefix of their parts in checkpoints."""
 VOCABULARY = "vocabulary"  # in the run folder: the tokenizer of the tiny transformer
 TRIES = 5  # of the same episodes, while infrastructure breaks some of them
 
@@ -232,18 +243,27 @@ class RunContext:
         optimisation = Optimisation(settings.learning_rate, memory, part.clip_norm)
         return SeparateCritic(self.policy.network, optimisation)
 
+    def progress_model(self) -> ProgressEstimator | None:
+        """Create the progress model if the credit rule reads contributions, else return None."""
+        settings = progress_model_of(self.recipe.rl, self.method)
+        if settings is None:
+            return None
+        network = copy.deepcopy(self.policy.network)
+        plan = ProgressPlan(settings.batch, settings.learning_rate)
+        return ProgressEstimator(network, plan, seed=self.stage_seed)
+
     def save(
         self,
         name: str,
         learner: Learner,
         state: Mapping[str, Any],
-        critic: SeparateCritic | None = None,
+        beside: Beside = MappingProxyType({}),
     ) -> None:
         """Write a checkpoint of the stage; keep only the latest two of its RL."""
         whole = {**state, "version": self.policy.version}
         tensors = learner.state()
-        if critic is not None:
-            tensors |= {CRITIC + part: tensor for part, tensor in critic.state().items()}
+        for prefix, model in beside.items():
+            tensors |= {prefix + part: tensor for part, tensor in model.state().items()}
         self.store.sync()  # a checkpoint is never ahead of the record
         checkpoint.save(self.run.checkpoints, name, tensors, whole)
         for old in self.checkpoints()[:-2]:
@@ -255,9 +275,9 @@ class RunContext:
         return sorted(n for n in checkpoint.names(self.run.checkpoints) if own.fullmatch(n))
 
     def resume(
-        self, learner: Learner, critic: SeparateCritic | None = None
+        self, learner: Learner, beside: Beside = MappingProxyType({})
     ) -> dict[str, Any] | None:
-        """Restore learner, critic and policy from the stage's latest valid checkpoint."""
+        """Restore learner, models beside it and policy from the stage's latest valid checkpoint."""
         for name in reversed(self.checkpoints()):
             try:
                 found = checkpoint.load(self.run.checkpoints, name)
@@ -265,9 +285,9 @@ class RunContext:
                 self.reporter.say(f"{error} Using an earlier one.")
                 continue
             learner.restore(found.tensors)
-            if critic is not None:
+            for prefix, model in beside.items():
                 own = found.tensors.items()
-                critic.restore({p[len(CRITIC) :]: t for p, t in own if p.startswith(CRITIC)})
+                model.restore({p[len(prefix) :]: t for p, t in own if p.startswith(prefix)})
             self.policy.engine.clear()
             self.policy.version = found.state["version"]
             return dict(found.state)

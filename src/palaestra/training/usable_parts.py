@@ -18,10 +18,6 @@ UNMET: dict[Need, tuple[str, str]] = {
         "nothing measures the probability of a known answer after each turn",
         "compare the rule on a trace instead (`palaestra compare`)",
     ),
-    Need.CONTRIBUTION: (
-        "no progress model is trained beside the policy",
-        "train one (learning/critics/progress_estimator.py) in your own loop",
-    ),
     Need.TREE: (
         "rollouts of a task do not share the beginnings of their episodes",
         "record episodes with a tree search, and call it on them",

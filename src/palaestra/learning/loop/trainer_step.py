@@ -10,6 +10,7 @@ from statistics import fmean
 from palaestra.core.episode import Episode, Key
 from palaestra.learning.compute.packing import Trained, adapter_of, check_sampled
 from palaestra.learning.credit.rule import Credit, groups
+from palaestra.learning.critics.progress_estimator import ProgressEstimator, contributed
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.critics.value_head import ValueUpdate
 from palaestra.learning.data.filters import spread
@@ -47,6 +48,14 @@ class InTurns:
 
 
 @dataclass(frozen=True, slots=True)
+class FittingProgress:
+    """How the progress model learns beside the policy (SPA-RL fits it once, before)."""
+
+    updates: int  # per step
+    warmup: int  # first steps, in which only it learns
+
+
+@dataclass(frozen=True, slots=True)
 class TrainerStepPlan:
     """Settings of one trainer step."""
 
@@ -64,6 +73,7 @@ class TrainerStepPlan:
     et al. 2025) and VAPO. With their credit, its targets are the real returns of the policy, still
     frozen; `explained_variance` shows when it has converged."""
 
+    progress: FittingProgress | None = None  # with a progress model
     in_turns: InTurns | None = None  # None: all adapters learn in each step
 
 
@@ -77,10 +87,20 @@ class TrainerStep:
         plan: TrainerStepPlan,
         seed: int,
         critic: SeparateCritic | None = None,
+        progress: ProgressEstimator | None = None,
     ) -> None:
-        """Take a separate `critic`, or None: methods that read values then ask the learner's."""
+        """Prepare the step.
+
+        Args:
+            learner: of the policy.
+            method: credit, loss and filters.
+            plan: the settings.
+            seed: of the order of rollouts.
+            critic: a separate one; None: methods that read values ask the learner's.
+            progress: the progress model of methods that read contributions.
+        """
         self.learner, self.method, self.plan, self.seed = learner, method, plan, seed
-        self.critic = critic
+        self.critic, self.progress = critic, progress
 
     @property
     def compares_greedy(self) -> bool:
@@ -118,6 +138,11 @@ class TrainerStep:
         rows = {t.key: rows_of(by_key[t.key], policy) for t in batch}
         if Need.VALUE in self.method.needs:
             batch = self._valued(batch, [row for t in batch for row in rows[t.key]])
+        if self.progress is not None and self.plan.progress is not None:
+            batch, fitted = self._attributed(batch, [row for t in batch for row in rows[t.key]])
+            more |= fitted
+            if step <= self.plan.progress.warmup:
+                return [], memory, more
         own = {name: v for name, v in memory.items() if not name.startswith(ENTROPY)}
         credit = self.method.credit(batch, own)
         parts = self._minibatches(step, batch, rows, credit)
@@ -220,6 +245,21 @@ class TrainerStep:
         after = {(row.key, row.calls[-1]): end for row, end in zip(rows, ends, strict=True)}
         values = b.gathered(rows, critic.values(trained))
         return [b.with_ends(t, after) for t in b.with_values(batch, values)]
+
+    def _attributed(
+        self, batch: Sequence[Trajectory], rows: Sequence[Row]
+    ) -> tuple[list[Trajectory], dict[str, float]]:
+        """Return the trajectories with the progress model's estimates, and fit it to them then.
+
+        So no estimate has seen the return of its own rollout.
+        """
+        assert self.progress is not None  # the caller asked
+        assert self.plan.progress is not None
+        estimates = self.progress.contributions(batch, rows)
+        errors = [(sum(e) - t.total) ** 2 for e, t in zip(estimates, batch, strict=True)]
+        losses = self.progress.learn(batch, rows, self.plan.progress.updates)
+        figures = {"progress_error": fmean(errors), "progress_loss": fmean(losses)}
+        return contributed(batch, estimates), figures
 
 
 def spread_of_rewards(batch: Sequence[Trajectory], left: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from palaestra.rollout.runner import Job
 from palaestra.training.actor import Actor
 from palaestra.training.loop_plan import past_attempts, plan_of
 from palaestra.training.policy_building import Valued
-from palaestra.training.run_context import RunContext
+from palaestra.training.run_context import RunContext, Stateful
 from palaestra.training.stage_counters import StepCounter
 from palaestra.training.time_limit import used_up
 
@@ -23,7 +23,13 @@ async def reinforcement(context: RunContext) -> Valued | None:
     """Learn from rollouts, starting at the last checkpoint; return the critic, if any."""
     part, own = context.recipe.rl, context.record
     learner, critic = context.learner(part.learning_rate, for_rl=True), context.critic()
-    state = context.resume(learner, critic) or {"step": 0, "memory": {}, "flow": {}}
+    progress = context.progress_model()
+    beside: dict[str, Stateful] = {}
+    if critic is not None:
+        beside["critic_"] = critic
+    if progress is not None:
+        beside["progress_"] = progress
+    state = context.resume(learner, beside) or {"step": 0, "memory": {}, "flow": {}}
     first = state["step"] + 1
     if first == 1 and context.store.metrics(own):
         context.reporter.say("no checkpoint of RL is left: training again on its recorded rollouts")
@@ -48,14 +54,19 @@ async def reinforcement(context: RunContext) -> Valued | None:
                         "memory": memory,
                         "flow": asdict(result.source_state),
                     }
-                    context.save(f"{own}-{result.step:06d}", learner, now, critic)
+                    context.save(f"{own}-{result.step:06d}", learner, now, beside)
                 return not last
 
             plan = plan_of(context)
             async with Actor(context) as actor:
                 await reinforce(
                     TrainerStep(
-                        learner, context.method, plan.trainer_step, context.stage_seed, critic
+                        learner,
+                        context.method,
+                        plan.trainer_step,
+                        context.stage_seed,
+                        critic,
+                        progress,
                     ),
                     partial(_roll_out, context, actor),
                     plan,
