@@ -4,14 +4,16 @@
     python scripts/stages_study.py table FOLDER
 
 `run` trains every recipe of recipes/stages (or those named) with every seed into FOLDER/NAME-SEED,
-and goes on where it stopped. `table` writes docs/results/stages.md between its markers: the success
-of the last version on held-out tasks, and for each claim in a recipe's head the difference from
-what it is against, paired by seed, with Student's 95 % interval over seeds.
+and goes on where it stopped. `table` adds the results of FOLDER to docs/results/stages_scores.csv,
+and writes docs/results/stages.md between its markers from all of that: the success of the last
+version on held-out tasks, and for each claim in a recipe's head the difference from what it is
+against, paired by seed, with Student's 95 % interval over seeds.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import math
 import os
@@ -27,6 +29,8 @@ from statistics import fmean, stdev
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "recipes" / "stages"
 PAGE = ROOT / "docs" / "results" / "stages.md"
+SCORES = ROOT / "docs" / "results" / "stages_scores.csv"
+COLUMNS = ("base", "last", "sampled", "trained", "seconds")
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 STUDENT = {
     1: 12.706,
@@ -81,20 +85,48 @@ def train(name: str, seed: int, folder: Path) -> str:
     return f"{run.name}: exit {done.returncode}, {last.strip()}"
 
 
-def results(folder: Path) -> dict[str, dict[int, dict[str, float]]]:
-    """Return the success by recipe, seed and policy ("last": the last version), and the tokens."""
-    found: dict[str, dict[int, dict[str, float]]] = {}
+Scores = dict[tuple[str, int], dict[str, float]]
+"""By recipe and seed: success of the base and of the last version, tokens, and seconds."""
+
+
+def results(folder: Path) -> Scores:
+    """Return the results of the finished runs in a folder."""
+    found: Scores = {}
     for file in folder.glob("*/report.json"):
+        if not (file.parent / "final").is_dir():
+            continue
         name, _, seed = file.parent.name.rpartition("-")
         report = json.loads(file.read_text())
-        success = {k: v["mean"] for k, v in report["success"].items() if v is not None}
+        success = [v["mean"] for v in report["success"].values() if v is not None]
         stages = [s for s in report["stages"] if not s["name"].startswith("test/")]
-        success["last"] = list(success.values())[-1]
-        success["seconds"] = report["seconds"]
-        success["sampled"] = sum(s["sampled_tokens"] for s in stages)
-        success["trained"] = sum(s["trained_tokens"] for s in stages)
-        found.setdefault(name, {})[int(seed)] = success
+        found[name, int(seed)] = {
+            "base": success[0],
+            "last": success[-1],
+            "sampled": sum(s["sampled_tokens"] for s in stages),
+            "trained": sum(s["trained_tokens"] for s in stages),
+            "seconds": round(report["seconds"], 1),
+        }
     return found
+
+
+def kept() -> Scores:
+    """Return the results in docs."""
+    if not SCORES.is_file():
+        return {}
+    with SCORES.open(newline="") as file:
+        return {
+            (row["recipe"], int(row["seed"])): {name: float(row[name]) for name in COLUMNS}
+            for row in csv.DictReader(file)
+        }
+
+
+def keep(scores: Scores) -> None:
+    """Write the results into docs."""
+    with SCORES.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["recipe", "seed", *COLUMNS])
+        for (recipe, seed), row in sorted(scores.items()):
+            writer.writerow([recipe, seed, *(f"{row[name]:g}" for name in COLUMNS)])
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -111,17 +143,17 @@ def verdict(low: float, high: float) -> str:
     return "reversed" if high < 0 else "not separated here"
 
 
-def table(folder: Path) -> str:
+def table(scores: Scores) -> str:
     """Return the tables in Markdown."""
-    found = results(folder)
-    lines = [
-        "| claim | recipe against | points, 95 % over seeds | verdict |",
-        "| --- | --- | --- | --- |",
-    ]
+    found: dict[str, dict[int, dict[str, float]]] = {}
+    for (name, seed), row in scores.items():
+        found.setdefault(name, {})[seed] = row
+    head = ["| claim | recipe against | points, 95 % over seeds | seeds | verdict |"]
+    lines = [*head, "| --- | --- | --- | --- | --- |"]
     for one in claims():
         ours, theirs = found.get(one.recipe, {}), found.get(one.against, {})
         if one.against == "base":
-            pairs = [run["last"] - run["base"] for run in ours.values()]
+            pairs = [row["last"] - row["base"] for row in ours.values()]
         else:
             pairs = [ours[s]["last"] - theirs[s]["last"] for s in ours.keys() & theirs.keys()]
         if len(pairs) < 2:
@@ -129,27 +161,20 @@ def table(folder: Path) -> str:
         mean, low, high = (100 * x for x in interval(pairs))
         lines.append(
             f"| {one.text} ({one.source}) | `{one.recipe}` against `{one.against}` | "
-            f"{mean:+.1f} ({low:+.1f} to {high:+.1f}) | {verdict(low, high)} |"
+            f"{mean:+.1f} ({low:+.1f} to {high:+.1f}) | {len(pairs)} | {verdict(low, high)} |"
         )
-    lines += [
-        "",
-        "| recipe | success, 95 % over seeds | seeds | sampled tokens | trained tokens | seconds |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for name, runs in sorted(
-        found.items(), key=lambda item: -fmean(r["last"] for r in item[1].values())
-    ):
-        each = [run["last"] for run in runs.values()]
-        if len(each) < 2:
+    lines += ["", "| recipe | success, 95 % over seeds | seeds | sampled | trained | seconds |"]
+    lines.append("| --- | --- | --- | --- | --- | --- |")
+    by_success = sorted(found, key=lambda name: -fmean(r["last"] for r in found[name].values()))
+    for name in by_success:
+        rows = list(found[name].values())
+        if len(rows) < 2:
             continue
-        mean, low, high = (100 * x for x in interval(each))
-        means = [
-            f"{fmean(run[key] for run in runs.values()):,.0f}"
-            for key in ("sampled", "trained", "seconds")
-        ]
+        mean, low, high = (100 * x for x in interval([row["last"] for row in rows]))
+        rest = [f"{fmean(row[key] for row in rows):,.0f}" for key in COLUMNS[2:]]
         lines.append(
             f"| `{name}` | {mean:.1f} % ({max(0.0, low):.1f} to {min(100.0, high):.1f}) | "
-            f"{len(each)} | {' | '.join(means)} |"
+            f"{len(rows)} | {' | '.join(rest)} |"
         )
     return "\n".join(lines)
 
@@ -165,10 +190,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     if options.do == "table":
+        keep(scores := kept() | results(options.folder))
         page = PAGE.read_text()
         before, _, rest = page.partition(BEGIN)
         after = rest.partition(END)[2]
-        PAGE.write_text(f"{before}{BEGIN}\n{table(options.folder)}\n{END}{after}")
+        PAGE.write_text(f"{before}{BEGIN}\n{table(scores)}\n{END}{after}")
         return 0
     first, _, last = options.seeds.partition("-")
     names = options.only or sorted(file.stem for file in RECIPES.glob("*.toml"))

@@ -19,6 +19,7 @@ from palaestra.training.stage_sections import (
     Prefer,
     Reinforce,
     Repeat,
+    Reward,
     StagePart,
     Study,
 )
@@ -54,6 +55,8 @@ def _effort(recipe: Recipe, step: Step, made: Made) -> Effort:
     if isinstance(part, Reinforce):
         count = part.steps * part.tasks * part.group
         return Effort(name, count, count)
+    if isinstance(part, Reward):
+        return Effort(name, 0, part.updates * part.batch)
     if isinstance(part, Imitate | Prefer | Study):
         read = sum(_episodes(source, made) for source in part.sources)
         factor = COMPARING if isinstance(part, Prefer) else 1.0
@@ -119,9 +122,13 @@ def _words(part: StagePart) -> str:
         rounds = " of all rounds" if part.rounds == ALL else ""
         return f"mean of {' and '.join(part.versions)}{rounds} → version"
     begin = getattr(part, "start", None) or "the latest version"
+    if isinstance(part, Reward):
+        read = [_source(source) for source in part.sources]
+        return f"{begin} + {' and '.join(read)} ({part.kind}) → reward model"
     if isinstance(part, Reinforce):
+        judged = f", rewarded by {part.reward_model}" if part.reward_model else ""
         rollouts = f"{part.steps} steps of {part.tasks} x {part.group} rollouts"
-        return f"{begin} + {rollouts} ({part.algorithm}) → version"
+        return f"{begin} + {rollouts} ({part.algorithm}{judged}) → version"
     read = [_source(source) for source in getattr(part, "sources", ())]
     if isinstance(part, Study):
         read = ["instructions"] * part.instructions + read + list(part.files)

@@ -40,6 +40,7 @@ from palaestra.training.stage_sections import (
     Merge,
     Prefer,
     Reinforce,
+    Reward,
     StagePart,
     Study,
 )
@@ -49,6 +50,7 @@ from palaestra.training.stages.learning_updates import learned_rows
 from palaestra.training.stages.merging import merge
 from palaestra.training.stages.preferring import preference
 from palaestra.training.stages.reinforcing import reinforcement
+from palaestra.training.stages.rewarding import reward, saved_model
 from palaestra.training.stages.studying import study
 from palaestra.training.stages.testing import evaluate_policy
 
@@ -90,6 +92,8 @@ class Pipeline:
         ready = partial(self._become, self._made.latest)
         if isinstance(part, Explore):
             await explore(context, part, ready)
+        elif isinstance(part, Reward):
+            await reward(context, part, self._made, ready)
         elif isinstance(part, Evaluate):
             await evaluate_policy(context, self._made.latest, ready, part.tested, part.tasks)
         else:
@@ -135,6 +139,9 @@ class Pipeline:
             await study(context, part, made)
         else:
             assert isinstance(part, Reinforce)
+            if part.reward_model is not None:
+                record = made.models[part.reward_model][-1]
+                context.reward_model = saved_model(context, record)
             self._valued = await reinforcement(context)
 
     async def _become(self, version: str) -> None:
@@ -225,7 +232,8 @@ class Pipeline:
         made = self._made.versions
         needed = {made[name][-1] for name in names if name in made}
         needed |= {record for name in whole for record in made.get(name, [])}
-        forget_versions(self._context, {self._made.latest, *needed})
+        models = (record for records in self._made.models.values() for record in records)
+        forget_versions(self._context, {self._made.latest, *needed, *models})
 
     def _note(self, step: Step, begins: Sequence[str]) -> None:
         context = self._context

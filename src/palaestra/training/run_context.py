@@ -23,6 +23,7 @@ from palaestra.environments.registry import make, spec, tasks
 from palaestra.learning.compute.master_weights import Optimisation, Parts
 from palaestra.learning.compute.memory_budget import MemoryBudget
 from palaestra.learning.critics.progress_estimator import ProgressEstimator, ProgressPlan
+from palaestra.learning.critics.reward_model import RewardModel
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.methods.algorithms import Method
@@ -92,6 +93,7 @@ class RunContext:
         self.policy: ResidentModel  # set once the weights are loaded
         self.record = "rl"  # under what the stage's episodes, metrics and weights are recorded
         self.whole = recipe  # with all its stages
+        self.reward_model: RewardModel | None = None  # that replaces outcomes in the stage's RL
         self.first_task = 0  # of those on which the stage records episodes
 
     def of(self, record: str, recipe: Recipe) -> Self:

@@ -35,6 +35,7 @@ from palaestra.training.stage_sections import (
     Prefer,
     Reinforce,
     Repeat,
+    Reward,
     StagePart,
 )
 from palaestra.training.stages.reading import compares_speakers
@@ -131,6 +132,16 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                 raise UnknownName("earlier stage with tasks", part.like, made.first_tasks)
         if isinstance(part, Imitate | Prefer):
             _check_rule(recipe, part, who, made)
+        if isinstance(part, Reinforce) and part.reward_model is not None:
+            if part.reward_model not in made.models:
+                raise UnknownName("earlier reward model", part.reward_model, made.models)
+            if part.control is not None:
+                raise RecipeError(
+                    f"{who}: control and reward_model both replace the outcome; unset one."
+                )
+            used.add(part.reward_model)
+        if isinstance(part, Reward) and part.kind == "preference":
+            _check_groups(part, who, made)
         made.add(step)
     used.add(_name_of(made))
     return used
@@ -228,7 +239,7 @@ def _makes(rule: Component) -> str | None:
         return None
 
 
-def _check_groups(part: Imitate | Prefer, who: str, made: Made) -> None:
+def _check_groups(part: Imitate | Prefer | Reward, who: str, made: Made) -> None:
     """Raise GroupTooSmall if a rule that compares attempts reads none of the same task."""
     sizes = [1 if isinstance(source, FromSpeaker) else None for source in part.sources]
     for source in part.sources:
@@ -238,8 +249,8 @@ def _check_groups(part: Imitate | Prefer, who: str, made: Made) -> None:
     known = [size for size in sizes if size is not None]
     if known and max(known) < 2 and not any(isinstance(s, FromRun) for s in part.sources):
         raise GroupTooSmall(
-            f"{who}: '{part.examples}' compares attempts at the same task, and each was attempted "
-            "once; explore with group = 4, say."
+            f"{who} compares attempts at the same task, and each was attempted once; explore with "
+            "group = 4, say."
         )
 
 
@@ -265,7 +276,7 @@ def _check_used(recipe: Recipe, steps: Sequence[Step], used: set[str]) -> None:
     for step in steps:
         if step.name in used or isinstance(step.part, Evaluate):
             continue
-        what = "trains a version" if step.part.trains else "records episodes"
+        what = "trains a version" if step.part.trains else f"writes {step.part.writes}"
         raise RecipeError(
             f"The stage '{step.name}' {what} that no later stage reads; name it in a from or "
             "start, or leave it out."

@@ -26,6 +26,7 @@ from palaestra.training.stage_sections import (
     Merge,
     Reinforce,
     Repeat,
+    Reward,
     StagePart,
 )
 
@@ -189,6 +190,7 @@ class Made:
 
     episodes: dict[str, list[Step]] = field(default_factory=dict)
     versions: dict[str, list[str]] = field(default_factory=lambda: {BASE: [BASE]})  # records
+    models: dict[str, list[str]] = field(default_factory=dict)  # records of reward models
     latest: str = BASE  # the record of the policy as it is
     tested: dict[str, list[str]] = field(default_factory=dict)  # versions, by the evaluation's name
     tasks: int = 0  # training tasks on which stages recorded episodes, of any speaker
@@ -206,6 +208,8 @@ class Made:
             self.latest = step.record
         if records_episodes(part):
             self.episodes.setdefault(step.name, []).append(step)
+        if isinstance(part, Reward):
+            self.models.setdefault(step.name, []).append(step.record)
         if isinstance(part, Evaluate):
             self.tested.setdefault(step.name, []).append(self.latest)
         own = [s for s in getattr(part, "sources", ()) if isinstance(s, FromSpeaker)]

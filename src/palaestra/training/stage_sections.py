@@ -176,6 +176,9 @@ class Reinforce(TrainingPart, Reinforcement):
     """Reinforcement learning from rollouts; the keys are those of the table `rl`."""
 
     do: Literal["reinforce"]
+    reward_model: str | None = Field(
+        None, description="a stage whose reward model replaces the outcome; unset: the true one"
+    )
     reads: ClassVar[str] = "a version"
     writes: ClassVar[str] = "episodes, a version"
     paper: ClassVar[str] = "the algorithms of `palaestra list algorithms` name their own sources"
@@ -208,6 +211,25 @@ class Study(TrainingPart):
         if not (self.instructions or self.sources or self.files):
             raise ValueError("there is nothing to study; set instructions, from or files")
         return self
+
+
+class Reward(ReadingPart):
+    """Learn a reward model, which `reinforce` can put in place of the outcome."""
+
+    do: Literal["reward"]
+    reads: ClassVar[str] = "a version, episodes"
+    writes: ClassVar[str] = "a reward model"
+    paper: ClassVar[str] = "Christiano et al. 2017; Leike et al. 2018; SalesRLAgent 2025"
+    kind: Literal["success", "preference"] = Field(
+        "success",
+        description="predict each turn's chance of success, or prefer the better rollout of a task",
+    )
+    updates: int = Field(32, ge=1)
+    batch: int = Field(16, ge=1, description="rollouts or pairs per update")
+    learning_rate: float = Field(3e-4, gt=0)
+    held_out: float = Field(
+        0.2, gt=0, lt=1, description="share of the tasks on which the model is only tested"
+    )
 
 
 class Merge(TrainingPart):
@@ -281,7 +303,7 @@ class Repeat(StagePart):
 
 
 AnyStage = Annotated[
-    Explore | Imitate | Prefer | Reinforce | Study | Merge | Evaluate | Repeat,
+    Explore | Imitate | Prefer | Reinforce | Study | Reward | Merge | Evaluate | Repeat,
     Discriminator("do"),
 ]
 Repeat.model_rebuild()
@@ -291,6 +313,7 @@ STAGES: Mapping[str, type[StagePart]] = {
     "study": Study,
     "imitate": Imitate,
     "prefer": Prefer,
+    "reward": Reward,
     "reinforce": Reinforce,
     "merge": Merge,
     "evaluate": Evaluate,

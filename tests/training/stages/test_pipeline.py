@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from palaestra.cli.main import main
+from palaestra.core.errors import InputError
 from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training import run_context
@@ -22,8 +23,6 @@ from palaestra.training.accounting import Accounts
 from palaestra.training.recipe import load
 from tests.training.runs import RECIPE, command, environment, recorded_episodes, weights_hash
 from tests.training.stages.made import HEAD, IMITATE, ROUNDS, resumed, run_stages, written
-
-NO_PREFERENCE = "nothing to learn from"
 
 
 @pytest.fixture(scope="module")
@@ -262,6 +261,91 @@ from = "explore"
     )
     _, said = run_stages(tmp_path, text)
     assert "prefer found nothing to learn from" in said
+
+
+# ── models beside the policy ─────────────────────────────────────────────────
+
+REWARDED = (
+    HEAD
+    + IMITATE
+    + """
+[[stage]]
+do = "explore"
+tasks = 16
+group = 4
+
+[[stage]]
+do = "reward"
+from = "explore"
+kind = "{kind}"
+updates = 3
+batch = 4
+held_out = 0.4
+
+[[stage]]
+do = "reinforce"
+reward_model = "reward"
+steps = 2
+tasks = 3
+group = 4
+"""
+)
+
+
+@pytest.mark.parametrize("kind", ["success", "preference"])
+def test_a_reward_model_takes_the_place_of_the_outcome(tmp_path: Path, kind: str) -> None:
+    run, said = run_stages(tmp_path, REWARDED.replace("{kind}", kind))
+    tested = documents(run, "reward/reward")
+    assert tested["rollouts"] > 0 and ("brier_turns" in tested) == (kind == "success")
+    assert "reward: on" in said and "held-out rollouts" in said
+    with RunFolder.read(run) as opened:
+        steps = opened.database.metrics("rl")
+        assert all({"modelled_reward", "success"} <= row.keys() for _, row in steps)
+        assert len(opened.database.metrics("reward")) == 3
+    before = weights_hash(run)
+    shutil.rmtree(run / "checkpoints" / "rl-000002")
+    with RunFolder.open(run) as opened:  # as if it had been killed in its second step
+        rows = [row for row in opened.database.get("stages") or [] if row["name"] != "rl"]
+        opened.database.put("stages", rows)
+    resumed(run)
+    assert weights_hash(run) == before
+
+
+def test_a_reward_model_needs_something_to_tell_apart(tmp_path: Path) -> None:
+    text = REWARDED.replace("{kind}", "success").replace(IMITATE, "")
+    with pytest.raises(InputError, match="ended alike, so a reward model cannot tell them apart"):
+        run_stages(tmp_path, text, "environment.turns=1")
+
+
+PROGRESS = (
+    HEAD
+    + IMITATE
+    + """
+[[stage]]
+do = "reinforce"
+algorithm = "spa"
+steps = 3
+tasks = 3
+group = 4
+progress_model = {updates = 2, warmup = 1}
+"""
+)
+
+
+def test_a_progress_model_that_learns_beside_the_policy_is_resumed(tmp_path: Path) -> None:
+    run, _ = run_stages(tmp_path, PROGRESS)
+    with RunFolder.read(run) as opened:
+        steps = [row for _, row in opened.database.metrics("rl")]
+    assert "loss" not in steps[0] and "loss" in steps[1]  # first only the model learns
+    assert all("progress_error" in row for row in steps)
+    before = weights_hash(run)
+    for name in ("rl-000003", "rl-000002"):
+        shutil.rmtree(run / "checkpoints" / name, ignore_errors=True)
+    with RunFolder.open(run) as opened:
+        rows = [row for row in opened.database.get("stages") or [] if row["name"] != "rl"]
+        opened.database.put("stages", rows)
+    resumed(run)
+    assert weights_hash(run) == before
 
 
 # ── lineage ──────────────────────────────────────────────────────────────────

@@ -62,14 +62,14 @@ def stage(text: str) -> str:
             "would learn from 'v', whose validation tasks are held out",
         ),
         # what is used
-        (IMITATE + EXPLORE, "'explore' records episodes that no later stage reads"),
+        (IMITATE + EXPLORE, "'explore' writes episodes that no later stage reads"),
         (
             IMITATE
             + EXPLORE
             + stage("do = 'imitate'\nname = 'two'\nfrom = 'explore'\nstart = 'base'").replace(
                 "from = 'explore'", "from = {speaker = 'expert'}"
             ),
-            "'explore' records episodes that no later stage reads",
+            "'explore' writes episodes that no later stage reads",
         ),
         (
             IMITATE
@@ -101,6 +101,20 @@ def stage(text: str) -> str:
         ),
         (IMITATE + stage("do = 'reinforce'\ngroup = 1"), "rl.group = 1"),
         (IMITATE + stage("do = 'reinforce'\nalgorithm = 'loops'"), "'loops'"),
+        (
+            IMITATE + stage("do = 'reinforce'\nreward_model = 'reward'"),
+            "no earlier reward model 'reward'",
+        ),
+        (
+            EXPLORE + stage("do = 'reward'\nfrom = 'explore'"),
+            "'reward' writes a reward model that no later stage reads",
+        ),
+        (
+            EXPLORE
+            + stage("do = 'reward'\nfrom = 'explore'\nkind = 'preference'")
+            + stage("do = 'reinforce'\nreward_model = 'reward'"),
+            "each was attempted once",
+        ),
         # rounds
         (
             IMITATE

@@ -82,29 +82,47 @@ def calibration(episodes: Sequence[Episode], *, bins: int = 10) -> Calibration:
     if bins < 1:
         raise InputError(f"`bins` is {bins}; give 1 or more.")
     scored = [episode for episode in episodes if episode.outcome.scored]
-    by_bin: dict[int, list[tuple[float, float]]] = {}
+    pairs: list[tuple[float, float]] = []
     excess: dict[int, list[float]] = {}
     for episode in scored:
         report = report_of(episode)
         if report is not None:
             solved = float(episode.outcome.solved)
-            by_bin.setdefault(min(bins - 1, int(report * bins)), []).append((report, solved))
+            pairs.append((report, solved))
             excess.setdefault(episode.key.group, []).append(report - solved)
-    pairs = [pair for of in by_bin.values() for pair in of]
     if not pairs:
         raise GroupTooSmall(
             f"None of {len(scored)} scored episodes reports its agent's confidence; "
             "use the agent react?confidence=yes, or label them."
         )
-    filled = tuple(_bin(index, bins, of) for index, of in sorted(by_bin.items()))
+    filled = binned(pairs, bins)
     return Calibration(
         n=len(pairs),
         silent=len(scored) - len(pairs),
-        brier=sum((report - solved) ** 2 for report, solved in pairs) / len(pairs),
-        ece=sum(b.count * abs(b.reported - b.solved) for b in filled) / len(pairs),
+        brier=brier_score(pairs),
+        ece=calibration_error(filled),
         overconfidence=clustered_mean(list(excess.values())) if len(excess) > 1 else None,
         bins=filled,
     )
+
+
+def brier_score(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return the mean squared distance of (predicted probability, outcome), at least one pair."""
+    return sum((predicted - outcome) ** 2 for predicted, outcome in pairs) / len(pairs)
+
+
+def binned(pairs: Sequence[tuple[float, float]], bins: int = 10) -> tuple[Bin, ...]:
+    """Return the non-empty bins of (predicted probability, outcome)."""
+    by_bin: dict[int, list[tuple[float, float]]] = {}
+    for predicted, outcome in pairs:
+        by_bin.setdefault(min(bins - 1, int(predicted * bins)), []).append((predicted, outcome))
+    return tuple(_bin(index, bins, of) for index, of in sorted(by_bin.items()))
+
+
+def calibration_error(bins: Sequence[Bin]) -> float:
+    """Return the expected calibration error: |predicted - outcome|, a mean over bins by count."""
+    distances = (one.count * abs(one.reported - one.solved) for one in bins)
+    return sum(distances) / sum(one.count for one in bins)
 
 
 def _bin(index: int, bins: int, pairs: Sequence[tuple[float, float]]) -> Bin:

@@ -10,7 +10,9 @@ from statistics import fmean
 from palaestra.core.episode import Episode, Key
 from palaestra.learning.compute.packing import Trained, adapter_of, check_sampled
 from palaestra.learning.credit.rule import Credit, groups
+from palaestra.learning.critics.encoder import replies
 from palaestra.learning.critics.progress_estimator import ProgressEstimator, contributed
+from palaestra.learning.critics.reward_model import RewardModel
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.critics.value_head import ValueUpdate
 from palaestra.learning.data.filters import spread
@@ -88,6 +90,7 @@ class TrainerStep:
         seed: int,
         critic: SeparateCritic | None = None,
         progress: ProgressEstimator | None = None,
+        reward_model: RewardModel | None = None,
     ) -> None:
         """Prepare the step.
 
@@ -98,9 +101,10 @@ class TrainerStep:
             seed: of the order of rollouts.
             critic: a separate one; None: methods that read values ask the learner's.
             progress: the progress model of methods that read contributions.
+            reward_model: whose score replaces the outcome of each rollout; None: the true one.
         """
         self.learner, self.method, self.plan, self.seed = learner, method, plan, seed
-        self.critic, self.progress = critic, progress
+        self.critic, self.progress, self.reward_model = critic, progress, reward_model
 
     @property
     def compares_greedy(self) -> bool:
@@ -129,9 +133,12 @@ class TrainerStep:
         """
         policy = self.learner.model.name
         every = b.trajectories(episodes, shaping, policy)
+        modelled: dict[str, float] = {}
+        if self.reward_model is not None and every:
+            every, modelled = _modelled(every, episodes, self.reward_model, policy)
         batch = [replace(t, greedy=greedy.get(t.key.group)) for t in every]
         batch = b.filtered(batch, self.method)
-        more = spread_of_rewards(every, len(batch))
+        more = spread_of_rewards(every, len(batch)) | modelled
         if not batch:
             return [], memory, more
         by_key = {episode.key: episode for episode in episodes}
@@ -271,6 +278,17 @@ def spread_of_rewards(batch: Sequence[Trajectory], left: int) -> dict[str, float
         "group_std": fmean(spread(group) for group in together),
         "discarded": 1 - left / len(batch),
     }
+
+
+def _modelled(
+    batch: Sequence[Trajectory], episodes: Sequence[Episode], model: RewardModel, policy: str
+) -> tuple[list[Trajectory], dict[str, float]]:
+    """Return the trajectories with the model's score as their outcome, and its mean."""
+    by_key = {episode.key: episode for episode in episodes}
+    rows = [row for t in batch for row in rows_of(by_key[t.key], policy)]
+    scores = model.scores([turns[-1].whole for turns in replies(batch, rows)])
+    found = [replace(t, outcome=score) for t, score in zip(batch, scores, strict=True)]
+    return found, {"modelled_reward": fmean(scores)}
 
 
 def _of_fits(fits: Sequence[ValueUpdate]) -> dict[str, float]:

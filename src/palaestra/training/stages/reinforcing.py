@@ -67,6 +67,7 @@ async def reinforcement(context: RunContext) -> Valued | None:
                         context.stage_seed,
                         critic,
                         progress,
+                        context.reward_model,
                     ),
                     partial(_roll_out, context, actor),
                     plan,
