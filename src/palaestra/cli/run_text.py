@@ -51,7 +51,8 @@ def show_run(run: Row, console: Console) -> None:
         ]
         console.print(table(["stage", "seconds", "sampled", "trained"], stages))
     if run["lineage"]:
-        console.print(table(["lineage", "from", "learned"], [_version(v) for v in run["lineage"]]))
+        lines = ["lineage:", *map(_version, run["lineage"])]
+        console.print("\n".join(lines), markup=False, soft_wrap=True)
     if run["rl"]:
         columns = [name for name in RL_COLUMNS if any(name in row for row in run["rl"])]
         steps = [
@@ -95,15 +96,23 @@ def headline(run: Row) -> list[str]:
 # ── details ──────────────────────────────────────────────────────────────────
 
 
-def _version(one: Row) -> list[str]:
-    """Return a version of the policy: its record, what it began with, and what it learned."""
-    rows = []
+def _version(one: Row) -> str:
+    """Return a line on a version of the policy: what it began with, and what it learned."""
+    counted: dict[tuple[str, str, str], int] = {}
     for phase, of in one["rows"].items():
-        whose = "" if of["speaker"] == "text" else f" of the {of['speaker']}"
-        count = f"{of['rows']} rows" if "rows" in of else f"{of['episodes']} rollouts"
-        rows.append(f"{count}{whose} in {phase}")
-    licence = f" ({one['environment']}, {one['licence'] or 'licence unknown'})" if rows else ""
-    return [one["version"], " + ".join(one["start"]), ", ".join(rows) + licence]
+        stage = re.sub(r"/\d+$", "", phase)  # the steps of a stage together
+        what = "rows" if "rows" in of else "rollouts"
+        key = (what, of["speaker"], stage)
+        counted[key] = counted.get(key, 0) + (of["rows"] if "rows" in of else of["episodes"])
+    learned = [
+        f"{count} {what}{'' if whose == 'text' else f' of the {whose}'} in {stage}"
+        for (what, whose, stage), count in counted.items()
+    ]
+    line = f"  {one['version']} from {' and '.join(one['start'])}"
+    if learned:
+        source = f"{one['environment']}, {one['licence'] or 'licence unknown'}"
+        line += f": {', '.join(learned)} ({source})"
+    return line
 
 
 def _standing(episodes: Sequence[EpisodeSummary]) -> Row:

@@ -15,6 +15,7 @@ from palaestra.training.stage_sections import (
     FromSpeaker,
     FromStage,
     Imitate,
+    Judge,
     Merge,
     Prefer,
     Reinforce,
@@ -122,6 +123,8 @@ def _words(part: StagePart) -> str:
         rounds = " of all rounds" if part.rounds == ALL else ""
         return f"mean of {' and '.join(part.versions)}{rounds} → version"
     begin = getattr(part, "start", None) or "the latest version"
+    if isinstance(part, Judge):
+        return f"{part.judge} on {' and '.join(map(_source, part.sources))} → verdicts"
     if isinstance(part, Reward):
         read = [_source(source) for source in part.sources]
         return f"{begin} + {' and '.join(read)} ({part.kind}) → reward model"
@@ -144,4 +147,5 @@ def _source(source: object) -> str:
     if isinstance(source, FromRun):
         return f"run {source.run}"
     assert isinstance(source, FromStage)
-    return source.stage + (" of all rounds" if source.rounds == ALL else "")
+    rounds = " of all rounds" if source.rounds == ALL else ""
+    return source.stage + rounds + (f" as judged by {source.judged}" if source.judged else "")

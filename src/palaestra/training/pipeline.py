@@ -22,6 +22,7 @@ from palaestra.training.policy_versions import (
     save_present,
     saved_version,
 )
+from palaestra.training.reward_models import saved_model
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import (
     Made,
@@ -37,6 +38,7 @@ from palaestra.training.stage_sections import (
     Evaluate,
     Explore,
     Imitate,
+    Judge,
     Merge,
     Prefer,
     Reinforce,
@@ -46,11 +48,12 @@ from palaestra.training.stage_sections import (
 )
 from palaestra.training.stages.exploring import explore
 from palaestra.training.stages.imitating import imitation
+from palaestra.training.stages.judging import judge
 from palaestra.training.stages.learning_updates import learned_rows
 from palaestra.training.stages.merging import merge
 from palaestra.training.stages.preferring import preference
 from palaestra.training.stages.reinforcing import reinforcement
-from palaestra.training.stages.rewarding import reward, saved_model
+from palaestra.training.stages.rewarding import reward
 from palaestra.training.stages.studying import study
 from palaestra.training.stages.testing import evaluate_policy
 
@@ -92,6 +95,8 @@ class Pipeline:
         ready = partial(self._become, self._made.latest)
         if isinstance(part, Explore):
             await explore(context, part, ready)
+        elif isinstance(part, Judge):
+            await judge(context, part, self._made, ready)
         elif isinstance(part, Reward):
             await reward(context, part, self._made, ready)
         elif isinstance(part, Evaluate):

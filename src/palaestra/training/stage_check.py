@@ -126,6 +126,9 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
             _check_source(recipe, source, who, made, every)
             if isinstance(source, FromStage):
                 used.add(source.stage)
+                if source.judged is not None:
+                    _check_judged(source.judged, who, made, every)
+                    used.add(source.judged)
         if isinstance(part, Explore):
             _check_speaker(recipe, part.speaker, who)
             if part.like is not None and part.like not in made.first_tasks:
@@ -184,6 +187,18 @@ def _check_source(
                 raise UnknownName("stage that records episodes", source.stage, made.episodes)
             why = "runs later" if source.stage in _writers(every) else "records no episodes"
             raise RecipeError(f"{who} reads '{source.stage}', which {why}; name another stage.")
+
+
+def _check_judged(name: str, who: str, made: Made, every: dict[str, StagePart]) -> None:
+    """Raise InputError unless that stage has judged, or learned to predict success, by then."""
+    if name not in made.judges and name not in made.models:
+        raise UnknownName("earlier stage that judges", name, [*made.judges, *made.models])
+    part = every[name]
+    if isinstance(part, Reward) and part.kind != "success":
+        raise RecipeError(
+            f"{who} takes outcomes from '{name}', which prefers rollouts and says of none alone "
+            "that it succeeded; set its kind = 'success'."
+        )
 
 
 def _writers(every: dict[str, StagePart]) -> set[str]:

@@ -23,6 +23,7 @@ from palaestra.training.stage_sections import (
     FromSpeaker,
     FromStage,
     Imitate,
+    Judge,
     Merge,
     Reinforce,
     Repeat,
@@ -191,6 +192,7 @@ class Made:
     episodes: dict[str, list[Step]] = field(default_factory=dict)
     versions: dict[str, list[str]] = field(default_factory=lambda: {BASE: [BASE]})  # records
     models: dict[str, list[str]] = field(default_factory=dict)  # records of reward models
+    judges: dict[str, list[str]] = field(default_factory=dict)  # records of judgements
     latest: str = BASE  # the record of the policy as it is
     tested: dict[str, list[str]] = field(default_factory=dict)  # versions, by the evaluation's name
     tasks: int = 0  # training tasks on which stages recorded episodes, of any speaker
@@ -210,6 +212,8 @@ class Made:
             self.episodes.setdefault(step.name, []).append(step)
         if isinstance(part, Reward):
             self.models.setdefault(step.name, []).append(step.record)
+        if isinstance(part, Judge):
+            self.judges.setdefault(step.name, []).append(step.record)
         if isinstance(part, Evaluate):
             self.tested.setdefault(step.name, []).append(self.latest)
         own = [s for s in getattr(part, "sources", ()) if isinstance(s, FromSpeaker)]

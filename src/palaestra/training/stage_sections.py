@@ -40,6 +40,11 @@ class FromStage(Section):
     rounds: Literal["last", "all"] = Field(
         "last", description="of a stage in a repeat: those of its last round so far, or of all"
     )
+    judged: str | None = Field(
+        None,
+        description="a stage that judges, or learned to predict success, whose verdicts replace "
+        "the outcomes; unset: the true ones",
+    )
 
 
 class FromRun(Section):
@@ -232,6 +237,23 @@ class Reward(ReadingPart):
     )
 
 
+class Judge(ReadingPart):
+    """Let a judge say which episodes succeeded; `from` takes its verdicts in place of outcomes."""
+
+    do: Literal["judge"]
+    writes: ClassVar[str] = "verdicts"
+    reads: ClassVar[str] = "episodes"
+    paper: ClassVar[str] = "Pan et al. 2024 (autonomous evaluation)"
+    judge: str = Field(
+        description="a rule, such as seen:PATTERN (see docs/evaluation/judges.md), a model's name, "
+        "or policy: the policy judges itself"
+    )
+    rubric: str | None = Field(
+        None, description="a rubric's file, for models; unset: solved or not"
+    )
+    tokens: int = Field(96, ge=1, description="of a model's reply")
+
+
 class Merge(TrainingPart):
     """Average the weights of several versions of the policy."""
 
@@ -303,13 +325,14 @@ class Repeat(StagePart):
 
 
 AnyStage = Annotated[
-    Explore | Imitate | Prefer | Reinforce | Study | Reward | Merge | Evaluate | Repeat,
+    Explore | Judge | Imitate | Prefer | Reinforce | Study | Reward | Merge | Evaluate | Repeat,
     Discriminator("do"),
 ]
 Repeat.model_rebuild()
 
 STAGES: Mapping[str, type[StagePart]] = {
     "explore": Explore,
+    "judge": Judge,
     "study": Study,
     "imitate": Imitate,
     "prefer": Prefer,

@@ -17,8 +17,8 @@ from palaestra.evaluation.statistics.intervals import (
     Interval,
     compared_policies,
     paired_difference,
+    policies_of,
     success_interval,
-    tested_policies,
 )
 from palaestra.store.database import Database
 from palaestra.store.queries import TaskStanding
@@ -149,7 +149,7 @@ def differences(
             scores.setdefault(task.phase, {})[task.group] = task.success
     found = {}
     phases = [phase for phase in scores if phase.startswith(prefix)]
-    versions = tested_policies([f"test/{phase.removeprefix(prefix)}" for phase in phases])
+    versions = policies_of([f"test/{phase.removeprefix(prefix)}" for phase in phases])
     for a, b in compared_policies(versions):
         after, before = scores.get(prefix + a, {}), scores.get(prefix + b, {})
         both = sorted(after.keys() & before.keys())
@@ -166,7 +166,7 @@ def stage_of_step(phase: str) -> str | None:
 
 def main_phase(phases: Sequence[str]) -> str:
     """Return the phase that represents a run: the last tested policy's, else the last one."""
-    tested = [f"test/{policy}" for policy in reversed(tested_policies(phases))]
+    tested = [f"test/{policy}" for policy in reversed(policies_of(phases))]
     found = [phase for phase in tested if phase in phases]
     return (found or list(phases[-1:]) or [""])[0]
 

@@ -16,6 +16,7 @@ import torch
 
 from palaestra.cli.main import main
 from palaestra.core.errors import InputError
+from palaestra.evaluation.judges import stored_verdicts
 from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training import run_context
@@ -315,6 +316,59 @@ def test_a_reward_model_needs_something_to_tell_apart(tmp_path: Path) -> None:
     text = REWARDED.replace("{kind}", "success").replace(IMITATE, "")
     with pytest.raises(InputError, match="ended alike, so a reward model cannot tell them apart"):
         run_stages(tmp_path, text, "environment.turns=1")
+
+
+JUDGED = """
+[[stage]]
+do = "explore"
+tasks = 8
+group = 2
+
+[[stage]]
+do = "judge"
+from = "explore"
+judge = "called:right"
+
+[[stage]]
+do = "imitate"
+name = "keep"
+from = {stage = "explore", judged = "judge"}
+"""
+
+PREDICTED = """
+[[stage]]
+do = "explore"
+tasks = 8
+group = 4
+
+[[stage]]
+do = "reward"
+from = "explore"
+updates = 2
+
+[[stage]]
+do = "imitate"
+name = "keep"
+from = {stage = "explore", judged = "reward"}
+"""
+
+
+def test_a_judges_verdicts_take_the_place_of_outcomes(tmp_path: Path) -> None:
+    run, said = run_stages(tmp_path, HEAD + IMITATE + JUDGED)
+    assert "judge: called:right agrees with" in said
+    with RunFolder.read(run) as opened:
+        episodes = opened.database.episodes("explore")
+        given = stored_verdicts.verdicts(opened.database, "called:right")
+    passed = {key for key, verdict in given.items() if verdict["value"] == 1.0}
+    assert set(given) == {str(e.key) for e in episodes}
+    assert passed != {str(e.key) for e in episodes if e.outcome.solved} and passed
+    (learned,) = (one for one in documents(run, "lineage") if one["version"] == "keep")
+    assert learned["rows"]["explore"]["rows"] == len(passed)  # each episode is one row here
+
+
+def test_a_learned_predictor_judges_too(tmp_path: Path) -> None:
+    run, _ = run_stages(tmp_path, HEAD + IMITATE + PREDICTED)
+    assert [one["version"] for one in documents(run, "lineage")] == ["imitation", "keep"]
 
 
 PROGRESS = (

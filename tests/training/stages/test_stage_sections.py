@@ -106,6 +106,20 @@ def stage(text: str) -> str:
             "no earlier reward model 'reward'",
         ),
         (
+            EXPLORE + stage("do = 'imitate'\nfrom = {stage = 'explore', judged = 'j'}"),
+            "no earlier stage that judges 'j'",
+        ),
+        (
+            EXPLORE.replace("tasks = 4", "group = 4")
+            + stage("do = 'reward'\nfrom = 'explore'\nkind = 'preference'")
+            + stage("do = 'imitate'\nfrom = {stage = 'explore', judged = 'reward'}"),
+            "says of none alone that it succeeded",
+        ),
+        (
+            EXPLORE + stage("do = 'judge'\nfrom = 'explore'\njudge = 'seen:x'"),
+            "'judge' writes verdicts that no later stage reads",
+        ),
+        (
             EXPLORE + stage("do = 'reward'\nfrom = 'explore'"),
             "'reward' writes a reward model that no later stage reads",
         ),

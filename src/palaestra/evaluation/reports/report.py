@@ -22,7 +22,7 @@ from palaestra.evaluation.statistics.intervals import (
     Interval,
     compare,
     compared_policies,
-    tested_policies,
+    policies_of,
 )
 
 
@@ -101,7 +101,7 @@ def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
     stages = tuple(_stage(row) for row in source.get("stages") or ())
     totals = source.get("totals") or {}
     peaks = [stage.peak_memory_bytes for stage in stages if stage.peak_memory_bytes]
-    policies = tested_policies(source.phases())
+    policies = policies_of(source.phases(), staged=bool((source.get("recipe") or {}).get("stage")))
     tested = {policy: source.episodes(f"test/{policy}") for policy in policies}
     finished = [policy for policy in policies if tested[policy]]
     learning = curve_stage(source.metric_phases(), source.metrics)

@@ -28,14 +28,15 @@ MOST = 2**22  # counts that a bootstrap holds in memory at once
 DIFFERENCES = (("rl", "imitation"), ("rl", "base"), ("imitation", "base"))
 
 
-def tested_policies(phases: Sequence[str]) -> tuple[str, ...]:
+def policies_of(phases: Sequence[str], *, staged: bool = False) -> tuple[str, ...]:
     """Return the versions of the policy that a run tests, in the order of training.
 
     Args:
         phases: of the run, in the order of their first episodes.
+        staged: whether its recipe has stages; without them, the three usual ones are tested.
     """
     tested = tuple(p.removeprefix("test/") for p in phases if p.startswith("test/"))
-    return POLICIES if set(tested) <= set(POLICIES) else tested
+    return tested if staged or not set(tested) <= set(POLICIES) else POLICIES
 
 
 def compared_policies(policies: Sequence[str]) -> tuple[tuple[str, str], ...]:

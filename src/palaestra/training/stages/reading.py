@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -14,6 +14,7 @@ from palaestra.learning.data.examples.labels import as_it_ended, understood
 from palaestra.learning.data.examples.preferred import Label, Pair
 from palaestra.learning.data.rows import Row
 from palaestra.training.demonstrations import RECORDED, recorded_demonstrations
+from palaestra.training.judged_outcomes import with_judged_outcomes
 from palaestra.training.loop_plan import shaping
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made, Step
@@ -65,7 +66,13 @@ def _of_stage(context: RunContext, source: FromStage, made: Made) -> list[Shown]
     for step in made.read(source):
         for speaker, phases in _phases(context, step):
             episodes = [e for phase in phases for e in context.store.episodes(phase)]
-            found.append(_shown(context, speaker, fitting(episodes, context), counted=False))
+            one = _shown(context, speaker, fitting(episodes, context), counted=False)
+            if source.judged is not None:
+                given = with_judged_outcomes(
+                    context, made, source.judged, one.episodes, one.speaker
+                )
+                one = replace(one, episodes=given)
+            found.append(one)
     return found
 
 

@@ -8,10 +8,9 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from palaestra.core.episode import Episode, derive_seed
-from palaestra.core.errors import InputError, PalaestraError
+from palaestra.core.errors import InputError
 from palaestra.evaluation.statistics.self_report import binned, brier_score, calibration_error
 from palaestra.learning.critics.encoder import replies
 from palaestra.learning.critics.reward_model import Judged, RewardModel
@@ -20,6 +19,7 @@ from palaestra.learning.data.rows import Row, rows_of
 from palaestra.learning.data.trajectory import Trajectory
 from palaestra.store import checkpoint
 from palaestra.training.loop_plan import shaping
+from palaestra.training.reward_models import saved_parts
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 from palaestra.training.stage_sections import Reward
@@ -55,7 +55,7 @@ async def reward(
         InputError: a source has nothing to show, or there is nothing to tell apart.
     """
     record = context.record
-    if context.accounts.is_done(record) and _load(context, record) is not None:
+    if context.accounts.is_done(record) and saved_parts(context, record) is not None:
         return
     await ready()
     done, started = context.accounts.is_done(record), time.monotonic()
@@ -97,31 +97,6 @@ async def reward(
         trained = sum(row.trained for row in rows)
         seconds = time.monotonic() - started
         context.accounts.finish_stage(record, seconds, **counted, trained=trained)
-
-
-def saved_model(context: RunContext, record: str) -> RewardModel:
-    """Return the reward model that a stage has written.
-
-    Raises:
-        PalaestraError: its checkpoint is gone, or damaged.
-    """
-    parts = _load(context, record)
-    if parts is None:
-        raise PalaestraError(
-            f"The reward model of '{record}' is gone from the run's checkpoints; begin a new run."
-        )
-    model = RewardModel(copy.deepcopy(context.policy.network), seed=0)
-    model.restore(parts)
-    return model
-
-
-def _load(context: RunContext, record: str) -> dict[str, Any] | None:
-    for name in context.checkpoints(record):
-        try:
-            return checkpoint.load(context.run.checkpoints, name).tensors
-        except checkpoint.CorruptCheckpoint as error:
-            context.reporter.say(str(error))
-    return None
 
 
 def _blank(context: RunContext, part: Reward) -> RewardModel:

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from palaestra.evaluation.reports.learning_curves import Metrics, curve_stage, smooth
-from palaestra.evaluation.statistics.intervals import tested_policies
+from palaestra.evaluation.statistics.intervals import policies_of
 from palaestra.learning.loop import alarms
 from palaestra.store.liveness import mark, worker
 from palaestra.store.notes import Notes
@@ -144,7 +144,7 @@ def _curve(metrics: Metrics, phases: Mapping[str, PhaseStanding]) -> Markup | No
     line = [(x, float(y)) for (x, _), y in zip(points, values, strict=True)]
     lines = [Series("training rollouts", line, dots=points, colour=0)]
     ends = points[0][0], points[-1][0]
-    for number, policy in enumerate(tested_policies(list(phases))):
+    for number, policy in enumerate(policies_of(list(phases))):
         found = phases.get(f"test/{policy}")
         if found is not None and found.interval is not None:
             mean, bounds = found.interval.mean, (found.interval.low, found.interval.high)
