@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterator, Sequence
 
 from palaestra.learning.data.examples.example import Example
@@ -12,54 +10,27 @@ from palaestra.learning.loop.learner import Learner
 from palaestra.learning.methods.component import Kind, find
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
-from palaestra.training.stage_sections import Imitate
-from palaestra.training.stages.learning_updates import (
-    Progress,
-    restored,
-    rows_learned,
-    run_updates,
-)
-from palaestra.training.stages.reading import chosen, read, rows_of_items
-from palaestra.training.stages.testing import tokens_of
+from palaestra.training.stage_sections import Imitate, Study
+from palaestra.training.stages.learning_updates import Lesson, Progress, learn
+from palaestra.training.stages.reading import Shown, chosen, rows_of_items
 
 
 async def imitation(context: RunContext, part: Imitate, made: Made) -> None:
-    """Learn the examples that a rule chooses among the episodes of the sources.
-
-    If the stage is done, load its checkpoint; without a valid one, train again on what was
-    recorded.
-
-    Raises:
-        InputError: a source has nothing to show.
-    """
-    learner, done = context.learner(part.learning_rate), context.accounts.is_done(context.record)
-    if restored(context, learner):
-        learner.close()
-        return
-    started = time.monotonic()
-    shown = await read(context, part.sources, made)
+    """Learn the examples that a rule chooses among the episodes of the sources; see `learn`."""
     rule = find(Kind.EXAMPLES, part.examples).configured(part.examples_options)
-    examples: list[Example] = chosen(context, rule, shown)
-    rows_learned(context, rows_of_items(examples), shown)
-    expected = part.epochs * math.ceil(len(examples) / part.batch)
-    updates = imitated(context, learner, examples, part.epochs, part.batch, part.learning_rate)
-    trained = await run_updates(context, learner, updates, expected)
-    learner.close()
-    if not done:
-        counted = tokens_of([e for one in shown if one.counted for e in one.episodes])
-        seconds = time.monotonic() - started
-        context.accounts.finish_stage(context.record, seconds, **counted, trained=trained)
+
+    def prepare(shown: list[Shown]) -> Lesson:
+        return imitating(context, part, chosen(context, rule, shown))
+
+    await learn(context, part, made, prepare)
 
 
-def imitated(
-    context: RunContext,
-    learner: Learner,
-    examples: Sequence[Example],
-    epochs: int,
-    batch: int,
-    learning_rate: float,
-) -> Iterator[Progress]:
-    """Yield the optimiser steps on examples."""
-    plan = ImitationPlan(epochs, batch, learning_rate)
-    for step, steps, update in imitate(learner, examples, plan, context.stage_seed):
-        yield Progress(step, steps, update.processed, update.figures(), ("loss", "entropy"))
+def imitating(context: RunContext, part: Imitate | Study, examples: Sequence[Example]) -> Lesson:
+    """Return the lesson of examples whose replies become likelier."""
+    plan = ImitationPlan(part.epochs, part.batch, part.learning_rate)
+
+    def updates(learner: Learner) -> Iterator[Progress]:
+        for step, steps, update in imitate(learner, examples, plan, context.stage_seed):
+            yield Progress(step, steps, update.processed, update.figures(), ("loss", "entropy"))
+
+    return Lesson(len(examples), rows_of_items(examples), updates)

@@ -1,10 +1,11 @@
-"""What the stages that learn from examples share: updates, their figures, and their checkpoint."""
+"""What the stages that learn from examples share: from their sources to a checkpoint."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,10 @@ from palaestra.learning.data.rows import Row
 from palaestra.learning.loop.learner import Learner
 from palaestra.runtime.machine import release_memory
 from palaestra.training.run_context import RunContext
-from palaestra.training.stages.reading import Shown
+from palaestra.training.stage_program import Made
+from palaestra.training.stage_sections import Imitate, Prefer, Study
+from palaestra.training.stages.reading import Shown, read
+from palaestra.training.stages.testing import tokens_of
 
 ROWS = "rows/"  # documents: what each stage learned from
 
@@ -28,10 +32,60 @@ class Progress:
     shown: tuple[str, ...]  # names of the figures on the progress line
 
 
-async def run_updates(
-    context: RunContext, learner: Learner, updates: Iterator[Progress], expected: int
-) -> int:
-    """Take all optimiser steps of a stage and save its checkpoint; return the tokens trained on."""
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a stage learns from."""
+
+    items: int  # examples, pairs or labels
+    rows: Sequence[Row]  # of all of them
+    updates: Callable[[Learner], Iterator[Progress]]
+
+
+async def learn(
+    context: RunContext,
+    part: Imitate | Prefer | Study,
+    made: Made,
+    prepare: Callable[[list[Shown]], Lesson],
+) -> None:
+    """Learn what a stage makes of its sources, and save the version.
+
+    If the stage is done, load its checkpoint; without a valid one, learn again from what was
+    recorded.
+
+    Args:
+        context: of the stage.
+        part: its table.
+        made: what earlier stages have made.
+        prepare: makes the lesson of the episodes.
+
+    Raises:
+        InputError: a source has nothing to show.
+    """
+    learner, done = context.learner(part.learning_rate), context.accounts.is_done(context.record)
+    if done:
+        if context.resume(learner) is not None:
+            learner.close()
+            return
+        context.reporter.say(
+            f"no valid checkpoint after {context.record} is left: training again on what was "
+            "recorded"
+        )
+    started = time.monotonic()
+    shown = await read(context, part.sources, made)
+    lesson = prepare(shown)
+    rows_learned(context, lesson.rows, shown)
+    expected = part.epochs * math.ceil(lesson.items / part.batch)
+    trained = await _run(context, lesson.updates(learner), expected)
+    context.save(context.record, learner, {})
+    learner.close()
+    if not done:
+        counted = tokens_of([e for one in shown if one.counted for e in one.episodes])
+        seconds = time.monotonic() - started
+        context.accounts.finish_stage(context.record, seconds, **counted, trained=trained)
+
+
+async def _run(context: RunContext, updates: Iterator[Progress], expected: int) -> int:
+    """Take all optimiser steps of a stage; return the tokens trained on."""
     trained, started = 0, time.monotonic()
     with context.reporter.stage(context.record, expected, "updates") as line:
         for one in updates:
@@ -42,20 +96,7 @@ async def run_updates(
             line.show(one.step, {**figures, "tokens/s": f"{rate:.0f}"}, total=one.steps)
             release_memory(one.step)
             await asyncio.sleep(0)  # lets Ctrl-C through
-    context.save(context.record, learner, {})
     return trained
-
-
-def restored(context: RunContext, learner: Learner) -> bool:
-    """Restore the version that the stage has written, if it is there; return whether it is."""
-    if not context.accounts.is_done(context.record):
-        return False
-    if context.resume(learner) is not None:
-        return True
-    context.reporter.say(
-        f"no valid checkpoint after {context.record} is left: training again on what was recorded"
-    )
-    return False
 
 
 def rows_learned(context: RunContext, rows: Sequence[Row], shown: Sequence[Shown]) -> None:

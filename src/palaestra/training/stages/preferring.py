@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterator, Sequence
 
 from palaestra.learning.data.examples.labels import balance
@@ -14,46 +12,30 @@ from palaestra.learning.methods.component import Kind, find
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 from palaestra.training.stage_sections import Prefer
-from palaestra.training.stages.learning_updates import (
-    Progress,
-    restored,
-    rows_learned,
-    run_updates,
-)
-from palaestra.training.stages.reading import chosen, read, rows_of_items
-from palaestra.training.stages.testing import tokens_of
+from palaestra.training.stages.learning_updates import Lesson, Progress, learn
+from palaestra.training.stages.reading import Shown, chosen, rows_of_items
 
 WEIGHTS = ("weight_desirable", "weight_undesirable")  # of KTO; unset: see `balance`
 
 
 async def preference(context: RunContext, part: Prefer, made: Made) -> None:
-    """Learn the preferences that a rule finds in the episodes of the sources.
+    """Learn the preferences that a rule finds in the episodes of the sources; see `learn`.
 
-    The reference policy is the one that the stage begins with. If the stage is done, load its
-    checkpoint; without a valid one, train again on what was recorded.
-
-    Raises:
-        InputError: a source has nothing to show.
+    The reference policy is the one that the stage begins with.
     """
-    learner, done = context.learner(part.learning_rate), context.accounts.is_done(context.record)
-    if restored(context, learner):
-        learner.close()
-        return
-    started = time.monotonic()
-    shown = await read(context, part.sources, made)
     rule = find(Kind.EXAMPLES, part.examples).configured(part.examples_options)
-    judged: list[Pair] | list[Label] = chosen(context, rule, shown)
-    if not _compares(judged):
-        judged = []
-    rows_learned(context, rows_of_items(judged), shown)
-    updates = _preferred(context, learner, judged, part)
-    expected = part.epochs * math.ceil(len(judged) / part.batch)
-    trained = await run_updates(context, learner, updates, expected)
-    learner.close()
-    if not done:
-        counted = tokens_of([e for one in shown if one.counted for e in one.episodes])
-        seconds = time.monotonic() - started
-        context.accounts.finish_stage(context.record, seconds, **counted, trained=trained)
+
+    def prepare(shown: list[Shown]) -> Lesson:
+        judged: list[Pair] | list[Label] = chosen(context, rule, shown)
+        if not _compares(judged):
+            judged = []
+
+        def updates(learner: Learner) -> Iterator[Progress]:
+            return _updates(context, learner, judged, part)
+
+        return Lesson(len(judged), rows_of_items(judged), updates)
+
+    await learn(context, part, made, prepare)
 
 
 def _compares(judged: Sequence[Pair | Label]) -> bool:
@@ -62,7 +44,7 @@ def _compares(judged: Sequence[Pair | Label]) -> bool:
     return bool(judged) and len(kinds) != 1
 
 
-def _preferred(
+def _updates(
     context: RunContext, learner: Learner, judged: list[Pair] | list[Label], part: Prefer
 ) -> Iterator[Progress]:
     if not judged:

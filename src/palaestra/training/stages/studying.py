@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,44 +20,31 @@ from palaestra.learning.data.rows import Row
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 from palaestra.training.stage_sections import Study
-from palaestra.training.stages.imitating import imitated
-from palaestra.training.stages.learning_updates import restored, rows_learned, run_updates
-from palaestra.training.stages.reading import read
-from palaestra.training.stages.testing import tokens_of
+from palaestra.training.stages.imitating import imitating
+from palaestra.training.stages.learning_updates import Lesson, learn
+from palaestra.training.stages.reading import Shown
 
 
 async def study(context: RunContext, part: Study, made: Made) -> None:
-    """Learn every token of the stage's texts.
+    """Learn every token of the stage's texts; see `learn`.
 
     Raises:
         InputError: a file cannot be read, or a source has nothing to show.
     """
-    learner, done = context.learner(part.learning_rate), context.accounts.is_done(context.record)
-    if restored(context, learner):
-        learner.close()
-        return
-    started = time.monotonic()
-    shown = await read(context, part.sources, made)
     renderer, limit = context.policy.renderer, context.recipe.model.context
-    rows: list[Row] = []
-    if part.instructions:
-        text = described(context.recipe.environment.id)
-        rows += text_rows(text, renderer, limit, Key("instructions", 0))
-    for one in shown:
-        for episode in one.episodes:
+
+    def prepare(shown: list[Shown]) -> Lesson:
+        rows: list[Row] = []
+        if part.instructions:
+            text = described(context.recipe.environment.id)
+            rows += text_rows(text, renderer, limit, Key("instructions", 0))
+        for episode in (e for one in shown for e in one.episodes):
             rows += text_rows(retold(episode), renderer, limit, episode.key)
-    for number, file in enumerate(part.files):
-        rows += text_rows(_read(file), renderer, limit, Key("files", number))
-    rows_learned(context, rows, shown)
-    examples = [Example(row) for row in rows]
-    expected = part.epochs * math.ceil(len(examples) / part.batch)
-    updates = imitated(context, learner, examples, part.epochs, part.batch, part.learning_rate)
-    trained = await run_updates(context, learner, updates, expected)
-    learner.close()
-    if not done:
-        counted = tokens_of([e for one in shown if one.counted for e in one.episodes])
-        seconds = time.monotonic() - started
-        context.accounts.finish_stage(context.record, seconds, **counted, trained=trained)
+        for number, file in enumerate(part.files):
+            rows += text_rows(_read(file), renderer, limit, Key("files", number))
+        return imitating(context, part, [Example(row) for row in rows])
+
+    await learn(context, part, made, prepare)
 
 
 def described(environment: str) -> str:
