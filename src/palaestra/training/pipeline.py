@@ -48,9 +48,9 @@ from palaestra.training.stage_sections import (
 )
 from palaestra.training.stages.exploring import explore
 from palaestra.training.stages.imitating import imitation
-from palaestra.training.stages.judging import judge
 from palaestra.training.stages.learning_updates import learned_rows
 from palaestra.training.stages.merging import merge
+from palaestra.training.stages.passing_verdicts import judge
 from palaestra.training.stages.preferring import preference
 from palaestra.training.stages.reinforcing import reinforcement
 from palaestra.training.stages.rewarding import reward

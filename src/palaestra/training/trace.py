@@ -105,7 +105,7 @@ def choose_phase(phases: Sequence[str], name: str | None) -> str:
         if name not in phases:
             raise UnknownName("phase", name, phases)
         return name
-    tests = ("test/", "transfer/", "validation/")
+    tests = ("test/", "transfer/", "validation/", "greedy/")
     numbered = [p for p in phases if re.fullmatch(r"[^/]+/\d+", p) and not p.startswith(tests)]
     if not numbered:
         known = ", ".join(phases) or "none"
