@@ -86,7 +86,8 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
     health = [
         _health(site, opened, phase, database.metrics(phase)) for phase in database.metric_phases()
     ]
-    learning = database.metrics(curve_stage(database.metric_phases(), database.metrics))
+    learning_stage = curve_stage(database.metric_phases(), database.metrics)
+    learning = database.metrics(learning_stage)
     report = _report(opened.path)
     rows = _phases(counts, phases)
     return {
@@ -102,6 +103,8 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
         "example": report.get("example") or {},
         "differences": differences,
         "curve": _curve(learning, phases),
+        "learning_stage": learning_stage,
+        "tested": policies_of(list(counts)),
         "stages": about.stages,
         "time": _time(about.stages, learning),
         "health": health,
@@ -190,6 +193,8 @@ def _health(site: Site, opened: RunFolder, phase: str, metrics: Metrics) -> dict
     }
     raised = alarms.stored_alarms(opened.database, phase)
     recorded = raised is not None
+    if raised is None and not any("success" in row for _, row in metrics):
+        raised, recorded = {}, True  # monitors judge learning from rollouts only
     if raised is None:
         find = partial(alarms.found_again, metrics)
         raised = site.soon(opened.path, ("alarms", phase), find)
