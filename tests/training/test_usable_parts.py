@@ -34,6 +34,8 @@ SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen fo
 }
 
 CREDIT = {
+    "spa": ["rl.progress_model.warmup=0"],
+    "spa_gae": ["rl.progress_model.warmup=0"],
     "waltz": [
         "agent.name=refine?rounds=1",
         "rl.credit_options.feedback=critic",

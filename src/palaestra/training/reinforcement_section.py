@@ -35,10 +35,10 @@ class Critic(Section):
 class ProgressModel(Section):
     """The model of what each turn adds to the return, for credit rules that read contributions."""
 
-    learning_rate: float = Field(1e-4, gt=0)
-    updates: int = Field(8, ge=1, description="of the model per RL step")
+    learning_rate: float = Field(3e-4, gt=0)
+    updates: int = Field(16, ge=1, description="of the model per RL step")
     batch: int = Field(32, ge=1, description="rollouts per update")
-    warmup: int = Field(1, ge=0, description="first steps, in which only the model learns")
+    warmup: int = Field(3, ge=0, description="first steps, in which only the model learns")
 
 
 class Entropy(Section):
