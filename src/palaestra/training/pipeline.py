@@ -121,10 +121,14 @@ class Pipeline:
         self._valued = None
         if isinstance(part, Merge):
             begins = made.versions_of(part)
-            for one in begins:
-                if not is_saved(self._context, one):
-                    await self._become(one)
-            merge(context, begins)
+            done = context.accounts.is_done(version)
+            if done and (saved := saved_version(context, version)) is not None:
+                put_version(context, saved)  # what it averaged may be forgotten
+            else:
+                for one in begins:
+                    if not is_saved(self._context, one):
+                        await self._become(one)
+                merge(context, begins)
         else:
             start = getattr(part, "start", None)
             begins = [made.latest if start is None else made.versions[start][-1]]

@@ -19,7 +19,6 @@ from palaestra.training.stage_program import (
     Made,
     RoundEnd,
     Step,
-    of_rollouts,
     program,
     steps_of,
 )
@@ -56,8 +55,8 @@ def check_stages(recipe: Recipe) -> None:
     steps = program(recipe)
     _check_names(steps)
     used = _check_reads(recipe, steps)
-    _check_used(recipe, steps_of(steps), used)
-    _check_together(recipe)
+    _check_used(steps_of(steps), used)
+    _check_together(steps_of(steps))
 
 
 def _repeats(stages: Sequence[StagePart]) -> list[Repeat]:
@@ -286,7 +285,7 @@ def _check_tasks(part: Imitate | Prefer, who: str, made: Made) -> None:
 # ── what is used, and what must be equal ─────────────────────────────────────
 
 
-def _check_used(recipe: Recipe, steps: Sequence[Step], used: set[str]) -> None:
+def _check_used(steps: Sequence[Step], used: set[str]) -> None:
     """Raise RecipeError if a stage records or trains what no later stage reads."""
     for step in steps:
         if step.name in used or isinstance(step.part, Evaluate):
@@ -298,9 +297,9 @@ def _check_used(recipe: Recipe, steps: Sequence[Step], used: set[str]) -> None:
         )
 
 
-def _check_together(recipe: Recipe) -> None:
+def _check_together(steps: Sequence[Step]) -> None:
     """Raise RecipeError if stages disagree on what belongs to the whole run."""
-    parts = [s.part for s in steps_of(program(recipe)) if isinstance(s.part, Reinforce)]
+    parts = [step.part for step in steps if isinstance(step.part, Reinforce)]
     for key in ("on_update", "actor"):
         values = {getattr(part, key) for part in parts}
         if len(values) > 1:
@@ -308,4 +307,3 @@ def _check_together(recipe: Recipe) -> None:
                 f"Stages that reinforce set {key} differently, and it belongs to the whole run; "
                 "give all of them the same."
             )
-    of_rollouts(recipe)

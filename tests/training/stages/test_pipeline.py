@@ -201,6 +201,9 @@ def test_a_stage_that_starts_at_the_base_does_not_see_what_was_learned(tmp_path:
     text = HEAD + again.replace("{0}", "a") + again.replace("{0}", "b") + merge
     run, _ = run_stages(tmp_path, text)
     assert [one["start"] for one in documents(run, "lineage")] == [["base"], ["base"], ["a", "b"]]
+    before = weights_hash(run)
+    assert "updates" not in resumed(run)  # the merge is there, what it averaged is forgotten
+    assert weights_hash(run) == before
 
 
 # ── rounds ───────────────────────────────────────────────────────────────────
