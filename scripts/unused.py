@@ -36,7 +36,7 @@ ALLOWED = {
         specificity top_logprobs zero_tokens zero_turns""",
     "parts of methods that no recipe can use yet (see docs/algorithms.md)": """
         beam malt_values preference_pairs requested sample_command steered_logits tallies
-        value_targets voted warming""",
+        value_targets voted""",
     "documented for programs of one's own": """
         conversation_example disagreements in_reward journey_score python_mounts repair
         to_pandas trace_of weakest win_probability""",

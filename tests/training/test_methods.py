@@ -52,6 +52,9 @@ COMBINATIONS = {
 }
 
 
+BESIDE = {"spa": "progress_model", "archer": "utterance_critic"}
+
+
 def undo_last_step(run: RunFolder, recipe: Recipe) -> None:
     """As if the process had been killed before the last step was learned."""
     stages = run.database.get("stages")
@@ -67,6 +70,8 @@ def undo_last_step(run: RunFolder, recipe: Recipe) -> None:
 
 def varied(name: str) -> list[str]:
     """Small batches that teach something: DAPO's filter may leave out all of their groups."""
+    if name in BESIDE:  # models that learn alone at first
+        return [f"rl.{BESIDE[name]}.warmup=0", f"rl.{BESIDE[name]}.updates=2"]
     return ["rl.filter=all"] if ALGORITHMS[name].filter == "dapo" else []
 
 

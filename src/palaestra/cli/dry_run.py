@@ -9,6 +9,8 @@ number in the chosen precision:
     gradients     4 T
     moments       8 T (AdamW keeps two)
     cache         2 b x layers x key/value heads x head size x (concurrency + 2) x tokens
+    beside        critics, progress models and reward models of the stage that holds most of them:
+                  see `training.memory_beside`
     pass          memory of one pass of the learner: see `learning.compute.memory_budget`,
                   which also plans the size of passes
     process       a constant for Python and torch, and one per environment worker
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from palaestra.models.local.architecture import NetworkConfig
     from palaestra.models.local.network import DecoderNetwork
     from palaestra.models.local.own_cache_network import OwnCacheNetwork
+    from palaestra.training.memory_beside import ModelBeside
 
 # Tokens of rollouts per second, of SmolLM2-135M. Shared prefixes are processed once, and rollouts
 # without an advantage are not learned from: of distinct tokens, the engine processes 1,400 to 2,000
@@ -68,6 +71,7 @@ class Memory:
     gradients: float
     moments: float
     cache: float
+    beside: float
     learning_pass: float
     process: float
 
@@ -85,6 +89,7 @@ class Size:
     trained: int
     weights: int  # bytes
     learning_pass: int  # bytes
+    pass_token: int  # bytes, of each token of a pass
     way: str  # whose code and whose cache run it
     state_bytes: int  # of a conversation's cache, whatever its length
     token_bytes: int  # of it, for each token
@@ -177,13 +182,23 @@ def describe(recipe: Recipe, folder: str, as_json: bool, on: str | None = None) 
     concurrency_note = note(
         recipe.environment.id, recipe.concurrency, "--set concurrency=", recipe.agent.chosen
     )
+    models = ", ".join(model.name for model in _beside(recipe, size)[1])
+    beside = f"beside the policy: {models}" if models else ""
     stages = graph(recipe) if recipe.stage else []
-    for line in (*described(recipe), size.note, concurrency_note, *placed, *stages):
+    for line in (*described(recipe), beside, size.note, concurrency_note, *placed, *stages):
         if line:
             print(f"# {line}")
     print()
     print(toml(recipe), end="")
     return 0
+
+
+def _beside(recipe: Recipe, size: Size) -> tuple[int, list[ModelBeside]]:
+    """Return the most bytes that models beside the policy take at once, and which these are."""
+    from palaestra.training.memory_beside import Sizes, most_beside
+
+    sizes = Sizes(size.parameters, size.trained, size.weights, _narrow(recipe))
+    return most_beside(recipe, sizes)
 
 
 def _with_total(parts: dict[str, float]) -> dict[str, float]:
@@ -246,12 +261,17 @@ def measure(recipe: Recipe) -> Size:
     if network.own_cache:
         own = cast("OwnCacheNetwork", network)
         sizes = own.state_bytes, own.token_bytes
-    return Size(config, parameters, trained, stored, learning_pass, way_of(network), *sizes, note)
+    each = budget.needs.per_token
+    way = way_of(network)
+    return Size(config, parameters, trained, stored, learning_pass, each, way, *sizes, note)
 
 
 def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
     """Estimate memory; see the top of this module."""
+    from palaestra.learning.critics.encoder import AT_ONCE
+
     narrow = _narrow(recipe)
+    beside, models = _beside(recipe, size)
     tokens = min(recipe.model.context, max(256, round(_episode(recipe, turns))))
     return Memory(
         weights=size.weights,
@@ -260,7 +280,8 @@ def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
         gradients=4 * size.trained,
         moments=8 * size.trained,
         cache=(size.state_bytes + tokens * size.token_bytes) * (recipe.concurrency + 2),
-        learning_pass=size.learning_pass,
+        beside=beside,
+        learning_pass=max(size.learning_pass, AT_ONCE * tokens * size.pass_token if models else 0),
         process=PROCESS_BYTES + WORKER_BYTES * recipe.environment.workers,
     )
 

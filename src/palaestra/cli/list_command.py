@@ -108,7 +108,6 @@ def _agents() -> list[Row]:
 def _algorithms(every: bool) -> list[Row]:
     """Return the algorithms that a recipe can name; or all, with what the others lack."""
     from palaestra.learning.methods.algorithms import ALGORITHMS, Method
-    from palaestra.learning.methods.component import Kind, components
     from palaestra.training.usable_parts import lack
 
     rows = []
@@ -123,18 +122,6 @@ def _algorithms(every: bool) -> list[Row]:
                 "status": method.status,
                 "parts": _parts(algorithm.credit, algorithm.loss, algorithm.filter),
                 "lacks": lack(method.needs) or "",
-            }
-        )
-    for part in components(Kind.ALGORITHM).values():
-        rows.append(
-            {
-                "name": part.name,
-                "needs": sorted(part.needs),
-                "summary": part.summary,
-                "source": part.source,
-                "status": part.status,
-                "parts": "",
-                "lacks": lack(part.needs) or "",
             }
         )
     return _reached(rows, every)

@@ -23,10 +23,15 @@ from palaestra.training.stage_sections import (
     Reward,
     StagePart,
     Study,
+    Value,
 )
 
 COMPARING = 5 / 3
 """Work of a preference stage on a token, in steps of imitation: two forward passes come before."""
+
+
+WITH_TARGET = 4 / 3
+"""Work of a critic with target networks on a token, likewise: their forward pass comes with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,8 @@ def _effort(recipe: Recipe, step: Step, made: Made) -> Effort:
         return Effort(name, count, count)
     if isinstance(part, Reward):
         return Effort(name, 0, part.updates * part.batch)
+    if isinstance(part, Value):
+        return Effort(name, 0, part.updates * part.batch * WITH_TARGET)
     if isinstance(part, Imitate | Prefer | Study):
         read = sum(_episodes(source, made) for source in part.sources)
         factor = COMPARING if isinstance(part, Prefer) else 1.0
@@ -128,8 +135,11 @@ def _words(part: StagePart) -> str:
     if isinstance(part, Reward):
         read = [_source(source) for source in part.sources]
         return f"{begin} + {' and '.join(read)} ({part.kind}) → reward model"
+    if isinstance(part, Value):
+        read = [_source(source) for source in part.sources]
+        return f"{begin} + {' and '.join(read)} (ILQL) → action values"
     if isinstance(part, Reinforce):
-        judged = f", rewarded by {part.reward_model}" if part.reward_model else ""
+        judged = _rewarding(part)
         rollouts = f"{part.steps} steps of {part.tasks} x {part.group} rollouts"
         return f"{begin} + {rollouts} ({part.algorithm}{judged}) → version"
     read = [_source(source) for source in getattr(part, "sources", ())]
@@ -138,7 +148,18 @@ def _words(part: StagePart) -> str:
         how = "every token"
     else:
         how = str(getattr(part, "examples", ""))
+        by = getattr(part, "advantages", None)
+        how += "" if by is None else f", weighed by {by.stage}"
     return f"{begin} + {' and '.join(read)} ({how}) → version"
+
+
+def _rewarding(part: Reinforce) -> str:
+    named, refresh = part.reward_model, part.reward_refresh
+    if named is None:
+        return ""
+    whose = named if isinstance(named, str) else f"{named.stage} of run {named.run}"
+    often = "" if refresh is None else f", refreshed every {refresh.every} steps"
+    return f", rewarded by {whose}{often}"
 
 
 def _source(source: object) -> str:

@@ -14,7 +14,12 @@ from palaestra.learning.credit.per_player import JOINT
 from palaestra.learning.methods.algorithms import Algorithm, Method
 from palaestra.learning.methods.component import Kind, Need, components
 from palaestra.training.recipe import Recipe
-from palaestra.training.reinforcement_section import Critic, ProgressModel, Reinforcement
+from palaestra.training.reinforcement_section import (
+    Critic,
+    ProgressModel,
+    Reinforcement,
+    UtteranceCritic,
+)
 from palaestra.training.usable_parts import named, refuse_unmet
 
 PARTS = ("credit", "loss", "aggregation", "filter", "correction", "whiten")
@@ -54,6 +59,12 @@ def progress_model_of(part: Reinforcement, method: Method) -> ProgressModel | No
     return (part.progress_model or ProgressModel()) if Need.CONTRIBUTION in method.needs else None
 
 
+def utterance_critic_of(part: Reinforcement, method: Method) -> UtteranceCritic | None:
+    """Return the critic of replies if the credit rule reads action values, or None."""
+    needed = Need.ACTION_VALUE in method.needs
+    return (part.utterance_critic or UtteranceCritic()) if needed else None
+
+
 def check_method(recipe: Recipe) -> Method:
     """Return the configured method after checking that everything it needs is available.
 
@@ -76,11 +87,38 @@ def check_method(recipe: Recipe) -> Method:
         raise RecipeError(
             f"rl.progress_model has no effect: {who} reads no contributions; leave it out."
         )
+    _check_utterance_critic(recipe, method, who)
     _check_players(recipe, method)
     check_declared(method.needs, recipe.environment.id, who)
     if part.progress_reward:
         check_declared([Need.PROGRESS], recipe.environment.id, "rl.progress_reward", "set it to 0")
     return method
+
+
+def _check_utterance_critic(recipe: Recipe, method: Method, who: str) -> None:
+    """Raise RecipeError if a critic of replies has no effect, or cannot learn in this run."""
+    part = recipe.rl
+    if Need.ACTION_VALUE not in method.needs:
+        if part.utterance_critic is not None:
+            raise RecipeError(
+                f"rl.utterance_critic has no effect: {who} reads no action values; leave it out."
+            )
+        return
+    if part.asynchronous:
+        raise RecipeError(
+            f"{who} compares with fresh replies, which are sampled step by step: unset "
+            "rl.asynchronous."
+        )
+    if len(recipe.training.learners) > 1:
+        raise RecipeError(
+            f"{who} has a critic of one policy's replies, and several adapters learn here; let "
+            "one of them learn."
+        )
+    if recipe.agent.reasoning_tokens is not None:
+        raise RecipeError(
+            f"{who} has a critic of whole replies, which cannot read those whose reasoning was "
+            "cut: unset agent.reasoning_tokens."
+        )
 
 
 def _check_groups(part: Reinforcement, method: Method, who: str) -> None:

@@ -13,6 +13,7 @@ from statistics import fmean
 from palaestra.core.errors import PalaestraError
 from palaestra.core.task import Split
 from palaestra.runtime.progress import percent
+from palaestra.training.learned_model_sections import ModelOfRun
 from palaestra.training.lineage import note_version
 from palaestra.training.policy_building import Valued
 from palaestra.training.policy_versions import (
@@ -22,7 +23,7 @@ from palaestra.training.policy_versions import (
     save_present,
     saved_version,
 )
-from palaestra.training.reward_models import saved_model
+from palaestra.training.reward_models import model_of_run, saved_model
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import (
     Made,
@@ -30,6 +31,7 @@ from palaestra.training.stage_program import (
     Step,
     named_versions,
     program,
+    steps_of,
     versions_read,
     view,
 )
@@ -45,6 +47,7 @@ from palaestra.training.stage_sections import (
     Reward,
     StagePart,
     Study,
+    Value,
 )
 from palaestra.training.stages.exploring import explore
 from palaestra.training.stages.imitating import imitation
@@ -52,10 +55,12 @@ from palaestra.training.stages.learning_updates import learned_rows
 from palaestra.training.stages.merging import merge
 from palaestra.training.stages.passing_verdicts import judge
 from palaestra.training.stages.preferring import preference
+from palaestra.training.stages.refreshing import Refresher
 from palaestra.training.stages.reinforcing import reinforcement
 from palaestra.training.stages.rewarding import reward
 from palaestra.training.stages.studying import study
 from palaestra.training.stages.testing import evaluate_policy
+from palaestra.training.stages.valuing import value
 
 
 class Pipeline:
@@ -72,6 +77,10 @@ class Pipeline:
 
     async def run(self) -> Valued | None:
         """Run all steps; leave the last version in the policy, and return its critic, if any."""
+        for step in steps_of(self._program):  # before anything runs
+            named = getattr(step.part, "reward_model", None)
+            if isinstance(named, ModelOfRun) and not self._context.accounts.is_done(step.record):
+                model_of_run(self._context, named)
         if BASE in named_versions(self._context.whole) and not is_saved(self._context, BASE):
             save_present(self._context, BASE)
         for place, step in enumerate(self._program):
@@ -99,6 +108,8 @@ class Pipeline:
             await judge(context, part, self._made, ready)
         elif isinstance(part, Reward):
             await reward(context, part, self._made, ready)
+        elif isinstance(part, Value):
+            await value(context, part, self._made, ready)
         elif isinstance(part, Evaluate):
             await evaluate_policy(context, self._made.latest, ready, part.tested, part.tasks)
         else:
@@ -148,10 +159,22 @@ class Pipeline:
             await study(context, part, made)
         else:
             assert isinstance(part, Reinforce)
-            if part.reward_model is not None:
-                record = made.models[part.reward_model][-1]
-                context.reward_model = saved_model(context, record)
-            self._valued = await reinforcement(context)
+            self._valued = await reinforcement(context, self._rewarded(context, part, made))
+
+    def _rewarded(self, context: RunContext, part: Reinforce, made: Made) -> Refresher | None:
+        """Put the stage's reward model in place; return what refreshes it, if anything does."""
+        if part.reward_model is None:
+            return None
+        if isinstance(part.reward_model, ModelOfRun):
+            context.reward_model = model_of_run(context, part.reward_model)
+            return None
+        record = made.models[part.reward_model][-1]
+        by = next(s.part for s in steps_of(self._program) if s.record == record)
+        assert isinstance(by, Reward)
+        model = context.reward_model = saved_model(context, record, by)
+        if part.reward_refresh is None:
+            return None
+        return Refresher(context, model, record, by, part.reward_refresh)
 
     async def _become(self, version: str) -> None:
         """Make a version the policy, unless it is."""
@@ -241,7 +264,8 @@ class Pipeline:
         made = self._made.versions
         needed = {made[name][-1] for name in names if name in made}
         needed |= {record for name in whole for record in made.get(name, [])}
-        models = (record for records in self._made.models.values() for record in records)
+        beside = (*self._made.models.values(), *self._made.critics.values())
+        models = (record for records in beside for record in records)
         forget_versions(self._context, {self._made.latest, *needed, *models})
 
     def _note(self, step: Step, begins: Sequence[str]) -> None:

@@ -41,6 +41,20 @@ class ProgressModel(Section):
     warmup: int = Field(3, ge=0, description="first steps, in which only the model learns")
 
 
+class UtteranceCritic(Section):
+    """ArCHer's critic of whole replies, for credit rules that read action values."""
+
+    learning_rate: float = Field(3e-4, gt=0)
+    updates: int = Field(16, ge=1, description="of the critic per RL step")
+    batch: int = Field(32, ge=1, description="replies per update, from all rollouts so far")
+    discount: float = Field(0.95, ge=0, le=1, description="per turn")
+    polyak: float = Field(
+        0.1, gt=0, le=1, description="share by which its target networks move per update"
+    )
+    replay: int = Field(100_000, ge=1, description="replies that are kept, the latest ones")
+    warmup: int = Field(3, ge=0, description="first steps, in which only the critic learns")
+
+
 class Entropy(Section):
     """Entropy bonus and smoothing, which keep up exploration."""
 
@@ -143,6 +157,9 @@ class Reinforcement(Section):
     )
     progress_model: ProgressModel | None = Field(
         None, description="for credit rules that read contributions; unset: the defaults"
+    )
+    utterance_critic: UtteranceCritic | None = Field(
+        None, description="for credit rules that read action values; unset: the defaults"
     )
     entropy: Entropy | None = Field(None, description="unset: no entropy term")
     staleness: int = Field(

@@ -20,11 +20,9 @@ from palaestra.core.errors import TooManyFaults
 from palaestra.core.model import Model, Sampling
 from palaestra.core.task import TaskSet
 from palaestra.environments.registry import make, spec, tasks
-from palaestra.learning.compute.master_weights import Optimisation, Parts
+from palaestra.learning.compute.master_weights import Parts
 from palaestra.learning.compute.memory_budget import MemoryBudget
-from palaestra.learning.critics.progress_estimator import ProgressEstimator, ProgressPlan
 from palaestra.learning.critics.reward_model import RewardModel
-from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.methods.algorithms import Method
 from palaestra.models.local.resident import ResidentModel
@@ -37,7 +35,7 @@ from palaestra.runtime.progress import Reporter
 from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.accounting import Accounts
-from palaestra.training.method import chosen, critic_of, progress_model_of
+from palaestra.training.method import chosen
 from palaestra.training.policy_building import selection
 from palaestra.training.ranks import Team, described, make_learner, memory_of_rank, reference_of
 from palaestra.training.recipe import Recipe
@@ -144,7 +142,6 @@ class RunContext:
         greedy: bool = False,
         needed: int | None = None,
     ) -> Rollout:
-        part = self.recipe.agent
         return Rollout(
             agent=self.agent,
             make_environment=self.environments.take,
@@ -153,18 +150,23 @@ class RunContext:
             budget=Budget(
                 turns=turns, invalid_actions=self.recipe.environment.max_invalid_actions or None
             ),
-            sampling=Sampling(
-                0.0 if greedy else part.temperature,
-                part.max_tokens,
-                tuple(part.stop),
-                reasoning_tokens=part.reasoning_tokens,
-            ),
+            sampling=self.sampling(greedy=greedy),
             seed=self.recipe.seed,
             concurrency=self.recipe.concurrency,
             store=self.store,
             finished=finished,
             needed=needed,
             elsewhere=self.elsewhere,
+        )
+
+    def sampling(self, *, greedy: bool = False) -> Sampling:
+        """Return how the agent's replies are sampled."""
+        part = self.recipe.agent
+        return Sampling(
+            0.0 if greedy else part.temperature,
+            part.max_tokens,
+            tuple(part.stop),
+            reasoning_tokens=part.reasoning_tokens,
         )
 
     async def run_jobs(self, rollout: Rollout, jobs: Sequence[Job]) -> list[Episode]:
@@ -235,24 +237,6 @@ class RunContext:
             memory_of_rank(self.recipe),
             reference=reference_of(self.recipe, self.method) == "start",
         )
-
-    def critic(self) -> SeparateCritic | None:
-        """Create the separate critic if the recipe asks for one, else return None."""
-        part, settings = self.recipe.training, critic_of(self.recipe.rl, self.method)
-        if settings is None or settings.kind != "separate":
-            return None
-        memory = memory_of_rank(self.recipe)
-        optimisation = Optimisation(settings.learning_rate, memory, part.clip_norm)
-        return SeparateCritic(self.policy.network, optimisation)
-
-    def progress_model(self) -> ProgressEstimator | None:
-        """Create the progress model if the credit rule reads contributions, else return None."""
-        settings = progress_model_of(self.recipe.rl, self.method)
-        if settings is None:
-            return None
-        network = copy.deepcopy(self.policy.network)
-        plan = ProgressPlan(settings.batch, settings.learning_rate)
-        return ProgressEstimator(network, plan, seed=self.stage_seed)
 
     def save(
         self,

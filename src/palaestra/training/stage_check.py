@@ -13,8 +13,10 @@ from palaestra.learning.data.examples.preferred import Label, Pair
 from palaestra.learning.loop.preference_learning import takes_pairs
 from palaestra.learning.methods.component import Component, Kind, Need, find
 from palaestra.training.demonstrations import check_recorded
+from palaestra.training.learned_model_sections import ModelOfRun
 from palaestra.training.method import check_declared
 from palaestra.training.recipe import Recipe
+from palaestra.training.reward_models import check_model_of_run
 from palaestra.training.stage_program import (
     Made,
     RoundEnd,
@@ -134,14 +136,16 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                 raise UnknownName("earlier stage with tasks", part.like, made.first_tasks)
         if isinstance(part, Imitate | Prefer):
             _check_rule(recipe, part, who, made)
-        if isinstance(part, Reinforce) and part.reward_model is not None:
-            if part.reward_model not in made.models:
-                raise UnknownName("earlier reward model", part.reward_model, made.models)
-            if part.control is not None:
-                raise RecipeError(
-                    f"{who}: control and reward_model both replace the outcome; unset one."
+        if isinstance(part, Imitate) and part.advantages is not None:
+            if part.advantages.stage not in made.critics:
+                raise UnknownName(
+                    "earlier stage with action values", part.advantages.stage, made.critics
                 )
-            used.add(part.reward_model)
+            used.add(part.advantages.stage)
+        if isinstance(part, Reinforce) and part.reward_model is not None:
+            _check_rewarded(recipe, part, who, made, every)
+            if isinstance(part.reward_model, str):
+                used.add(part.reward_model)
         if isinstance(part, Reward) and part.kind == "preference":
             _check_groups(part, who, made)
         made.add(step)
@@ -197,6 +201,27 @@ def _check_judged(name: str, who: str, made: Made, every: dict[str, StagePart]) 
         raise RecipeError(
             f"{who} takes outcomes from '{name}', which prefers rollouts and says of none alone "
             "that it succeeded; set its kind = 'success'."
+        )
+
+
+def _check_rewarded(
+    recipe: Recipe, part: Reinforce, who: str, made: Made, every: dict[str, StagePart]
+) -> None:
+    """Raise InputError unless the stage's reward model exists, and can be refreshed if asked."""
+    if part.control is not None:
+        raise RecipeError(f"{who}: control and reward_model both replace the outcome; unset one.")
+    if isinstance(part.reward_model, ModelOfRun):
+        check_model_of_run(part.reward_model, recipe.model.name)
+        return
+    if part.reward_model not in made.models:
+        raise UnknownName("earlier reward model", str(part.reward_model), made.models)
+    sources = getattr(every[part.reward_model], "sources", ())
+    given = any(isinstance(s, FromRun) or getattr(s, "judged", None) for s in sources)
+    if part.reward_refresh is not None and given:
+        raise RecipeError(
+            f"{who} refreshes '{part.reward_model}' with true outcomes of this run, and it learned "
+            "from a judge's or from another run; leave out reward_refresh, or let it read a stage "
+            "that explores."
         )
 
 

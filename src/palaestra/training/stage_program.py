@@ -29,6 +29,7 @@ from palaestra.training.stage_sections import (
     Repeat,
     Reward,
     StagePart,
+    Value,
 )
 
 T = TypeVar("T")
@@ -192,6 +193,7 @@ class Made:
     episodes: dict[str, list[Step]] = field(default_factory=dict)
     versions: dict[str, list[str]] = field(default_factory=lambda: {BASE: [BASE]})  # records
     models: dict[str, list[str]] = field(default_factory=dict)  # records of reward models
+    critics: dict[str, list[str]] = field(default_factory=dict)  # records of action values
     judges: dict[str, list[str]] = field(default_factory=dict)  # records of judgements
     latest: str = BASE  # the record of the policy as it is
     tested: dict[str, list[str]] = field(default_factory=dict)  # versions, by the evaluation's name
@@ -212,6 +214,8 @@ class Made:
             self.episodes.setdefault(step.name, []).append(step)
         if isinstance(part, Reward):
             self.models.setdefault(step.name, []).append(step.record)
+        if isinstance(part, Value):
+            self.critics.setdefault(step.name, []).append(step.record)
         if isinstance(part, Judge):
             self.judges.setdefault(step.name, []).append(step.record)
         if isinstance(part, Evaluate):

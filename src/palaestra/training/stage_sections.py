@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from palaestra.core.task import Split
+from palaestra.training.learned_model_sections import Advantages, ModelOfRun, RewardRefresh
 from palaestra.training.recipe_sections import Section
 from palaestra.training.reinforcement_section import Reinforcement
 
@@ -156,6 +157,9 @@ class Imitate(TrainingPart, ReadingPart):
         "filtered-cloning", description="how to choose them, of `palaestra list curricula`"
     )
     examples_options: dict[str, Any] = Field({}, description="e.g. {share = 0.5}")
+    advantages: Advantages | None = Field(
+        None, description="weigh tokens by a stage's action values; unset: all of them alike"
+    )
     epochs: int = Field(2, ge=1)
     batch: int = Field(8, ge=1, description="examples per optimizer step")
     learning_rate: float = Field(1e-4, gt=0)
@@ -181,12 +185,25 @@ class Reinforce(TrainingPart, Reinforcement):
     """Reinforcement learning from rollouts; the keys are those of the table `rl`."""
 
     do: Literal["reinforce"]
-    reward_model: str | None = Field(
-        None, description="a stage whose reward model replaces the outcome; unset: the true one"
+    reward_model: str | ModelOfRun | None = Field(
+        None,
+        description="a stage whose reward model replaces the outcome, or {run, stage}: that of "
+        "another run; unset: the true one",
+    )
+    reward_refresh: RewardRefresh | None = Field(
+        None, description="let the reward model learn from new rollouts; unset: it stays as it is"
     )
     reads: ClassVar[str] = "a version"
     writes: ClassVar[str] = "episodes, a version"
     paper: ClassVar[str] = "the algorithms of `palaestra list algorithms` name their own sources"
+
+    @model_validator(mode="after")
+    def _a_refresh_needs_a_model(self) -> Reinforce:
+        if self.reward_refresh is not None and not isinstance(self.reward_model, str):
+            raise ValueError(
+                "reward_refresh needs a reward model of this run; name its stage in reward_model"
+            )
+        return self
 
 
 class Study(TrainingPart):
@@ -234,6 +251,28 @@ class Reward(ReadingPart):
     learning_rate: float = Field(3e-4, gt=0)
     held_out: float = Field(
         0.2, gt=0, lt=1, description="share of the tasks on which the model is only tested"
+    )
+
+
+class Value(ReadingPart):
+    """Learn the action values of recorded tokens offline, by which `imitate` can weigh them."""
+
+    do: Literal["value"]
+    reads: ClassVar[str] = "a version, episodes"
+    writes: ClassVar[str] = "action values"
+    paper: ClassVar[str] = "Snell et al. 2022 (ILQL); Kostrikov et al. 2021 (IQL)"
+    updates: int = Field(200, ge=1)
+    batch: int = Field(32, ge=1, description="episodes per update")
+    learning_rate: float = Field(3e-4, gt=0)
+    discount: float = Field(0.99, ge=0, le=1, description="per token")
+    expectile: float = Field(
+        0.7, gt=0, lt=1, description="of the values of actions in the data: 0.5 mean, near 1 best"
+    )
+    conservative: float = Field(
+        0.01, ge=0, description="weight of the penalty on tokens that the data never shows"
+    )
+    polyak: float = Field(
+        0.05, gt=0, le=1, description="share by which the target networks move per update"
     )
 
 
@@ -325,7 +364,17 @@ class Repeat(StagePart):
 
 
 AnyStage = Annotated[
-    Explore | Judge | Imitate | Prefer | Reinforce | Study | Reward | Merge | Evaluate | Repeat,
+    Explore
+    | Judge
+    | Imitate
+    | Prefer
+    | Reinforce
+    | Study
+    | Reward
+    | Value
+    | Merge
+    | Evaluate
+    | Repeat,
     Discriminator("do"),
 ]
 Repeat.model_rebuild()
@@ -337,6 +386,7 @@ STAGES: Mapping[str, type[StagePart]] = {
     "imitate": Imitate,
     "prefer": Prefer,
     "reward": Reward,
+    "value": Value,
     "reinforce": Reinforce,
     "merge": Merge,
     "evaluate": Evaluate,

@@ -42,10 +42,6 @@ UNMET: dict[Need, tuple[str, str]] = {
         "no prompt states the desired return",
         "call it on recorded episodes, and put commands into your agent's prompts",
     ),
-    Need.ACTION_VALUE: (
-        "a run's critics judge states, not replies or tokens",
-        "train this one in your own loop",
-    ),
 }
 """Needs that a training run lacks: the reason, and what to do instead."""
 

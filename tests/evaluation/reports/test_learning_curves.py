@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.evaluation.reports.learning_curves import (
+    ModelledReward,
     learning_curve_png,
     learning_curve_text,
     series,
@@ -60,6 +61,27 @@ def test_the_text_fits_its_width_and_names_every_line(width: int) -> None:
     for name in ("base 4 %", "imitation 36 %", "rl 73 %", "training rollouts"):
         assert name in lines[-1]
     assert "\x1b" not in text
+
+
+def test_a_reward_models_score_is_drawn_beside_the_true_success(tmp_path: Path) -> None:
+    metrics = [
+        (step, {"success": 0.5, "modelled_reward": score})
+        for step, score in enumerate([-2.0, 1.0, 4.0], 1)
+    ]
+    modelled = ModelledReward.of(metrics)
+    assert modelled is not None
+    assert (modelled.steps.tolist(), modelled.values.tolist()) == ([1, 2, 3], [0.0, 0.5, 1.0])
+    assert "x modelled reward, -2.00 to 4.00" in learning_curve_text(metrics, 80)
+    plain = [(step, {"success": row["success"]}) for step, row in metrics]
+    for name, rows in (("both", metrics), ("plain", plain)):
+        learning_curve_png(rows, tmp_path / name, held_out={})
+    assert (tmp_path / "both").read_bytes() != (tmp_path / "plain").read_bytes()
+    assert ModelledReward.of(plain) is None
+
+
+def test_a_score_that_never_changes_has_no_range() -> None:
+    modelled = ModelledReward.of([(1, {"modelled_reward": 3.0}), (2, {"modelled_reward": 3.0})])
+    assert modelled is not None and modelled.values.tolist() == [0.5, 0.5]
 
 
 def test_a_run_without_rl_has_no_text_curve() -> None:

@@ -164,5 +164,6 @@ def _turn(draw: st.DrawFn, rng: random.Random, depth: int, role: str) -> Turn:
         progress=rng.random(),
         belief=rng.random(),
         contribution=rng.uniform(-1, 1),
+        advantage=rng.uniform(-1, 1),
         seconds=rng.uniform(0.1, 10.0),
     )

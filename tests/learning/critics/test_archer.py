@@ -6,9 +6,14 @@ import pytest
 import torch
 
 from palaestra.core.errors import InputError
-from palaestra.learning.critics.archer import Archer, ArcherPlan, q_targets, turn_advantages
+from palaestra.learning.critics.archer import (
+    Archer,
+    ArcherPlan,
+    q_targets,
+    turn_advantages,
+    with_advantages,
+)
 from palaestra.learning.critics.optimiser import polyak
-from palaestra.learning.critics.progress_estimator import contributed
 from palaestra.learning.critics.replay_buffer import Replay, transitions
 from palaestra.store.checkpoint import load, save
 from tests.learning.critics.rollouts import equal_states, rollouts, small
@@ -28,13 +33,13 @@ def delayed(*, truncated=False):
     )
 
 
-def always_good(histories):
+def always_good(histories, seed):
     return [(GOOD,) for _ in histories]
 
 
-def archer(*, seed=0, network=0, **plan):
-    defaults = {"epochs": 2, "learning_rate": 3e-3, "warmup": 1}
-    return Archer(small(seed=network), ArcherPlan(**{**defaults, **plan}), seed=seed)
+def archer(*, seed=0, network=0, propose=always_good, **plan):
+    defaults = {"updates": 2, "learning_rate": 3e-3, "warmup": 1}
+    return Archer(small(seed=network), propose, ArcherPlan(**{**defaults, **plan}), seed=seed)
 
 
 # ── targets ──────────────────────────────────────────────────────────────────
@@ -102,31 +107,30 @@ def test_the_memory_survives_as_tensors():
 def test_nothing_to_remember_is_an_error():
     made = rollouts([[([FIRST], [GOOD], 0.0)]], truncated=True)
     with pytest.raises(InputError, match="no transition"):
-        archer().learn(made.trajectories, made.rows, always_good)
+        archer().learn(made.trajectories, made.rows)
 
 
 # ── learning ─────────────────────────────────────────────────────────────────
 
 
 def test_advantages_find_the_turn_that_earned_the_delayed_reward():
-    draw = random.Random(0)
-
-    def chance(histories):
+    def chance(histories, seed):
+        draw = random.Random(seed)
         return [(draw.choice((GOOD, BAD)),) for _ in histories]
 
-    made, critic = delayed(), archer(epochs=200)
-    critic.learn(made.trajectories, made.rows, chance)
+    made, critic = delayed(), archer(updates=200, propose=chance)
+    critic.learn(made.trajectories, made.rows)
     found = critic.advantages(made.trajectories, made.rows)
     # V of the first history is 0.95 / 2: half of all replies are good
     for turns, first in zip(found, (0.475, 0.475, -0.475, -0.475), strict=True):
         assert turns == pytest.approx([first, 0.0], abs=0.15)
-    filled = contributed(made.trajectories, found)
-    assert [[turn.contribution for turn in t.turns] for t in filled] == found
+    filled = with_advantages(made.trajectories, found)
+    assert [[turn.advantage for turn in t.turns] for t in filled] == found
 
 
 def test_values_are_those_of_the_present_policy_and_not_of_the_past_one():
-    made, critic = delayed(), archer(epochs=200)
-    critic.learn(made.trajectories, made.rows, always_good)
+    made, critic = delayed(), archer(updates=200)
+    critic.learn(made.trajectories, made.rows)
     good, _, bad, _ = (turns[0] for turns in critic.advantages(made.trajectories, made.rows))
     assert good == pytest.approx(0.0, abs=0.1)  # what the policy would have said anyway
     assert bad == pytest.approx(-0.95, abs=0.15)
@@ -136,14 +140,29 @@ def test_the_policy_waits_until_the_critic_is_warm():
     made, critic = delayed(), archer(warmup=2)
     for warming in (True, True, False):
         assert critic.warming is warming
-        critic.learn(made.trajectories, made.rows, always_good)
+        critic.learn(made.trajectories, made.rows)
+
+
+def test_fresh_replies_are_other_ones_at_each_update_and_the_same_after_a_restart():
+    seeds = []
+
+    def noted(histories, seed):
+        seeds.append(seed)
+        return always_good(histories, seed)
+
+    made, critic, other = delayed(), archer(propose=noted), archer(propose=noted)
+    critic.learn(made.trajectories, made.rows)
+    other.restore(critic.state())
+    for each in (critic, other):
+        each.learn(made.trajectories, made.rows)
+    assert len(set(seeds[:4])) == 4 and seeds[2:4] == seeds[4:6]
 
 
 def test_transitions_per_pass_change_no_gradient():
     made, moments = delayed(), []
     for at_once in (1, 3, 100):
-        critic = archer(epochs=1, at_once=at_once)
-        critic.learn(made.trajectories, made.rows, always_good)
+        critic = archer(updates=1, at_once=at_once)
+        critic.learn(made.trajectories, made.rows)
         moments.append(critic.state()["exp_avg"])
     for other in moments[1:]:
         assert all(torch.allclose(other[n], moments[0][n], atol=1e-6) for n in other)
@@ -153,7 +172,7 @@ def test_equal_seeds_give_equal_critics_and_others_do_not():
     made, states = delayed(), []
     for seed in (1, 1, 2):
         critic = archer(seed=seed, batch=3)
-        critic.learn(made.trajectories, made.rows, always_good)
+        critic.learn(made.trajectories, made.rows)
         states.append(critic.state())
     assert equal_states(states[0], states[1])
     assert not equal_states(states[0], states[2])
@@ -161,11 +180,11 @@ def test_equal_seeds_give_equal_critics_and_others_do_not():
 
 def test_a_critic_goes_on_exactly_from_a_checkpoint(tmp_path):
     made, critic, other = delayed(), archer(batch=3), archer(batch=3, network=1)
-    critic.learn(made.trajectories, made.rows, always_good)
+    critic.learn(made.trajectories, made.rows)
     save(tmp_path, "critic", critic.state(), {})
     other.restore(load(tmp_path, "critic").tensors)
     assert equal_states(critic.state(), other.state())
     later = delayed()
     for each in (critic, other):
-        each.learn(later.trajectories, later.rows, always_good)
+        each.learn(later.trajectories, later.rows)
     assert equal_states(critic.state(), other.state())

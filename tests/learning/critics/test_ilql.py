@@ -15,6 +15,7 @@ from palaestra.learning.critics.ilql import (
     TokenChain,
     expectile_loss,
     ilql_loss,
+    imitation_weights,
     steered_logits,
     temporal_difference_loss,
 )
@@ -102,6 +103,20 @@ def test_decoding_never_says_what_the_policy_never_would():
     assert p.tolist() == [1.0, 0.0]
 
 
+@given(st.lists(numbers, min_size=1), st.floats(0, 10))
+def test_better_tokens_weigh_more_and_none_without_limit(advantages, beta):
+    found = imitation_weights(torch.tensor(advantages), beta=beta, most=100.0)
+    order = sorted(range(len(advantages)), key=advantages.__getitem__)
+    assert bool((found[order].diff() >= 0).all())
+    assert found.min() >= 0 and found.max() <= 100.0
+    assert bool((imitation_weights(torch.tensor(advantages), beta=0.0) == 1.0).all())
+
+
+def test_a_weight_is_the_exponential_of_the_advantage():
+    found = imitation_weights(torch.tensor([0.2, -0.2]), beta=5.0)
+    assert found.tolist() == pytest.approx([math.e, 1 / math.e])
+
+
 # ── the token process ────────────────────────────────────────────────────────
 
 
@@ -161,7 +176,7 @@ def test_decoding_with_values_stitches_what_behaviour_cloning_cannot():
     behaviour = cloned(made)
     plan = IlqlPlan(polyak=0.1, learning_rate=3e-3)
     critic = Ilql(small(vocabulary=VOCABULARY), plan, seed=0)
-    losses = critic.learn(made.trajectories, made.rows, 300)
+    losses = list(critic.learn(made.trajectories, made.rows, 300))
 
     def steered(history):
         q, v = critic.values([history])
@@ -172,11 +187,31 @@ def test_decoding_with_values_stitches_what_behaviour_cloning_cannot():
     assert losses[-1] < losses[0] / 2
 
 
+def test_weighing_the_data_by_advantages_stitches_too():
+    made = maze()
+    plan = IlqlPlan(polyak=0.1, learning_rate=3e-3)
+    critic = Ilql(small(vocabulary=VOCABULARY), plan, seed=0)
+    list(critic.learn(made.trajectories, made.rows, 300))
+    weights = defaultdict(Counter)  # cloning at its optimum: the weighted frequencies
+    for row, found in zip(made.rows, critic.advantages(made.rows), strict=True):
+        factors = iter(imitation_weights(found, beta=16.0).tolist())
+        for at, on in enumerate(row.mask):
+            if on:
+                weights[tuple(row.tokens[:at])][row.tokens[at]] += next(factors)
+
+    def weighted(history):
+        seen = torch.tensor([float(weights[history][token]) for token in range(VOCABULARY)])
+        return (seen / seen.sum()).log()
+
+    assert success(cloned(made)) == pytest.approx(0.1)
+    assert success(weighted) > 0.9
+
+
 def test_trajectories_per_pass_change_no_gradient():
     made, moments = maze(), []
     for at_once in (1, 5, 100):
         critic = Ilql(small(vocabulary=VOCABULARY), IlqlPlan(at_once=at_once), seed=0)
-        critic.learn(made.trajectories, made.rows, 1)
+        list(critic.learn(made.trajectories, made.rows, 1))
         moments.append(critic.state()["exp_avg"])
     for other in moments[1:]:
         assert all(torch.allclose(other[n], moments[0][n], atol=1e-6) for n in other)
@@ -185,8 +220,8 @@ def test_trajectories_per_pass_change_no_gradient():
 def test_a_restored_critic_goes_on_exactly():
     made, plan = maze(), IlqlPlan(batch=4)
     critic, other = (Ilql(small(vocabulary=VOCABULARY, seed=i), plan, seed=7) for i in (0, 1))
-    critic.learn(made.trajectories, made.rows, 3)
+    list(critic.learn(made.trajectories, made.rows, 3))
     other.restore(critic.state())
     for each in (critic, other):
-        each.learn(made.trajectories, made.rows, 2)
+        list(each.learn(made.trajectories, made.rows, 2))
     assert equal_states(critic.state(), other.state())

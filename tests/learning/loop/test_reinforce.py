@@ -20,11 +20,13 @@ from palaestra.core.model import Sampling
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.weight_selection import everything
+from palaestra.learning.critics.archer import Archer, ArcherPlan
 from palaestra.learning.critics.value_head import Critic
 from palaestra.learning.curricula.practice import Practice
 from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.data.rows import rows_of
 from palaestra.learning.loop.batch import imitated_rows
+from palaestra.learning.loop.fresh_replies import FreshReplies
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.loop.reinforce import ReinforcementPlan, StepResult, groups_of, reinforce
 from palaestra.learning.loop.trainer_step import TrainerStep, TrainerStepPlan
@@ -112,6 +114,12 @@ def train(
         staleness=staleness,
     )
 
+    archer = None
+    if Need.ACTION_VALUE in method.needs:
+        fresh = FreshReplies(model, Sampling(1.0, 1))
+        own = ArcherPlan(updates=8, batch=64, warmup=warmup, learning_rate=3e-3)
+        archer = Archer(copy.deepcopy(network), fresh, own, seed=0)
+
     async def run_episode(jobs, *, turns, greedy):
         rollout = Rollout(
             DirectAgent(),
@@ -126,7 +134,7 @@ def train(
     results: list[StepResult] = []
     asyncio.run(
         reinforce(
-            TrainerStep(learner, method, plan.trainer_step, 0),
+            TrainerStep(learner, method, plan.trainer_step, 0, archer=archer),
             run_episode,
             plan,
             first=first,

@@ -129,6 +129,38 @@ def stage(text: str) -> str:
             + stage("do = 'reinforce'\nreward_model = 'reward'"),
             "each was attempted once",
         ),
+        (
+            EXPLORE + stage("do = 'imitate'\nfrom = 'explore'\nadvantages = {beta = 1.0}"),
+            "no earlier stage with action values 'value'",
+        ),
+        (
+            EXPLORE + stage("do = 'value'\nfrom = 'explore'"),
+            "'value' writes action values that no later stage reads",
+        ),
+        (
+            IMITATE + stage("do = 'reinforce'\nreward_refresh = {every = 2}"),
+            "reward_refresh needs a reward model of this run",
+        ),
+        (
+            EXPLORE
+            + stage("do = 'judge'\nfrom = 'explore'\njudge = 'seen:x'")
+            + stage("do = 'reward'\nfrom = {stage = 'explore', judged = 'judge'}")
+            + stage("do = 'reinforce'\nreward_model = 'reward'\nreward_refresh = {every = 1}"),
+            "refreshes 'reward' with true outcomes of this run, and it learned from a judge's",
+        ),
+        (
+            IMITATE + stage("do = 'reinforce'\nreward_model = {run = 'runs/none'}"),
+            "runs/none",
+        ),
+        (
+            IMITATE + stage("do = 'reinforce'\nutterance_critic = {updates = 2}"),
+            "rl.utterance_critic has no effect: rl.credit = 'rloo' reads no action values",
+        ),
+        (
+            IMITATE
+            + stage("do = 'reinforce'\nalgorithm = 'archer'\nasynchronous = true\nstaleness = 1"),
+            "fresh replies, which are sampled step by step: unset rl.asynchronous",
+        ),
         # rounds
         (
             IMITATE

@@ -7,6 +7,7 @@ held-out tasks before and after training, with 95 % intervals.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ Array = NDArray[np.float64]
 COLOURS = {"base": "#6E6E6E", "imitation": "#D55E00", "rl": "#0072B2"}
 OTHERS = ("#009E73", "#CC79A7", "#E69F00", "#0072B2", "#D55E00")  # of other versions, in turn
 TRAINING = "#56B4E9"
+MODELLED = "#CC79A7"
 INK = "#222222"
 
 
@@ -38,6 +40,29 @@ def series(metrics: Metrics, name: str) -> tuple[Array, Array]:
     }
     steps = sorted(values)
     return np.array(steps, dtype=np.float64), np.array([values[s] for s in steps])
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledReward:
+    """A reward model's mean score by step, moved into the range of success: the unit is its own."""
+
+    steps: Array
+    values: Array  # in [0, 1]: 0 where it is lowest
+    label: str
+
+    @classmethod
+    def of(cls, metrics: Metrics) -> ModelledReward | None:
+        """Read it from the metrics of a stage; None if no reward model took part.
+
+        Beside the true success it shows over-optimisation: the model's score rises, and success
+        does not (Gao et al. 2023).
+        """
+        steps, scores = series(metrics, "modelled_reward")
+        if not len(steps):
+            return None
+        low, high = float(scores.min()), float(scores.max())
+        values = (scores - low) / (high - low) if high > low else np.full_like(scores, 0.5)
+        return cls(steps, values, f"modelled reward, {low:.2f} to {high:.2f}")
 
 
 def curve_stage(stages: Sequence[str], metrics: Callable[[str], Metrics]) -> str:
@@ -73,7 +98,8 @@ def learning_curve_png(
     """Draw the curve of an RL stage as a PNG file.
 
     Args:
-        metrics: values of each step; `success`, `reward` and `entropy` are drawn.
+        metrics: values of each step; `success`, `reward` and `entropy` are drawn, and beside the
+            first `modelled_reward`, if a reward model took part.
         path: the file to write; an existing one is overwritten.
         held_out: success of each tested version of the policy on the held-out tasks.
         title: one line above the figure.
@@ -110,6 +136,10 @@ def learning_curve_text(
     line = figure.signal(steps.tolist(), (100 * smooth(success)).tolist(), marker="braille")
     figure.draw(line.lines())
     legend = ["· training rollouts", "⠒ smoothed"]
+    if (modelled := ModelledReward.of(metrics)) is not None:
+        heights = (100 * modelled.values).tolist()
+        figure.draw(figure.signal(modelled.steps.tolist(), heights, marker="x"))
+        legend.append(f"x {modelled.label}")
     for name, interval in (held_out or {}).items():
         style, sign = _LINES.get(name, ("default", "─"))
         figure.line(100 * interval.mean, style=style)
@@ -167,6 +197,10 @@ def _draw_success(
         steps, 100 * success, s=16, color=TRAINING, alpha=0.75, lw=0, label="training rollouts"
     )
     axes.plot(steps, 100 * smooth(success), color=COLOURS["rl"], lw=2.2, label="smoothed")
+    if (modelled := ModelledReward.of(metrics)) is not None:
+        axes.plot(
+            modelled.steps, 100 * modelled.values, color=MODELLED, lw=1.6, label=modelled.label
+        )
     axes.set_ylim(0, 100)
     _frame(axes, steps)
     axes.set_ylabel("success (%)")

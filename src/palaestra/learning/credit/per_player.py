@@ -19,8 +19,8 @@ from torch import Tensor
 from palaestra.learning.credit.rule import Credit, CreditRule, groups
 from palaestra.learning.data.trajectory import Trajectory
 
-JOINT = frozenset({"malt", "marft", "waltz"})
-"""Rules that read several speakers at once, and no result per player."""
+JOINT = frozenset({"archer", "malt", "marft", "waltz"})
+"""Rules that read several speakers at once, or a critic of all of them; no result per player."""
 
 
 @dataclass(frozen=True, slots=True)

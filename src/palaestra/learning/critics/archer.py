@@ -3,7 +3,7 @@
 Two Q heads judge a reply in its history and two V heads judge the history alone. They
 learn from a replay buffer of all rollouts, bootstrapping across turns from a slow copy of
 themselves. A turn's advantage is min(Q) - min(V): the policy takes it for every token of
-the reply, summed over tokens, without ratio or clip.
+the reply, summed over tokens, without ratio or clip (the credit rule `archer`).
 
 Source: Zhou et al. 2024, the authors' release. There the critic is an encoder that reads
 history and reply separately; here one causal network reads them together.
@@ -12,18 +12,18 @@ history and reply separately; here one causal network reads them together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from palaestra.core.episode import derive_seed
 from palaestra.core.errors import InputError
 from palaestra.learning.compute.master_weights import Parts
 from palaestra.learning.critics.encoder import (
     AT_ONCE,
     Reply,
     head,
-    last_states,
     parts,
     replies,
     states_at,
@@ -32,11 +32,10 @@ from palaestra.learning.critics.optimiser import Optimiser, polyak, slow_copy, w
 from palaestra.learning.critics.replay_buffer import Replay, Transition, transitions
 from palaestra.learning.data.rows import Row
 from palaestra.learning.data.trajectory import Trajectory
-from palaestra.learning.methods.component import Kind, Need, Status, component
 from palaestra.models.local.network import DecoderNetwork
 
-Propose = Callable[[Sequence[tuple[int, ...]]], Sequence[Sequence[int]]]
-"""Histories to one reply each, freshly sampled from the present policy."""
+Propose = Callable[[Sequence[tuple[int, ...]], int], Sequence[Sequence[int]]]
+"""Histories and a seed to one reply each, freshly sampled from the present policy."""
 
 
 def q_targets(rewards: Tensor, done: Tensor, next_values: Tensor, *, gamma: float = 0.95) -> Tensor:
@@ -72,13 +71,33 @@ def turn_advantages(q: Tensor, v: Tensor) -> Tensor:
     return q.min(dim=0).values - v.min(dim=0).values
 
 
+def with_advantages(
+    trajectories: Sequence[Trajectory], advantages: Sequence[Sequence[float]]
+) -> list[Trajectory]:
+    """Return the trajectories with each turn's advantage filled in.
+
+    Raises:
+        ValueError: another number of trajectories or turns.
+    """
+    return [
+        replace(
+            trajectory,
+            turns=tuple(
+                replace(turn, advantage=number)
+                for turn, number in zip(trajectory.turns, numbers, strict=True)
+            ),
+        )
+        for trajectory, numbers in zip(trajectories, advantages, strict=True)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class ArcherPlan:
     """Settings of the critic's training; the defaults are the release's."""
 
     gamma: float = 0.95  # per turn
-    tau: float = 0.1  # share by which the slow copy moves, once per epoch
-    epochs: int = 50  # updates per iteration
+    tau: float = 0.1  # share by which the slow copy moves, once per update
+    updates: int = 50  # per iteration
     batch: int = 256  # transitions per update
     buffer: int = 100_000  # transitions remembered
     warmup: int = 20  # iterations before the policy learns from the critic
@@ -96,46 +115,52 @@ class TurnCritic(nn.Module):
         self.q = nn.ModuleList(head(network, 1, generator, states=2) for _ in range(2))
         self.v = nn.ModuleList(head(network, 1, generator) for _ in range(2))
 
-    def forward(self, replied: Sequence[Reply]) -> tuple[Tensor, Tensor]:
-        """Map replies [N] to Q [2, N] of them and V [2, N] of their histories."""
+    def forward(
+        self, replied: Sequence[Reply], histories: Sequence[Sequence[int]] = ()
+    ) -> tuple[Tensor, Tensor]:
+        """Map replies [N] to Q [2, N] of them, and V [2, N] of their histories or of M others.
+
+        In one pass, since what histories and replies share at their beginning is run once.
+        """
         rows = [reply.row[: reply.end] for reply in replied]
-        ends = [(reply.start - 1, reply.end - 1) for reply in replied]
-        states = states_at(self.network, rows, ends).view(len(replied), 2, -1)
-        q = torch.stack([q(states.flatten(1)).squeeze(1) for q in self.q])
-        return q, self._values(states[:, 0])
-
-    def values(self, histories: Sequence[Sequence[int]]) -> Tensor:
-        """Map histories [N] to V [2, N]."""
-        return self._values(last_states(self.network, histories))
-
-    def _values(self, states: Tensor) -> Tensor:
-        return torch.stack([v(states).squeeze(1) for v in self.v])
+        ends: list[Sequence[int]] = [(reply.start - 1, reply.end - 1) for reply in replied]
+        lasts = [(len(history) - 1,) for history in histories]
+        states = states_at(self.network, [*rows, *histories], [*ends, *lasts])
+        own = states[: 2 * len(replied)].view(len(replied), 2, -1)
+        q = torch.stack([q(own.flatten(1)).squeeze(1) for q in self.q])
+        judged = states[2 * len(replied) :] if histories else own[:, 0]
+        return q, torch.stack([v(judged).squeeze(1) for v in self.v])
 
 
-@component(
-    Kind.ALGORITHM,
-    "archer",
-    source="Zhou et al. 2024 (ArCHer); the authors' release",
-    status=Status.RELEASE,
-    needs=[Need.ACTION_VALUE],
-)
 class Archer:
     """An off-policy critic of whole replies, whose advantages train the policy's tokens.
 
     Holds the critic, its slow copy, its replay buffer and its optimiser.
     """
 
-    def __init__(self, network: DecoderNetwork, plan: ArcherPlan | None = None, *, seed: int):
+    def __init__(
+        self,
+        network: DecoderNetwork,
+        propose: Propose,
+        plan: ArcherPlan | None = None,
+        *,
+        seed: int,
+    ) -> None:
         """Make a critic on `network`, which it trains in place.
 
         Args:
-            seed: of the heads and of the order in which the buffer is read.
+            network: of the policy's vocabulary; never the policy's own.
+            propose: samples replies of the present policy, whose Q is the target of V.
+            plan: the settings.
+            seed: of the heads, the order in which the buffer is read, and fresh replies.
         """
+        self.propose, self.seed = propose, seed
         self.plan = plan or ArcherPlan()
         self.critic = TurnCritic(network, seed)
         self.target = slow_copy(self.critic, network.wide_dtype)
         self.replay = Replay(self.plan.buffer)
         self.iterations = 0
+        self.proposed = 0  # tokens of fresh replies in the last iteration
         self._optimiser = Optimiser(self.critic, self.plan.learning_rate, seed=seed)
 
     @property
@@ -143,13 +168,11 @@ class Archer:
         """Whether the critic is still warming up: leave the policy alone."""
         return self.iterations < self.plan.warmup
 
-    def learn(
-        self, trajectories: Sequence[Trajectory], rows: Sequence[Row], propose: Propose
-    ) -> list[float]:
+    def learn(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> list[float]:
         """Run one iteration: store the rollouts, then fit the critic to the buffer.
 
         Returns:
-            the loss of each epoch: squared errors summed over the four heads.
+            the loss of each update: squared errors summed over the four heads.
 
         Raises:
             InputError: nothing to learn from, or rows of other trajectories.
@@ -160,10 +183,10 @@ class Archer:
                 "The critic has no transition to learn from: every rollout was cut off in its "
                 "first turn; raise the limit of turns."
             )
-        losses = []
-        for _ in range(self.plan.epochs):
+        self.proposed, losses = 0, []
+        for _ in range(self.plan.updates):
             batch = self._optimiser.minibatch(self.replay.items, self.plan.batch)
-            losses.append(self._optimiser.step(self._losses(batch, propose)))
+            losses.append(self._optimiser.step(self._losses(batch)))
             polyak(self.target.parameters(), self.critic.parameters(), self.plan.tau)
         self.iterations += 1
         return losses
@@ -172,7 +195,7 @@ class Archer:
     def advantages(
         self, trajectories: Sequence[Trajectory], rows: Sequence[Row]
     ) -> list[list[float]]:
-        """Return the advantage of each turn, for its tokens or as its contribution."""
+        """Return the advantage of each turn, in units of return (see `with_advantages`)."""
         replied = replies(trajectories, rows)
         flat = [reply for turns in replied for reply in turns]
         found: list[float] = []
@@ -194,22 +217,27 @@ class Archer:
         self.replay.restore(parts["replay"])
         self.iterations = int(parts["counters"]["iterations"])
 
-    def _losses(self, batch: Sequence[Transition], propose: Propose) -> Iterator[Tensor]:
+    def _losses(self, batch: Sequence[Transition]) -> Iterator[Tensor]:
+        seed = derive_seed("fresh replies", self.seed, self._optimiser.updates)
+        proposed = self.propose([transition.reply.history for transition in batch], seed)
+        self.proposed += sum(map(len, proposed))
+        fresh = iter(proposed)
         for part in parts(batch, self.plan.at_once):
-            wanted_q, wanted_v = self._targets(part, propose)
+            wanted_q, wanted_v = self._targets(part, [next(fresh) for _ in part])
             q, v = self.critic([transition.reply for transition in part])
             squares = (q - wanted_q).square() + (v - wanted_v).square()  # [2, N]
             yield squares.sum() / len(batch)
 
     @torch.no_grad()
-    def _targets(self, batch: Sequence[Transition], propose: Propose) -> tuple[Tensor, Tensor]:
-        """Return targets for Q and V, both [2, N], from the slow copy."""
-        fresh = propose([transition.reply.history for transition in batch])
+    def _targets(
+        self, batch: Sequence[Transition], fresh: Sequence[Sequence[int]]
+    ) -> tuple[Tensor, Tensor]:
+        """Return targets for Q and V, both [2, N], from the slow copy and a fresh reply each."""
         replied = [_instead(t.reply, tokens) for t, tokens in zip(batch, fresh, strict=True)]
-        wanted_v, _ = self.target(replied)
         # after the episode's end any history works: `done` masks its value
         after = [t.following or t.reply for t in batch]
-        next_values = self.target.values([reply.row[: reply.start] for reply in after])
+        histories = [reply.row[: reply.start] for reply in after]
+        wanted_v, next_values = self.target(replied, histories)
         device = next_values.device
         rewards = torch.tensor([t.reward for t in batch], device=device)
         done = torch.tensor([t.following is None for t in batch], device=device)

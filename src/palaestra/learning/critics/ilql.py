@@ -2,8 +2,9 @@
 
 Every sampled token is an action; the next state is the next token that the policy samples,
 whatever the observations in between. V is an expectile of Q over the actions in the data, so
-no action outside it is ever trusted; the policy's log-probabilities are shifted by the
-advantage `min(Q) - V` when it samples.
+no action outside it is ever trusted. The advantage `min(Q) - V` then shifts the policy's
+log-probabilities when it samples (ILQL, `steered_logits`), or weighs the tokens of the data when
+it imitates them (IQL, `imitation_weights`).
 
 Source: Snell et al. 2022, and the public JAX release that LMRL-Gym uses; the values of its
 options are not known from there. The slow copy here holds the network and all heads.
@@ -31,7 +32,6 @@ from palaestra.learning.critics.encoder import (
 from palaestra.learning.critics.optimiser import Optimiser, polyak, slow_copy, weights_of
 from palaestra.learning.data.rows import Row
 from palaestra.learning.data.trajectory import Trajectory
-from palaestra.learning.methods.component import Kind, Need, Status, component
 from palaestra.models.local.network import DecoderNetwork
 
 
@@ -118,6 +118,21 @@ def steered_logits(logprobs: Tensor, q: Tensor, v: Tensor, *, beta: float = 16.0
     return logprobs + beta * (q.min(dim=0).values - v.unsqueeze(-1))
 
 
+def imitation_weights(advantages: Tensor, *, beta: float, most: float = 100.0) -> Tensor:
+    """Return how much each token of the data counts in imitation: `exp(beta * A)`, at most `most`.
+
+    Source: advantage-weighted regression (Peng et al. 2019), as IQL extracts its policy
+    (Kostrikov et al. 2021). The result is the best policy near the data's, the nearer the smaller
+    beta is.
+
+    Args:
+        advantages: [...], of tokens that were sampled; as the result.
+        beta: inverse temperature; zero weighs all tokens alike.
+        most: limit of a weight.
+    """
+    return (beta * advantages).exp().clamp(max=most)
+
+
 @dataclass(frozen=True, slots=True)
 class IlqlPlan:
     """Settings of the critic's training."""
@@ -177,13 +192,6 @@ class TokenCritic(nn.Module):
         return torch.stack([q(states) for q in self.q]), self.v(states).squeeze(1)
 
 
-@component(
-    Kind.ALGORITHM,
-    "ilql",
-    source="Snell et al. 2022 (ILQL); the JAX release that LMRL-Gym uses",
-    status=Status.RELEASE,
-    needs=[Need.ACTION_VALUE],
-)
 class Ilql:
     """Offline Q-learning on tokens that stays inside the data, and steers a policy.
 
@@ -199,20 +207,37 @@ class Ilql:
 
     def learn(
         self, trajectories: Sequence[Trajectory], rows: Sequence[Row], updates: int
-    ) -> list[float]:
-        """Run `updates` updates on minibatches of the data; return the loss of each."""
+    ) -> Iterator[float]:
+        """Run `updates` updates on minibatches of the data; yield the loss of each.
+
+        Raises:
+            InputError: rows of other trajectories.
+        """
         data = list(zip(trajectories, replies(trajectories, rows), strict=True))
-        losses = []
         for _ in range(updates):
             batch = self._optimiser.minibatch(data, self.plan.batch)
-            losses.append(self._optimiser.step(self._losses(batch)))
+            loss = self._optimiser.step(self._losses(batch))
             polyak(self.target.parameters(), self.critic.parameters(), self.plan.polyak)
-        return losses
+            yield loss
 
     @torch.no_grad()
     def values(self, sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Return Q [2, N, vocabulary] of the next token of each sequence, and V [N]."""
         return self.critic(last_states(self.critic.network, sequences))
+
+    @torch.no_grad()
+    def advantages(self, rows: Sequence[Row]) -> list[Tensor]:
+        """Return `min(Q) - V` of the trained tokens of each row, [T_i] each, in units of return."""
+        found: list[Tensor] = []
+        for part in parts(rows, self.plan.at_once):
+            places = [[i for i, on in enumerate(row.mask) if on] for row in part]
+            before = [[i - 1 for i in of] for of in places]
+            q, v = self.critic(states_at(self.critic.network, [row.tokens for row in part], before))
+            tokens = [row.tokens[i] for row, of in zip(part, places, strict=True) for i in of]
+            taken = _of_actions(q, torch.tensor(tokens, device=q.device))
+            each = (taken.min(dim=0).values - v).split([len(of) for of in places])
+            found += each
+        return found
 
     def state(self) -> Parts:
         """Return everything that a resumed run needs."""

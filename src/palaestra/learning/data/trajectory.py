@@ -34,6 +34,7 @@ class Turn:
     progress: float | None = None  # share of the task done before it, in [0, 1]
     belief: float | None = None  # probability given to the right answer after it
     contribution: float | None = None  # a progress model's estimate of what it added to the return
+    advantage: float | None = None  # a critic of replies' Q of it minus V of its history
     seconds: float = 0.0  # from the request of the reply to the environment's observation
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from statistics import fmean
 from palaestra.core.episode import Episode, Key
 from palaestra.learning.compute.packing import Trained, adapter_of, check_sampled
 from palaestra.learning.credit.rule import Credit, groups
+from palaestra.learning.critics.archer import Archer, with_advantages
 from palaestra.learning.critics.encoder import replies
 from palaestra.learning.critics.progress_estimator import ProgressEstimator, contributed
 from palaestra.learning.critics.reward_model import RewardModel
@@ -91,6 +92,7 @@ class TrainerStep:
         critic: SeparateCritic | None = None,
         progress: ProgressEstimator | None = None,
         reward_model: RewardModel | None = None,
+        archer: Archer | None = None,
     ) -> None:
         """Prepare the step.
 
@@ -102,9 +104,11 @@ class TrainerStep:
             critic: a separate one; None: methods that read values ask the learner's.
             progress: the progress model of methods that read contributions.
             reward_model: whose score replaces the outcome of each rollout; None: the true one.
+            archer: the critic of replies of methods that read action values.
         """
         self.learner, self.method, self.plan, self.seed = learner, method, plan, seed
         self.critic, self.progress, self.reward_model = critic, progress, reward_model
+        self.archer = archer
 
     @property
     def compares_greedy(self) -> bool:
@@ -149,6 +153,14 @@ class TrainerStep:
             batch, fitted = self._attributed(batch, [row for t in batch for row in rows[t.key]])
             more |= fitted
             if step <= self.plan.progress.warmup:
+                return [], memory, more
+        if self.archer is not None:
+            warming = self.archer.warming
+            batch, fitted = self._advised(
+                self.archer, batch, [row for t in batch for row in rows[t.key]]
+            )
+            more |= fitted
+            if warming:
                 return [], memory, more
         own = {name: v for name, v in memory.items() if not name.startswith(ENTROPY)}
         credit = self.method.credit(batch, own)
@@ -268,6 +280,22 @@ class TrainerStep:
         figures = {"progress_error": fmean(errors), "progress_loss": fmean(losses)}
         return contributed(batch, estimates), figures
 
+    def _advised(
+        self, archer: Archer, batch: Sequence[Trajectory], rows: Sequence[Row]
+    ) -> tuple[list[Trajectory], dict[str, float]]:
+        """Return the trajectories with the advantages of replies, after a fit to all rollouts."""
+        self.learner.model.engine.clear()  # fresh replies depend on no rounding of the rollouts
+        losses = archer.learn(batch, rows)
+        advantages = archer.advantages(batch, rows)
+        sizes = [abs(number) for turns in advantages for number in turns]
+        figures = {
+            "archer_loss": fmean(losses),
+            "archer_advantage": fmean(sizes),
+            "archer_replay": float(len(archer.replay.items)),
+            "archer_tokens": float(archer.proposed),
+        }
+        return with_advantages(batch, advantages), figures
+
 
 def spread_of_rewards(batch: Sequence[Trajectory], left: int) -> dict[str, float]:
     """Return metrics for monitors: the returns' spread within groups, and the share discarded."""
@@ -283,12 +311,25 @@ def spread_of_rewards(batch: Sequence[Trajectory], left: int) -> dict[str, float
 def _modelled(
     batch: Sequence[Trajectory], episodes: Sequence[Episode], model: RewardModel, policy: str
 ) -> tuple[list[Trajectory], dict[str, float]]:
-    """Return the trajectories with the model's score as their outcome, and its mean."""
+    """Return the trajectories with the model's score as their outcome, and how right it was.
+
+    `modelled_accuracy` is the share of pairs (a success, a failure of the same task) that it ranks
+    right, before it could learn from them.
+    """
     by_key = {episode.key: episode for episode in episodes}
     rows = [row for t in batch for row in rows_of(by_key[t.key], policy)]
     scores = model.scores([turns[-1].whole for turns in replies(batch, rows)])
-    found = [replace(t, outcome=score) for t, score in zip(batch, scores, strict=True)]
-    return found, {"modelled_reward": fmean(scores)}
+    figures = {"modelled_reward": fmean(scores)}
+    right = [
+        float(scores[good] > scores[bad]) + 0.5 * (scores[good] == scores[bad])
+        for members in groups([t.group for t in batch])
+        for good in members
+        for bad in members
+        if batch[good].success and not batch[bad].success
+    ]
+    if right:
+        figures["modelled_accuracy"] = fmean(right)
+    return [replace(t, outcome=score) for t, score in zip(batch, scores, strict=True)], figures
 
 
 def _of_fits(fits: Sequence[ValueUpdate]) -> dict[str, float]:

@@ -149,6 +149,11 @@ ALGORITHMS: dict[str, Algorithm] = {
         *("spa", "ppo", MEAN),
         status=Status.OURS,
     ),
+    "archer": Algorithm(
+        "an off-policy critic of whole replies with replay, REINFORCE on their tokens",
+        "Zhou et al. 2024 (ArCHer), with this step's replies in place of resampled ones",
+        *("archer", "pg", SUM),
+    ),
     "step-grpo": Algorithm(
         "all steps of a group normalised in one pool",
         "ComputerRL",

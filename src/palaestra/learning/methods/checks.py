@@ -140,6 +140,7 @@ def _numbers(trajectory: Trajectory) -> Iterator[tuple[str, float]]:
             (f"the progress before turn {k}", turn.progress),
             (f"the belief after turn {k}", turn.belief),
             (f"the contribution of turn {k}", turn.contribution),
+            (f"the advantage of turn {k}", turn.advantage),
         ]
     yield from ((name, value) for name, value in optional if value is not None)
 

@@ -33,7 +33,6 @@ class Kind(StrEnum):
     CURRICULUM = "curriculum"  # see curricula
     EXAMPLES = "examples"  # imitation and preference: see imitation
     PREFERENCE = "preference"  # pair and label losses: see preference
-    ALGORITHM = "algorithm"  # a class that learns by itself, besides `algorithms.ALGORITHMS`
 
 
 class Status(StrEnum):
@@ -68,7 +67,7 @@ class Need(StrEnum):
     ATTEMPT = "attempts"  # at one task, failures and successes, to be joined as one
     HINT = "hints"  # in prompts, to be removed again
     COMMAND = "commands"  # in prompts: the return to earn
-    ACTION_VALUE = "action values"  # a critic of replies or tokens, learned off-policy
+    ACTION_VALUE = "action values"  # a critic of whole replies, learned off-policy
 
 
 Options = Mapping[str, Any]
@@ -144,6 +143,7 @@ MODULES = (
     "palaestra.learning.credit.anchors",
     "palaestra.learning.credit.turn_rewards",
     "palaestra.learning.credit.progress_attribution",
+    "palaestra.learning.credit.reply_advantages",
     "palaestra.learning.credit.roles",
     "palaestra.learning.losses.policy_loss",
     "palaestra.learning.losses.corrections",
@@ -163,8 +163,6 @@ MODULES = (
     "palaestra.learning.data.examples.pairs",
     "palaestra.learning.data.examples.labels",
     "palaestra.learning.losses.preference",
-    "palaestra.learning.critics.archer",
-    "palaestra.learning.critics.ilql",
 )
 """Palaestra's own parts, imported when a part is looked up."""
 

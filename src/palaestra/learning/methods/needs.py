@@ -67,8 +67,8 @@ LACKS: dict[Need, tuple[str, str]] = {
     Need.HINT: ("rewards hold no prompts", "call it with episodes"),
     Need.COMMAND: ("rewards hold no prompts", "call it with episodes"),
     Need.ACTION_VALUE: (
-        "a trace holds no critic of actions",
-        "it can only run in a loop that trains one",
+        "no critic judged the replies",
+        "it can only run while one is trained",
     ),
 }
 """What is missing when a need is not met, and the remedy."""
@@ -109,6 +109,8 @@ def _met(need: Need, batch: Sequence[Trajectory]) -> bool:
             return known and all(turn.belief is not None for t in several for turn in t.turns[:-1])
         case Need.CONTRIBUTION:
             return all(turn.contribution is not None for turn in turns)
+        case Need.ACTION_VALUE:
+            return all(turn.advantage is not None for turn in turns)
         case Need.GREEDY:
             return all(t.greedy is not None for t in batch)
         case Need.ROLES:

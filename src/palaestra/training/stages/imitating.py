@@ -13,6 +13,7 @@ from palaestra.training.stage_program import Made
 from palaestra.training.stage_sections import Imitate, Study
 from palaestra.training.stages.learning_updates import Lesson, Progress, learn
 from palaestra.training.stages.reading import Shown, chosen, rows_of_items
+from palaestra.training.stages.valuing import weighed_by_advantages
 
 
 async def imitation(context: RunContext, part: Imitate, made: Made) -> None:
@@ -20,7 +21,11 @@ async def imitation(context: RunContext, part: Imitate, made: Made) -> None:
     rule = find(Kind.EXAMPLES, part.examples).configured(part.examples_options)
 
     def prepare(shown: list[Shown]) -> Lesson:
-        return imitating(context, part, chosen(context, rule, shown))
+        examples = chosen(context, rule, shown)
+        if (by := part.advantages) is not None and examples:
+            record = made.critics[by.stage][-1]
+            examples = weighed_by_advantages(context, record, examples, by.beta)
+        return imitating(context, part, examples)
 
     await learn(context, part, made, prepare)
 

@@ -13,22 +13,32 @@ from palaestra.learning.loop.trainer_step import TrainerStep
 from palaestra.rollout.runner import Job
 from palaestra.training.actor import Actor
 from palaestra.training.loop_plan import past_attempts, plan_of
+from palaestra.training.models_beside import progress_model, separate_critic, utterance_critic
 from palaestra.training.policy_building import Valued
 from palaestra.training.run_context import RunContext, Stateful
 from palaestra.training.stage_counters import StepCounter
+from palaestra.training.stages.refreshing import Refresher
 from palaestra.training.time_limit import used_up
 
 
-async def reinforcement(context: RunContext) -> Valued | None:
-    """Learn from rollouts, starting at the last checkpoint; return the critic, if any."""
+async def reinforcement(context: RunContext, refresher: Refresher | None = None) -> Valued | None:
+    """Learn from rollouts, starting at the last checkpoint; return the critic, if any.
+
+    Args:
+        context: of the stage.
+        refresher: updates its reward model; None: that stays as it is.
+    """
     part, own = context.recipe.rl, context.record
-    learner, critic = context.learner(part.learning_rate, for_rl=True), context.critic()
-    progress = context.progress_model()
-    beside: dict[str, Stateful] = {}
-    if critic is not None:
-        beside["critic_"] = critic
-    if progress is not None:
-        beside["progress_"] = progress
+    learner = context.learner(part.learning_rate, for_rl=True)
+    critic, progress, archer = (
+        separate_critic(context),
+        progress_model(context),
+        utterance_critic(context),
+    )
+    models = {"critic_": critic, "progress_": progress, "archer_": archer}
+    beside: dict[str, Stateful] = {k: model for k, model in models.items() if model is not None}
+    if refresher is not None:
+        beside["reward_"] = refresher.model
     state = context.resume(learner, beside) or {"step": 0, "memory": {}, "flow": {}}
     first = state["step"] + 1
     if first == 1 and context.store.metrics(own):
@@ -45,6 +55,8 @@ async def reinforcement(context: RunContext) -> Valued | None:
             counter = StepCounter(context, shown)
 
             def after(result: StepResult) -> bool:
+                if refresher is not None:
+                    result.metrics.update(refresher.after(result.step))
                 counter.add(result)
                 last = result.step == part.steps or used_up(context, result.step)
                 if result.step % context.recipe.checkpoint_every == 0 or last:
@@ -68,6 +80,7 @@ async def reinforcement(context: RunContext) -> Valued | None:
                         critic,
                         progress,
                         context.reward_model,
+                        archer,
                     ),
                     partial(_roll_out, context, actor),
                     plan,

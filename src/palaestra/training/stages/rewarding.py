@@ -6,7 +6,7 @@ import asyncio
 import copy
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from palaestra.core.episode import Episode, derive_seed
@@ -19,7 +19,7 @@ from palaestra.learning.data.rows import Row, rows_of
 from palaestra.learning.data.trajectory import Trajectory
 from palaestra.store import checkpoint
 from palaestra.training.loop_plan import shaping
-from palaestra.training.reward_models import saved_parts
+from palaestra.training.reward_models import KIND, saved_parts
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 from palaestra.training.stage_sections import Reward
@@ -31,12 +31,15 @@ Pair = tuple[Sequence[int], Sequence[int]]  # chosen, rejected
 
 
 @dataclass(frozen=True, slots=True)
-class _Rollout:
+class JudgedRollout:
+    """A rollout, and its task."""
+
     group: str
     judged: Judged
 
     @property
     def whole(self) -> Sequence[int]:
+        """All its tokens up to its last reply."""
         return self.judged.replies[-1]
 
 
@@ -60,30 +63,25 @@ async def reward(
     await ready()
     done, started = context.accounts.is_done(record), time.monotonic()
     shown = await read(context, part.sources, made)
-    rollouts: list[_Rollout] = []
+    rollouts: list[JudgedRollout] = []
     rows: list[Row] = []
     for one in shown:
         for episode in usable(one.episodes, one.speaker):
             own = rows_of(episode, one.speaker)
             rows += own
-            rollouts.append(_rollout(context, episode, own, one.speaker))
+            rollouts.append(judged_rollout(context, episode, own, one.speaker))
     rows_learned(context, rows, shown)
-    held = {g for g in {r.group for r in rollouts} if _is_held_out(context, g, part.held_out)}
-    kept = [r for r in rollouts if r.group not in held]
-    tested = [r for r in rollouts if r.group in held]
-    model = _blank(context, part)
-    pairs = _pairs(kept)
-    if not (pairs if part.kind == "preference" else len({r.judged.success for r in kept}) > 1):
+    kept, tested = split_by_task(context, rollouts, part.held_out)
+    model = blank_model(context, part)
+    if not (
+        _pairs(kept) if part.kind == "preference" else len({r.judged.success for r in kept}) > 1
+    ):
         raise InputError(
             f"{record}: all {len(kept)} rollouts to learn from ended alike, so a reward model "
             "cannot tell them apart; explore more tasks, or with a larger group."
         )
     with context.reporter.stage(record, part.updates, "updates") as line:
-        for step in range(1, part.updates + 1):
-            if part.kind == "preference":
-                loss = model.learn_preferences(pairs)
-            else:
-                loss = model.learn_success([r.judged for r in kept])
+        for step, loss in enumerate(updates(model, kept, part.kind, part.updates), 1):
             context.add_metrics(record, step, {"loss": loss})
             line.show(step, {"loss": f"{loss:.3f}"}, total=part.updates)
             await asyncio.sleep(0)  # lets Ctrl-C through
@@ -91,7 +89,7 @@ async def reward(
     context.store.put(f"reward/{record}", found)
     context.reporter.say(f"{record}: {_words(found)}")
     context.store.sync()
-    checkpoint.save(context.run.checkpoints, record, model.state(), {"kind": part.kind})
+    checkpoint.save(context.run.checkpoints, record, model.state(), {KIND: part.kind})
     if not done:
         counted = tokens_of([e for one in shown if one.counted for e in one.episodes])
         trained = sum(row.trained for row in rows)
@@ -99,7 +97,8 @@ async def reward(
         context.accounts.finish_stage(record, seconds, **counted, trained=trained)
 
 
-def _blank(context: RunContext, part: Reward) -> RewardModel:
+def blank_model(context: RunContext, part: Reward) -> RewardModel:
+    """Return a reward model that begins as a copy of the policy, with the stage's settings."""
     return RewardModel(
         copy.deepcopy(context.policy.network),
         seed=context.stage_seed,
@@ -108,21 +107,43 @@ def _blank(context: RunContext, part: Reward) -> RewardModel:
     )
 
 
-def _rollout(context: RunContext, episode: Episode, rows: Sequence[Row], speaker: str) -> _Rollout:
+def judged_rollout(
+    context: RunContext, episode: Episode, rows: Sequence[Row], speaker: str
+) -> JudgedRollout:
+    """Return an episode with its true outcome, as a reward model learns from it."""
     own = shaping(context.recipe.rl, context.turns, context.recipe.seed)
     trajectory: Trajectory = own.trajectory(episode, speaker)
     (turns,) = replies([trajectory], rows)
     judged = Judged(tuple(turn.whole for turn in turns), float(episode.outcome.solved))
-    return _Rollout(group_of(episode), judged)
+    return JudgedRollout(group_of(episode), judged)
 
 
-def _is_held_out(context: RunContext, group: str, share: float) -> bool:
-    return derive_seed("held out", context.recipe.seed, group) % 1000 < 1000 * share
+def split_by_task(
+    context: RunContext, rollouts: Sequence[JudgedRollout], held_out: float
+) -> tuple[list[JudgedRollout], list[JudgedRollout]]:
+    """Return rollouts to learn from, and those of a share of the tasks, to test on."""
+    split: tuple[list[JudgedRollout], list[JudgedRollout]] = ([], [])
+    for one in rollouts:
+        number = derive_seed("held out", context.recipe.seed, one.group) % 1000
+        split[number < 1000 * held_out].append(one)
+    return split
 
 
-def _pairs(rollouts: Sequence[_Rollout]) -> list[Pair]:
+def updates(
+    model: RewardModel, rollouts: Sequence[JudgedRollout], kind: str, count: int
+) -> Iterator[float]:
+    """Run updates of a reward model on rollouts; yield the loss of each."""
+    judged, pairs = [one.judged for one in rollouts], _pairs(rollouts)
+    for _ in range(count):
+        if kind == "preference":
+            yield model.learn_preferences(pairs)
+        else:
+            yield model.learn_success(judged)
+
+
+def _pairs(rollouts: Sequence[JudgedRollout]) -> list[Pair]:
     """Return all (success, failure) of the same task, in order."""
-    together: dict[str, list[_Rollout]] = {}
+    together: dict[str, list[JudgedRollout]] = {}
     for one in rollouts:
         together.setdefault(one.group, []).append(one)
     return [
@@ -134,7 +155,7 @@ def _pairs(rollouts: Sequence[_Rollout]) -> list[Pair]:
     ]
 
 
-def _tested(model: RewardModel, rollouts: Sequence[_Rollout], kind: str) -> dict[str, float]:
+def _tested(model: RewardModel, rollouts: Sequence[JudgedRollout], kind: str) -> dict[str, float]:
     """Return how well the model judges rollouts on tasks that it never saw.
 
     For a success predictor, of all turns and of the last ones alone; for both kinds, the share of

@@ -16,7 +16,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from palaestra.evaluation.reports.learning_curves import Metrics, curve_stage, smooth
+from palaestra.evaluation.reports.learning_curves import (
+    Metrics,
+    ModelledReward,
+    curve_stage,
+    smooth,
+)
 from palaestra.evaluation.statistics.intervals import policies_of
 from palaestra.learning.loop import alarms
 from palaestra.store.liveness import mark, worker
@@ -25,7 +30,7 @@ from palaestra.store.process_roster import Roster
 from palaestra.store.queries import Queries, TaskStanding
 from palaestra.store.run_folder import RunFolder
 from palaestra.viewer import facts
-from palaestra.viewer.charts import Frame, Series, bar, line_chart
+from palaestra.viewer.charts import COLOURS, Frame, Series, bar, line_chart
 from palaestra.viewer.facts import PhaseStanding, Stage
 from palaestra.viewer.formatting import percent
 from palaestra.viewer.site import Site
@@ -103,6 +108,7 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
         "example": report.get("example") or {},
         "differences": differences,
         "curve": _curve(learning, phases),
+        "modelled": ModelledReward.of(learning),
         "learning_stage": learning_stage,
         "tested": policies_of(list(counts)),
         "stages": about.stages,
@@ -139,13 +145,19 @@ def _differences(standings: Sequence[TaskStanding]) -> list[Any]:
 
 
 def _curve(metrics: Metrics, phases: Mapping[str, PhaseStanding]) -> Markup | None:
-    """Draw the success of training rollouts, with that on held-out tasks before and after."""
+    """Draw the success of training rollouts, with that on held-out tasks before and after.
+
+    If a reward model took part, its score is in the same chart, see `ModelledReward`.
+    """
     points = [(float(step), row["success"]) for step, row in metrics if "success" in row]
     if not points:
         return None
     values = smooth(np.array([y for _, y in points]))
     line = [(x, float(y)) for (x, _), y in zip(points, values, strict=True)]
     lines = [Series("training rollouts", line, dots=points, colour=0)]
+    if (modelled := ModelledReward.of(metrics)) is not None:
+        scores = list(zip(modelled.steps.tolist(), modelled.values.tolist(), strict=True))
+        lines.append(Series(modelled.label, scores, colour=COLOURS - 1))
     ends = points[0][0], points[-1][0]
     for number, policy in enumerate(policies_of(list(phases))):
         found = phases.get(f"test/{policy}")

@@ -28,11 +28,13 @@ class Example:
 
     row: Row
     weight: float = 1.0  # of each trained token's negative log-likelihood; not negative
+    factors: Sequence[float] = ()  # of `weight` for each trained token; empty: 1
 
     @property
     def advantage(self) -> list[float]:
         """Per token of the row: the advantage that turns a policy-gradient loss into this loss."""
-        return [self.weight if on else 0.0 for on in self.row.mask]
+        factors = iter(self.factors or [1.0] * self.row.trained)
+        return [self.weight * next(factors) if on else 0.0 for on in self.row.mask]
 
 
 def success(episode: Episode) -> float:
