@@ -222,6 +222,20 @@ def test_the_figures_of_a_phase_are_there_as_a_table(client: TestClient) -> None
     assert rows[0] == "step,success,entropy,gap,loss" and len(rows) == 13
 
 
+def test_a_reward_models_score_is_drawn_in_the_chart_of_success(
+    client: TestClient, tmp_path: Path
+) -> None:
+    path = make_training(tmp_path, "train-a")
+    with RunFolder.open(path) as run:
+        for step in range(1, 13):
+            run.database.add_metrics("rl", step, {"success": 0.5, "modelled_reward": step / 2})
+    page = client_of(tmp_path).get("/run/train-a").text
+    assert "modelled reward, 0.50 to 6.00 (its own unit)" in page
+    curve = page[page.index('data-part="curve"') : page.index('data-part="cost"')]
+    assert curve.count('class="line s7"') == 1
+    assert "modelled reward" not in client.get("/run/train-a").text
+
+
 def test_runs_beside_each_other_show_curves_and_only_the_keys_that_differ(
     client: TestClient,
 ) -> None:

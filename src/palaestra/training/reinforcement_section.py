@@ -44,9 +44,9 @@ class ProgressModel(Section):
 class UtteranceCritic(Section):
     """ArCHer's critic of whole replies, for credit rules that read action values."""
 
-    learning_rate: float = Field(3e-4, gt=0)
+    learning_rate: float = Field(1e-3, gt=0)
     updates: int = Field(16, ge=1, description="of the critic per RL step")
-    batch: int = Field(32, ge=1, description="replies per update, from all rollouts so far")
+    batch: int = Field(16, ge=1, description="rollouts per update, of all so far")
     discount: float = Field(0.95, ge=0, le=1, description="per turn")
     polyak: float = Field(
         0.1, gt=0, le=1, description="share by which its target networks move per update"

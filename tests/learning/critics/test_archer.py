@@ -104,6 +104,15 @@ def test_the_memory_survives_as_tensors():
     assert other.items == []
 
 
+def test_turns_of_one_rollout_are_read_together_also_after_a_restart():
+    made, memory, other = delayed(), Replay(100), Replay(100)
+    memory.extend(transitions(made.trajectories, made.rows))
+    other.restore(memory.state())
+    for each in (memory, other):
+        assert [len(rollout) for rollout in each.rollouts()] == [2, 2, 2, 2]
+        assert [t for rollout in each.rollouts() for t in rollout] == memory.items
+
+
 def test_nothing_to_remember_is_an_error():
     made = rollouts([[([FIRST], [GOOD], 0.0)]], truncated=True)
     with pytest.raises(InputError, match="no transition"):
@@ -124,6 +133,9 @@ def test_advantages_find_the_turn_that_earned_the_delayed_reward():
     # V of the first history is 0.95 / 2: half of all replies are good
     for turns, first in zip(found, (0.475, 0.475, -0.475, -0.475), strict=True):
         assert turns == pytest.approx([first, 0.0], abs=0.15)
+    # returns-to-go: 0.95 or 0, then 1 or 0; only the second turn's chance cannot be foreseen
+    assert critic.explained(made.trajectories, made.rows) > 0.9
+    assert archer().explained(made.trajectories, made.rows) < 0.1
     filled = with_advantages(made.trajectories, found)
     assert [[turn.advantage for turn in t.turns] for t in filled] == found
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from palaestra.core.episode import derive_seed
 from palaestra.core.errors import InputError
 from palaestra.learning.compute.master_weights import Parts
+from palaestra.learning.credit.rule import discounted, explained_variance
 from palaestra.learning.critics.encoder import (
     AT_ONCE,
     Reply,
@@ -93,12 +94,16 @@ def with_advantages(
 
 @dataclass(frozen=True, slots=True)
 class ArcherPlan:
-    """Settings of the critic's training; the defaults are the release's."""
+    """Settings of the critic's training; the defaults are the release's, but for the batch.
+
+    There an update has 256 turns of any rollouts. Here it has all turns of some rollouts, since
+    what these share is computed once.
+    """
 
     gamma: float = 0.95  # per turn
     tau: float = 0.1  # share by which the slow copy moves, once per update
     updates: int = 50  # per iteration
-    batch: int = 256  # transitions per update
+    batch: int = 64  # rollouts per update
     buffer: int = 100_000  # transitions remembered
     warmup: int = 20  # iterations before the policy learns from the critic
     learning_rate: float = 2e-5
@@ -185,24 +190,36 @@ class Archer:
             )
         self.proposed, losses = 0, []
         for _ in range(self.plan.updates):
-            batch = self._optimiser.minibatch(self.replay.items, self.plan.batch)
+            rollouts = self._optimiser.minibatch(self.replay.rollouts(), self.plan.batch)
+            batch = [transition for rollout in rollouts for transition in rollout]
             losses.append(self._optimiser.step(self._losses(batch)))
             polyak(self.target.parameters(), self.critic.parameters(), self.plan.tau)
         self.iterations += 1
         return losses
 
-    @torch.no_grad()
     def advantages(
         self, trajectories: Sequence[Trajectory], rows: Sequence[Row]
     ) -> list[list[float]]:
         """Return the advantage of each turn, in units of return (see `with_advantages`)."""
         replied = replies(trajectories, rows)
-        flat = [reply for turns in replied for reply in turns]
-        found: list[float] = []
-        for part in parts(flat, self.plan.at_once):
-            found += turn_advantages(*self.critic(part)).tolist()
-        values = iter(found)
+        values = iter(turn_advantages(*self._judged(replied)).tolist())
         return [[next(values) for _ in turns] for turns in replied]
+
+    def explained(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> float:
+        """Return the share of the variance of discounted returns-to-go that min(Q) explains.
+
+        Of rollouts that it has not learned from, it shows when the critic is warm.
+        """
+        q, _ = self._judged(replies(trajectories, rows))
+        returns = [x for t in trajectories for x in discounted(t.rewards, self.plan.gamma)]
+        return explained_variance(q.min(dim=0).values.cpu(), torch.tensor(returns))
+
+    @torch.no_grad()
+    def _judged(self, replied: Sequence[Sequence[Reply]]) -> tuple[Tensor, Tensor]:
+        """Return Q and V of all turns, [2, N] each."""
+        flat = [reply for turns in replied for reply in turns]
+        found = [self.critic(part) for part in parts(flat, self.plan.at_once)]
+        return torch.cat([q for q, _ in found], dim=1), torch.cat([v for _, v in found], dim=1)
 
     def state(self) -> Parts:
         """Return everything that a resumed run needs, the buffer included."""

@@ -5,6 +5,7 @@ A transition points into the rows of its episode, so that a long history is held
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -54,6 +55,10 @@ class Replay:
         """Add transitions."""
         self.items.extend(new)
         del self.items[: max(0, len(self.items) - self.capacity)]
+
+    def rollouts(self) -> list[list[Transition]]:
+        """Return the transitions by the row that they are in: those of one rollout, mostly."""
+        return [list(own) for _, own in itertools.groupby(self.items, lambda t: id(t.reply.row))]
 
     def state(self) -> dict[str, Tensor]:
         """Return the buffer as tensors; each row is written once."""

@@ -156,7 +156,7 @@ class TrainerStep:
                 return [], memory, more
         if self.archer is not None:
             warming = self.archer.warming
-            batch, fitted = self._advised(
+            batch, fitted = self._with_reply_advantages(
                 self.archer, batch, [row for t in batch for row in rows[t.key]]
             )
             more |= fitted
@@ -280,15 +280,17 @@ class TrainerStep:
         figures = {"progress_error": fmean(errors), "progress_loss": fmean(losses)}
         return contributed(batch, estimates), figures
 
-    def _advised(
+    def _with_reply_advantages(
         self, archer: Archer, batch: Sequence[Trajectory], rows: Sequence[Row]
     ) -> tuple[list[Trajectory], dict[str, float]]:
         """Return the trajectories with the advantages of replies, after a fit to all rollouts."""
         self.learner.model.engine.clear()  # fresh replies depend on no rounding of the rollouts
+        explained = archer.explained(batch, rows)
         losses = archer.learn(batch, rows)
         advantages = archer.advantages(batch, rows)
         sizes = [abs(number) for turns in advantages for number in turns]
         figures = {
+            "archer_explained": explained,
             "archer_loss": fmean(losses),
             "archer_advantage": fmean(sizes),
             "archer_replay": float(len(archer.replay.items)),
