@@ -109,10 +109,15 @@ def _check_utterance_critic(recipe: Recipe, method: Method, who: str) -> None:
             f"{who} compares with fresh replies, which are sampled step by step: unset "
             "rl.asynchronous."
         )
-    if len(recipe.training.learners) > 1:
+    if set(recipe.training.learners) - {"agent"}:
         raise RecipeError(
-            f"{who} has a critic of one policy's replies, and several adapters learn here; let "
-            "one of them learn."
+            f"{who} has a critic of the agent's replies, and the adapters of other roles learn "
+            "here; let only the agent's learn."
+        )
+    if recipe.model.quantise is not None:
+        raise RecipeError(
+            f"{who} has target networks, whose weights move, and model.quantise = "
+            f"'{recipe.model.quantise}' leaves none to move; unset one."
         )
     if recipe.agent.reasoning_tokens is not None:
         raise RecipeError(

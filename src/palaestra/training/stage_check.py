@@ -38,6 +38,7 @@ from palaestra.training.stage_sections import (
     Repeat,
     Reward,
     StagePart,
+    Value,
 )
 from palaestra.training.stages.reading import compares_speakers
 from palaestra.training.usable_parts import refuse_unmet
@@ -146,6 +147,11 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
             _check_rewarded(recipe, part, who, made, every)
             if isinstance(part.reward_model, str):
                 used.add(part.reward_model)
+        if isinstance(part, Value) and recipe.model.quantise is not None:
+            raise RecipeError(
+                f"{who} has target networks, whose weights move, and model.quantise = "
+                f"'{recipe.model.quantise}' leaves none to move; unset it."
+            )
         if isinstance(part, Reward) and part.kind == "preference":
             _check_groups(part, who, made)
         made.add(step)

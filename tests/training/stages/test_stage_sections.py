@@ -158,8 +158,14 @@ def stage(text: str) -> str:
         ),
         (
             IMITATE
-            + stage("do = 'reinforce'\nalgorithm = 'archer'\nasynchronous = true\nstaleness = 1"),
-            "fresh replies, which are sampled step by step: unset rl.asynchronous",
+            + stage("do = 'reinforce'\nalgorithm = 'archer'")
+            + "[agent]\nreasoning_tokens = 4\n",
+            "cannot read those whose reasoning was cut: unset agent.reasoning_tokens",
+        ),
+        (
+            "[training]\nweights = 'lora'\nlora_rank = 2\nadapters = {planner = {}}\n"
+            "[agent]\nname = 'meta'\n" + IMITATE + stage("do = 'reinforce'\nalgorithm = 'archer'"),
+            "the adapters of other roles learn here; let only the agent's learn",
         ),
         # rounds
         (
@@ -191,6 +197,12 @@ def stage(text: str) -> str:
 def test_bad_input_is_refused_in_one_sentence(tmp_path: Path, stages: str, words: str) -> None:
     message = refusal(tmp_path, HEAD + stages)
     assert words.lower() in message.lower(), message
+
+
+def test_fresh_replies_are_not_sampled_while_others_act(tmp_path: Path) -> None:
+    keys = "do = 'reinforce'\nalgorithm = 'archer'\nasynchronous = true\nstaleness = 1"
+    message = refusal(tmp_path, HEAD + IMITATE + stage(keys), "deterministic=false")
+    assert "fresh replies, which are sampled step by step: unset rl.asynchronous" in message
 
 
 def test_tables_beside_stages_have_no_effect_and_are_refused(tmp_path: Path) -> None:

@@ -188,10 +188,10 @@ class Archer:
                 "The critic has no transition to learn from: every rollout was cut off in its "
                 "first turn; raise the limit of turns."
             )
-        self.proposed, losses = 0, []
+        self.proposed, losses, rollouts = 0, [], self.replay.rollouts()
         for _ in range(self.plan.updates):
-            rollouts = self._optimiser.minibatch(self.replay.rollouts(), self.plan.batch)
-            batch = [transition for rollout in rollouts for transition in rollout]
+            chosen = self._optimiser.minibatch(rollouts, self.plan.batch)
+            batch = [transition for rollout in chosen for transition in rollout]
             losses.append(self._optimiser.step(self._losses(batch)))
             polyak(self.target.parameters(), self.critic.parameters(), self.plan.tau)
         self.iterations += 1
