@@ -30,10 +30,6 @@ COMPARING = 5 / 3
 """Work of a preference stage on a token, in steps of imitation: two forward passes come before."""
 
 
-WITH_TARGET = 4 / 3
-"""Work of a critic with target networks on a token, likewise: their forward pass comes with it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Effort:
     """Episodes of a step: how many are run, and how many are read by the learner in all."""
@@ -59,11 +55,16 @@ def _effort(recipe: Recipe, step: Step, made: Made) -> Effort:
     if isinstance(part, Evaluate):
         return Effort(name, part.tasks or recipe.evaluation.tasks, 0)
     if isinstance(part, Reinforce):
+        from palaestra.training.memory_beside import rollouts_learned_beside
+
         count = part.steps * part.tasks * part.group
-        return Effort(name, count, count)
+        refreshed = _refreshed(recipe, part)
+        return Effort(name, count, count + refreshed + rollouts_learned_beside(recipe, part))
     if isinstance(part, Reward):
         return Effort(name, 0, part.updates * part.batch)
     if isinstance(part, Value):
+        from palaestra.training.memory_beside import WITH_TARGET
+
         return Effort(name, 0, part.updates * part.batch * WITH_TARGET)
     if isinstance(part, Imitate | Prefer | Study):
         read = sum(_episodes(source, made) for source in part.sources)
@@ -71,6 +72,17 @@ def _effort(recipe: Recipe, step: Step, made: Made) -> Effort:
         own = [s for s in part.sources if isinstance(s, FromSpeaker) and s.speaker == "policy"]
         return Effort(name, sum(s.demonstrations for s in own), read * part.epochs * factor)
     return Effort(name, 0, 0)
+
+
+def _refreshed(recipe: Recipe, part: Reinforce) -> int:
+    """Return how many rollouts the stage's reward model learns from."""
+    refresh = part.reward_refresh
+    if refresh is None:
+        return 0
+    steps = steps_of(program(recipe))
+    model = next(step.part for step in steps if step.name == part.reward_model)
+    assert isinstance(model, Reward)
+    return part.steps // refresh.every * refresh.updates * model.batch
 
 
 def _episodes(source: object, made: Made) -> int:

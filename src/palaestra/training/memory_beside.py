@@ -1,4 +1,4 @@
-"""Memory of the models beside the policy, before a run starts.
+"""Memory and work of the models beside the policy, before a run starts.
 
 Each of them begins as a copy of the policy. With P weights of b bytes, of which T are trained:
 
@@ -73,6 +73,22 @@ def models_beside(recipe: Recipe, part: StagePart) -> Iterator[ModelBeside]:
         yield ModelBeside("utterance critic", target=True)
     if part.reward_model is not None:
         yield ModelBeside("reward model", learns=part.reward_refresh is not None)
+
+
+WITH_TARGET = 4 / 3
+"""Work of a critic with target networks on a token, in steps of learning: their forward pass."""
+
+
+def rollouts_learned_beside(recipe: Recipe, part: Reinforce) -> float:
+    """Return how many rollouts models beside the policy learn from in a stage, refresh apart."""
+    rl = view(recipe, part).rl
+    method = Method(chosen(rl))
+    found = 0.0
+    if (progress := progress_model_of(rl, method)) is not None:
+        found += progress.updates * progress.batch
+    if (critic := utterance_critic_of(rl, method)) is not None:
+        found += critic.updates * critic.batch * WITH_TARGET
+    return part.steps * found
 
 
 def most_beside(recipe: Recipe, sizes: Sizes) -> tuple[int, list[ModelBeside]]:

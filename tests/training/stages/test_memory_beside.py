@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from palaestra.cli.main import main
+from palaestra.cli.stage_plan import efforts
 from palaestra.training.memory_beside import ModelBeside, Sizes
-from tests.training.stages.made import HEAD, IMITATE, written
+from tests.training.stages.made import HEAD, IMITATE, recipe_of, written
 
 WHOLE = Sizes(parameters=100, trained=100, weights=400, narrow=False)
 UPPER = Sizes(parameters=100, trained=30, weights=200, narrow=True)
@@ -67,6 +68,29 @@ def test_action_values_hold_target_networks_too(
     used = "[[stage]]\ndo = 'imitate'\nname = 'own'\nfrom = 'explore'\nadvantages = {}\n"
     found = dry(tmp_path, HEAD + IMITATE + explore + learned + used, capsys)
     assert found["beside"] == 20 * found["size"]
+
+
+def test_a_dry_run_counts_what_models_beside_the_policy_learn_from(tmp_path: Path) -> None:
+    text = rl("tasks = 2\ngroup = 3").replace("steps = 1", "steps = 4")
+    keys = {
+        "algorithm = 'loop'": 0.0,
+        "algorithm = 'spa'\nprogress_model = {updates = 5, batch = 7}": 4 * 5 * 7,
+        "algorithm = 'archer'\nutterance_critic = {updates = 5, batch = 6}": 4 * 5 * 6 * 4 / 3,
+    }
+    for key, more in keys.items():
+        *_, last = (e for e in efforts(recipe_of(tmp_path, text + key)) if e.name == "reinforce")
+        assert last.learned == pytest.approx(4 * 2 * 3 + more), key
+
+
+def test_a_refresh_counts_as_often_as_it_takes_place(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + "[[stage]]\ndo = 'explore'\n[[stage]]\ndo = 'reward'\nfrom = 'explore'\nbatch = 3\n"
+        + "[[stage]]\ndo = 'reinforce'\nreward_model = 'reward'\nsteps = 5\ntasks = 1\ngroup = 2\n"
+        + "reward_refresh = {every = 2, updates = 7}\n"
+    )
+    *_, last = (e for e in efforts(recipe_of(tmp_path, text)) if e.name == "reinforce")
+    assert last.learned == 5 * 2 + 2 * 7 * 3
 
 
 def test_the_stage_that_holds_most_counts(
