@@ -77,10 +77,7 @@ class Pipeline:
 
     async def run(self) -> Valued | None:
         """Run all steps; leave the last version in the policy, and return its critic, if any."""
-        for step in steps_of(self._program):  # before anything runs
-            named = getattr(step.part, "reward_model", None)
-            if isinstance(named, ModelOfRun) and not self._context.accounts.is_done(step.record):
-                model_of_run(self._context, named)
+        self._check_models_of_runs()
         if BASE in named_versions(self._context.whole) and not is_saved(self._context, BASE):
             save_present(self._context, BASE)
         for place, step in enumerate(self._program):
@@ -95,6 +92,13 @@ class Pipeline:
         await self._become(self._made.latest)
         self._forget(len(self._program))
         return self._valued
+
+    def _check_models_of_runs(self) -> None:
+        """Raise InputError if a stage that is not done names a model that it cannot use."""
+        for step in steps_of(self._program):
+            named = getattr(step.part, "reward_model", None)
+            if isinstance(named, ModelOfRun) and not self._context.accounts.is_done(step.record):
+                model_of_run(self._context, named)
 
     # ── steps ────────────────────────────────────────────────────────────────
 

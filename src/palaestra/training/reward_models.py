@@ -37,8 +37,12 @@ def saved_model(context: RunContext, record: str, part: Reward | None = None) ->
         raise PalaestraError(
             f"The reward model of '{record}' is gone from the run's checkpoints; begin a new run."
         )
-    settings = {} if part is None else {"learning_rate": part.learning_rate, "batch": part.batch}
-    model = RewardModel(copy.deepcopy(context.policy.network), seed=context.stage_seed, **settings)
+    network, seed = copy.deepcopy(context.policy.network), context.stage_seed
+    if part is None:
+        model = RewardModel(network, seed=seed)
+    else:
+        rate, batch = part.learning_rate, part.batch
+        model = RewardModel(network, seed=seed, learning_rate=rate, batch=batch)
     model.restore(parts)
     return model
 

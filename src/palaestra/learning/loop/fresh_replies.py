@@ -34,6 +34,6 @@ class FreshReplies:
             )
             for index, history in enumerate(histories)
         ]
-        while engine.pending:
+        while any(request.finish is None for request in requests):
             engine.step()
         return [request.completion for request in requests]
