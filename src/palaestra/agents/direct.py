@@ -19,10 +19,15 @@ class DirectAgent(Agent):
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        history = History(session.instructions, session.observation.text, self.history)
+        opening = self.opening(session.instructions)
+        history = History(opening, session.observation.text, self.history)
         history.add_images(session.observation)
         while not session.over:
             reply = await session.generate(history.messages)
             transition = await session.act(reply.text.strip(), by=reply)
             history.add(reply.message, transition.observation.text)
             history.add_images(transition.observation)
+
+    def opening(self, instructions: str) -> str:
+        """Return the system message."""
+        return instructions

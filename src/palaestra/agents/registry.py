@@ -30,6 +30,7 @@ AGENTS: dict[str, str] = {
     "diff": "palaestra.agents.memory.diff_history:DiffAgent",
     "direct": "palaestra.agents.direct:DirectAgent",
     "goal": "palaestra.agents.goal:GoalAgent",
+    "labelled": "palaestra.agents.labelled:LabelledAgent",
     "lats": "palaestra.agents.search.lats:LatsAgent",
     "lookahead": "palaestra.agents.search.lookahead:LookaheadAgent",
     "ltl": "palaestra.agents.constraints.ltl:LTLAgent",

@@ -44,7 +44,7 @@ from palaestra.training.usable_parts import refuse_unmet
 
 MADE: dict[object, str] = {list[Example]: "examples", list[Pair]: "pairs", list[Label]: "labels"}
 """What a rule of kind examples returns, in words."""
-TEACHES = {"flattened": "chain", "world-knowledge": "react"}
+TEACHES = {"feedback-labels": "labelled", "flattened": "chain", "world-knowledge": "react"}
 """The agent whose prompts and replies are in the examples of a rule, where it is a certain one."""
 
 

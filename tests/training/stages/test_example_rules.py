@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from palaestra.agents.chain import ACTION
+from palaestra.agents.labelled import GOOD
 from palaestra.core.errors import InputError
 from palaestra.store.run_folder import RunFolder
 from tests.training.stages.made import HEAD, IMITATE, recipe_of, run_stages
@@ -38,6 +39,19 @@ do = "imitate"
 name = "keep"
 from = "explore"
 examples = "world-knowledge"
+learning_rate = 1e-3
+"""
+LABELLED = """
+[[stage]]
+do = "explore"
+tasks = 6
+group = 2
+
+[[stage]]
+do = "imitate"
+name = "keep"
+from = "explore"
+examples = "feedback-labels"
 learning_rate = 1e-3
 """
 REACT = ("agent.name=react", "agent.max_tokens=48", "evaluation.tasks=2")
@@ -79,6 +93,17 @@ def test_knowledge_is_said_before_the_action_that_is_taken(tmp_path: Path) -> No
         assert "keep found nothing to learn from" in said
 
 
+def test_failures_are_learned_under_a_label_and_the_policy_acts_under_the_other(
+    tmp_path: Path,
+) -> None:
+    run, _ = run_stages(tmp_path, HEAD + IMITATE + LABELLED, "agent.name=labelled")
+    with RunFolder.read(run) as opened:
+        (_, learned) = opened.database.get("lineage")
+        tested = opened.database.episodes("test/keep")
+    assert learned["rows"]["explore"]["rows"] == 12  # all of them
+    assert all(GOOD in episode.calls[0].messages[0].text for episode in tested)
+
+
 @pytest.mark.parametrize("rule", ["needed-tools", "granular-skills"])
 def test_tool_calls_of_an_environment_of_ones_own_are_learned(tmp_path: Path, rule: str) -> None:
     shop = ("environment.id=tests.training.stages.shops:Shop", "agent.max_tokens=24")
@@ -104,6 +129,7 @@ def test_tool_calls_of_an_environment_of_ones_own_are_learned(tmp_path: Path, ru
             "the agent 'chain' speaks in one role alone; explore with agent = 'plan'",
         ),
         (TEAM.replace('"plan"', '"plann"'), CHAIN, "no agent 'plann'. Did you mean 'plan'"),
+        (IMITATE + LABELLED, (), "learns replies of the agent 'labelled'"),
         (ASKING.format("needed-tools"), (), "and 'babyai/GoToObjS4' has no tools"),
         (ASKING.format("granular-skills"), (), "and 'babyai/GoToObjS4' has no tools"),
         (

@@ -160,6 +160,7 @@ MODULES = (
     "palaestra.learning.data.examples.splice",
     "palaestra.learning.data.examples.return_conditioning",
     "palaestra.learning.data.examples.distillation",
+    "palaestra.learning.data.examples.feedback_labels",
     "palaestra.learning.data.examples.flattened",
     "palaestra.learning.data.examples.granular_skills",
     "palaestra.learning.data.examples.tool_need",

@@ -16,7 +16,8 @@ from tests.core.small import Stairs, renderer, run_episode
 
 def team_run(agent, height=3):
     """An episode in which one model speaks in all roles of an agent."""
-    return run_episode(agent, ExpertModel(agent, renderer()), Stairs(height))
+    world = Stairs(height)
+    return run_episode(agent, ExpertModel(agent, renderer()).for_environment(world), world)
 
 
 def replies_of(example):
@@ -45,8 +46,9 @@ def test_a_planners_words_stand_in_tags_before_the_action_that_they_led_to():
 def test_what_a_verifier_says_after_an_action_opens_the_next_reply():
     (example,) = flat(team_run(VerifyAgent(), height=2))
     first, second = replies_of(example)
-    assert first == "<agent>Action: up</agent><verifier>Yes.</verifier><action>up</action>"
-    assert second.startswith("<verifier>Next comes up.</verifier><agent>")
+    thought = "<agent>Thought: up is the next step.\nAction: up</agent>"
+    assert first == f"{thought}<verifier>Yes.</verifier><action>up</action>"
+    assert second.startswith(f"<verifier>Next comes up.</verifier>{thought}<verifier>")
 
 
 @pytest.mark.parametrize("agent", [PlanAgent(), PlanAgent(ask=False), VerifyAgent()])
@@ -68,7 +70,7 @@ def test_failures_are_left_out():
 
 
 def test_one_role_alone_is_no_team():
-    with pytest.raises(InputError, match="only one role speaks"):
+    with pytest.raises(InputError, match="speaks alone"):
         flat(team_run(DirectAgent()))
 
 

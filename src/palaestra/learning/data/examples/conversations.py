@@ -1,4 +1,4 @@
-"""Conversations as examples: every reply of a given conversation is learned."""
+"""Conversations as examples: every reply of a given conversation is learned, or the last one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Renderer
-from palaestra.learning.data.examples.draft import Draft
+from palaestra.learning.data.examples.draft import Draft, only
 from palaestra.learning.data.examples.example import Example
 
 
@@ -42,3 +42,11 @@ def conversation_example(conversation: Sequence[Message], renderer: Renderer, ke
     if row is None or new:
         raise InputError(f"Conversation {key} does not end with a reply; leave out what follows.")
     return Example(row)
+
+
+def last_reply_example(conversation: Sequence[Message], renderer: Renderer, key: Key) -> Example:
+    """Turn a conversation into an example of its last reply; raises like `conversation_example`."""
+    row = conversation_example(conversation, renderer, key).row
+    last = only(row, {max(row.calls)})
+    assert last is not None  # the conversation ends with a reply
+    return Example(last)

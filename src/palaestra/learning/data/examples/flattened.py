@@ -26,6 +26,8 @@ from palaestra.learning.data.examples.example import (
 )
 from palaestra.learning.methods.component import Kind, Need, Status, component
 
+AGENT = "agent"  # the role of calls that name none
+
 
 @component(
     Kind.EXAMPLES,
@@ -58,14 +60,14 @@ def flattened(
         score: success, reward, progress, or a function of the episode.
 
     Raises:
-        InputError: there are episodes, and only one role speaks in them.
+        InputError: there are episodes, and the role "agent" speaks alone in them.
     """
     score = scoring(score)
     usual = usable(episodes, policy)
-    if usual and not any(len(roles_of(episode, policy)) > 1 for episode in usual):
+    if usual and all(roles_of(episode, policy) == {AGENT} for episode in usual):
         raise InputError(
-            f"In all {len(usual)} episodes only one role speaks, so that there is no team to "
-            "flatten; record them with an agent that has roles, such as plan."
+            f"In all {len(usual)} episodes the role '{AGENT}' speaks alone, so that there is no "
+            "team to flatten; record them with an agent that has other roles, such as plan."
         )
     return [
         conversation_example(

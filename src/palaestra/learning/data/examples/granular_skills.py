@@ -21,7 +21,7 @@ from palaestra.core.graph import Call
 from palaestra.core.message import Message, ToolCall, assistant, user
 from palaestra.core.model import Renderer
 from palaestra.core.tool import Tool
-from palaestra.learning.data.examples.conversations import conversation_example
+from palaestra.learning.data.examples.conversations import last_reply_example
 from palaestra.learning.data.examples.example import (
     Example,
     Score,
@@ -116,7 +116,7 @@ def granular_skills(
             continue
         for request in _requests(episode, policy, tools):
             for skill, conversation in _asked(request):
-                found[skill].append(conversation_example(conversation, renderer, episode.key))
+                found[skill].append(last_reply_example(conversation, renderer, episode.key))
     if ratio is not None:
         found = in_ratio(found, {Skill(name): parts for name, parts in ratio.items()}, seed)
     return [example for skill in Skill for example in found.get(skill, [])]
