@@ -7,17 +7,21 @@ from palaestra.agents.direct import DirectAgent
 from palaestra.agents.plan_and_execute import PlanAgent
 from palaestra.agents.verify import VerifyAgent
 from palaestra.core.errors import InputError
+from palaestra.core.model import Sampling
 from palaestra.learning.data.examples.flattened import flattened
 from palaestra.learning.data.rows import rows_of
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.models.scripted.scripted_model import ScriptedModel
 from tests.core.small import Stairs, renderer, run_episode
 
+LONG = Sampling(max_tokens=500)
+
 
 def team_run(agent, height=3):
     """An episode in which one model speaks in all roles of an agent."""
     world = Stairs(height)
-    return run_episode(agent, ExpertModel(agent, renderer()).for_environment(world), world)
+    model = ExpertModel(agent, renderer()).for_environment(world)
+    return run_episode(agent, model, world, sampling=LONG)
 
 
 def replies_of(example):
@@ -55,7 +59,7 @@ def test_what_a_verifier_says_after_an_action_opens_the_next_reply():
 def test_the_row_is_that_of_the_agent_chain_which_says_the_same(agent):
     (example,) = flat(team_run(agent))
     said = ScriptedModel(replies_of(example), renderer=renderer(), name="policy")
-    alone = run_episode(ChainAgent(), said, Stairs())
+    alone = run_episode(ChainAgent(), said, Stairs(), sampling=LONG)
     (row,) = rows_of(alone, "policy")
     assert (example.row.tokens, example.row.mask) == (row.tokens, row.mask)
     assert alone.outcome.solved
