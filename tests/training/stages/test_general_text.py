@@ -18,7 +18,7 @@ from tests.training.stages.made import HEAD, IMITATE, recipe_of, resumed, run_st
 
 TEXT = "\n\n".join(f"Paragraph {n} says something of the number {n * n}." for n in range(40))
 HELD = [part for part in paragraphs(TEXT) if is_held_out(part)]
-MIXED = IMITATE.replace("epochs = 6", "epochs = 2") + "general = {{files = ['{0}'], share = 0.25}}"
+MIXED = IMITATE.replace("epochs = 6", "epochs = 2") + "general = {files = ['FILE'], share = 0.25}"
 STUDY = """
 [[stage]]
 do = "study"
@@ -57,7 +57,7 @@ def test_a_share_of_all_trained_tokens_is_general_and_none_of_them_is_held_out(
         return real(learner, batches, plan)
 
     monkeypatch.setattr(imitating, "imitate_batches", watched)
-    run, _ = run_stages(tmp_path, HEAD + MIXED.format(text))
+    run, _ = run_stages(tmp_path, HEAD + MIXED.replace("FILE", str(text)))
     agent = general = 0
     for batch in trained:
         agent += sum(row.trained for row in batch if row.key.phase != "general")
@@ -90,7 +90,7 @@ def test_the_loss_on_held_out_text_is_measured_after_each_stage_and_shown(
 def test_a_resumed_run_measures_what_it_lacks_and_learns_the_same(
     tmp_path: Path, text: Path
 ) -> None:
-    run, _ = run_stages(tmp_path, HEAD + MIXED.format(text))
+    run, _ = run_stages(tmp_path, HEAD + MIXED.replace("FILE", str(text)))
     before, losses = weights_hash(run), document(run, "general_loss")
     with RunFolder.open(run) as opened:  # as if it had been killed before it measured
         opened.database.put("general_loss", {"base": losses["base"]})
@@ -122,7 +122,7 @@ def test_bad_general_text_is_refused_in_one_sentence(
     file = tmp_path / "given.txt"
     if content is not None:
         file.write_text(content)
-    stages = MIXED.format(file).replace("share = 0.25", f"share = {share}")
+    stages = MIXED.replace("FILE", str(file)).replace("share = 0.25", f"share = {share}")
     with pytest.raises(InputError) as refused:
         recipe_of(tmp_path, HEAD + stages)
     assert words in str(refused.value) and "\n" not in str(refused.value)

@@ -74,11 +74,19 @@ def needed_tools(
     for group in grouped(tried):
         good = [episode for episode in group if score(episode) >= least]
         for episode, labels in zip(good, labelled(good, policy, tools), strict=True):
-            known = {call for call, label in labels.items() if label is Knowledge.KNOWN}
-            needless = with_thoughts(episode, policy, lambda r, known=known: r.call.index in known)
-            rows = [without(row, needless) for row in rows_of(episode, policy)]
-            found += [Example(row) for row in rows if row is not None]
+            found += _examples(episode, policy, labels)
     return found
+
+
+def _examples(episode: Episode, policy: str, labels: dict[int, Knowledge]) -> list[Example]:
+    """Return the rows of an episode without the calls that were known, and their thoughts."""
+
+    def known(reply: Reply) -> bool:
+        return labels.get(reply.call.index) is Knowledge.KNOWN
+
+    needless = with_thoughts(episode, policy, known)
+    rows = [without(row, needless) for row in rows_of(episode, policy)]
+    return [Example(row) for row in rows if row is not None]
 
 
 def labelled(
