@@ -45,7 +45,7 @@ def test_a_share_of_all_trained_tokens_is_general_and_none_of_them_is_held_out(
 ) -> None:
     trained: list[list[Row]] = []
     said: list[str] = []
-    real = imitating.imitate_batches
+    real = imitating.imitate
 
     def watched(learner, batches, plan):  # type: ignore[no-untyped-def]
         renderer = learner.model.renderer
@@ -56,7 +56,7 @@ def test_a_share_of_all_trained_tokens_is_general_and_none_of_them_is_held_out(
             )
         return real(learner, batches, plan)
 
-    monkeypatch.setattr(imitating, "imitate_batches", watched)
+    monkeypatch.setattr(imitating, "imitate", watched)
     run, _ = run_stages(tmp_path, HEAD + MIXED.replace("FILE", str(text)))
     agent = general = 0
     for batch in trained:

@@ -27,13 +27,6 @@ class ImitationPlan:
     warmup: int = 2  # optimiser steps over which the learning rate rises
 
 
-def imitate(
-    learner: Learner, examples: Sequence[Example], plan: ImitationPlan, seed: int
-) -> Iterator[tuple[int, int, Update]]:
-    """Train on examples (see `examples`); yield (step, steps in all, update) after each step."""
-    yield from imitate_batches(learner, batches_of(examples, plan, seed), plan)
-
-
 def batches_of(examples: Sequence[Example], plan: ImitationPlan, seed: int) -> list[list[Example]]:
     """Return the examples of each optimiser step: all of them once in each epoch, shuffled."""
     found: list[list[Example]] = []
@@ -44,7 +37,7 @@ def batches_of(examples: Sequence[Example], plan: ImitationPlan, seed: int) -> l
     return found
 
 
-def imitate_batches(
+def imitate(
     learner: Learner, batches: Sequence[Sequence[Example]], plan: ImitationPlan
 ) -> Iterator[tuple[int, int, Update]]:
     """Train on one batch after the other; yield (step, steps in all, update) after each step."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.mixture import GENERAL, mixed
-from palaestra.learning.loop.imitation import ImitationPlan, batches_of, imitate_batches
+from palaestra.learning.loop.imitation import ImitationPlan, batches_of, imitate
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.methods.component import Kind, find
 from palaestra.training.general_section import General
@@ -39,7 +39,7 @@ def imitating(context: RunContext, part: Imitate | Study, examples: Sequence[Exa
         rows += rows_of_items(added)
 
     def updates(learner: Learner) -> Iterator[Progress]:
-        for step, steps, update in imitate_batches(learner, batches, plan):
+        for step, steps, update in imitate(learner, batches, plan):
             yield Progress(step, steps, update.processed, update.figures(), ("loss", "entropy"))
 
     return Lesson(len(examples), rows, updates)
