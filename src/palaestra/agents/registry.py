@@ -22,7 +22,7 @@ AGENTS: dict[str, str] = {
     "beam": "palaestra.agents.search.beam:BeamAgent",
     "best_first": "palaestra.agents.search.best_first:BestFirstAgent",
     "best_of_n": "palaestra.agents.search.best_of_n:BestOfN",
-    "chain": "palaestra.agents.chain:ChainAgent",
+    "chain": "palaestra.agents.chain_of_agents:ChainAgent",
     "code": "palaestra.agents.code.code_agent:CodeAgent",
     "command": "palaestra.gateway.program_agents:CommandAgent",
     "constant": "palaestra.agents.memory.constant:ConstantAgent",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from palaestra.core.errors import InputError, RecipeError
-from palaestra.learning.data.examples.texts import HELD_OUT, is_held_out, paragraphs
+from palaestra.learning.data.examples.text_examples import HELD_OUT, is_held_out, paragraphs
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import program, steps_of
 from palaestra.training.stage_sections import Imitate

@@ -9,7 +9,7 @@ import pytest
 
 from palaestra.cli.main import main
 from palaestra.core.errors import InputError
-from palaestra.learning.data.examples.texts import is_held_out, paragraphs
+from palaestra.learning.data.examples.text_examples import is_held_out, paragraphs
 from palaestra.learning.data.rows import Row
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.stages import imitating

@@ -9,7 +9,7 @@ from palaestra.core.errors import InputError
 from palaestra.evaluation.reports.report import GENERAL_LOSS
 from palaestra.learning.compute.text_loss import row_logprobs
 from palaestra.learning.data.examples.mixture import GENERAL
-from palaestra.learning.data.examples.texts import text_rows
+from palaestra.learning.data.examples.text_examples import text_rows
 from palaestra.training.general_text import digests, general_files, held_out_paragraphs
 from palaestra.training.run_context import RunContext
 

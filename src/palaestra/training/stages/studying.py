@@ -11,7 +11,7 @@ import json
 from palaestra.core.episode import Episode, Key
 from palaestra.environments.registry import make
 from palaestra.learning.data.examples.example import Example
-from palaestra.learning.data.examples.texts import text_rows
+from palaestra.learning.data.examples.text_examples import text_rows
 from palaestra.learning.data.rows import Row
 from palaestra.training.general_text import general_files, learned_paragraphs, read_text
 from palaestra.training.run_context import RunContext

@@ -2,7 +2,7 @@
 
 import pytest
 
-from palaestra.agents.chain import ChainAgent, action_of
+from palaestra.agents.chain_of_agents import ChainAgent, action_of
 from palaestra.agents.direct import DirectAgent
 from palaestra.agents.plan_and_execute import PlanAgent
 from palaestra.agents.verify import VerifyAgent

@@ -29,9 +29,7 @@ BATCHES = st.lists(st.lists(st.integers(1, 30), max_size=4), max_size=12)
 
 
 @given(BATCHES, st.integers(1, 99), st.integers(2, 16), st.integers(0, 9))
-def test_general_tokens_are_the_share_of_all_trained_ones_after_every_step(
-    lengths, percent, limit, seed
-):
+def test_every_prefix_keeps_the_ratio(lengths, percent, limit, seed):
     batches = [batch_of(*each) for each in lengths]
     found = mixed(batches, TEXTS, share=percent / 100, limit=limit, seed=seed)
     agent = text = 0

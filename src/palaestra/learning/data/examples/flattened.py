@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from palaestra.agents.chain import opening, team_reply
+from palaestra.agents.chain_of_agents import opening, team_reply
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call

@@ -14,7 +14,7 @@ from fractions import Fraction
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
 from palaestra.learning.data.examples.example import Example
-from palaestra.learning.data.examples.texts import text_row
+from palaestra.learning.data.examples.text_examples import text_row
 
 GENERAL = "general"  # the phase under which rows of general text count
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.episode import Key
-from palaestra.learning.data.examples.texts import is_held_out, paragraphs, text_rows
+from palaestra.learning.data.examples.text_examples import is_held_out, paragraphs, text_rows
 from tests.learning.data.examples.stories import RENDERER
 
 WORDS = st.lists(st.sampled_from(["a0", "a1", "task", "who"]), min_size=1, max_size=30)
