@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from palaestra.cli.main import main
+from palaestra.cli.stage_plan import graph
 from palaestra.core.errors import InputError
 from palaestra.learning.data.examples.text_examples import is_held_out, paragraphs
 from palaestra.learning.data.rows import Row
@@ -104,6 +105,11 @@ def test_a_resumed_run_measures_what_it_lacks_and_learns_the_same(
     text.write_text(TEXT + "\n\nMore.")
     with pytest.raises(InputError, match=r"general.txt' has changed since the run began"):
         resumed(run)
+
+
+def test_a_dry_run_names_the_text(tmp_path: Path, text: Path) -> None:
+    lines = graph(recipe_of(tmp_path, HEAD + MIXED.replace("FILE", str(text))))
+    assert any(f"25% general text of {text}" in line for line in lines)
 
 
 @pytest.mark.parametrize(
