@@ -16,7 +16,7 @@ from palaestra.core.errors import InputError
 from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.text_examples import text_row
 
-GENERAL = "general"  # the phase under which rows of general text count
+GENERAL = "general text"  # the phase under which its rows count; no stage can have that name
 
 
 def mixed(
