@@ -84,6 +84,6 @@ def _endless(texts: Sequence[Sequence[int]], seed: int) -> Iterator[Sequence[int
     turn = 0
     while True:
         order = list(texts)
-        random.Random(f"{seed}/{GENERAL}/{turn}").shuffle(order)
+        random.Random(f"{seed}/general/{turn}").shuffle(order)
         yield from order
         turn += 1
