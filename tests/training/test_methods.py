@@ -46,8 +46,12 @@ COMBINATIONS = {
     ],
     "entropulse": ["rl.entropulse.rl_steps=1", "rl.entropulse.sft_steps=1", "rl.steps=3"],
     "horizon": ["rl.horizon.turns=[2, 4]", "rl.horizon.every=1"],
-    "progress": ["rl.progress_reward=0.5", "rl.algorithm=mt-grpo"],
-    "overlong": ["rl.overlong.limit=12", "rl.overlong.buffer=10"],
+    "progress": ["rl.rewards.progress=0.5", "rl.algorithm=mt-grpo"],
+    "overlong": [
+        "rl.rewards.overlong=1",
+        "rl.reward_options.overlong.limit=12",
+        "rl.reward_options.overlong.buffer=10",
+    ],
     "running baseline": ["rl.credit=running", "rl.loss=pg"],
 }
 

@@ -6,7 +6,7 @@ from palaestra.environments.registry import tasks
 from palaestra.learning.curricula.horizon import scaling_inter
 from palaestra.learning.curricula.practice import Attempt, Practice
 from palaestra.learning.data.control_reward import ControlReward
-from palaestra.learning.data.rewards import Overlong, Shaping
+from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.loop.consolidation import ConsolidationPlan
 from palaestra.learning.loop.phases import entropulse
 from palaestra.learning.loop.reinforce import ReinforcementPlan
@@ -66,15 +66,8 @@ def _in_turns(recipe: Recipe) -> InTurns | None:
 
 def shaping(part: Reinforcement, turns: int, seed: int) -> Shaping:
     """Return the rewards of a recipe, for episodes of at most `turns` actions."""
-    return Shaping(
-        turns,
-        part.turn_cost,
-        part.invalid_cost,
-        part.progress_reward,
-        part.environment_reward,
-        Overlong(**part.overlong.model_dump()) if part.overlong else None,
-        ControlReward(part.control, seed) if part.control else None,
-    )
+    control = ControlReward(part.control, seed) if part.control else None
+    return Shaping(turns, part.rewards, part.reward_options, control)
 
 
 def _consolidation(part: Reinforcement) -> ConsolidationPlan | None:

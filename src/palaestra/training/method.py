@@ -12,7 +12,7 @@ from palaestra.environments.registry import spec
 from palaestra.learning.credit import compose
 from palaestra.learning.credit.per_player import JOINT
 from palaestra.learning.methods.algorithms import Algorithm, Method
-from palaestra.learning.methods.component import Kind, Need, components
+from palaestra.learning.methods.component import Kind, Need, components, find
 from palaestra.training.recipe import Recipe
 from palaestra.training.reinforcement_section import Critic, ProgressModel, Reinforcement
 from palaestra.training.usable_parts import named, refuse_unmet
@@ -78,9 +78,18 @@ def check_method(recipe: Recipe) -> Method:
         )
     _check_players(recipe, method)
     check_declared(method.needs, recipe.environment.id, who)
-    if part.progress_reward:
-        check_declared([Need.PROGRESS], recipe.environment.id, "rl.progress_reward", "set it to 0")
+    _check_rewards(recipe)
     return method
+
+
+def _check_rewards(recipe: Recipe) -> None:
+    """Raise InputError for a reward term that does not exist, or that the run cannot measure."""
+    part = recipe.rl
+    for name in part.rewards:
+        term, who = find(Kind.REWARD, name), f"rl.rewards.{name}"
+        term.configured(part.reward_options.get(name, {}))
+        refuse_unmet(term.needs, who)
+        check_declared(term.needs, recipe.environment.id, who, "leave it out")
 
 
 def _check_groups(part: Reinforcement, method: Method, who: str) -> None:
@@ -133,8 +142,8 @@ def _check_players(recipe: Recipe, method: Method) -> None:
                 "read; choose spiral, or a rule that judges one player's turns at a time, such as "
                 "rloo, grpo, reinforce or return_to_go."
             )
-    if recipe.rl.environment_reward:
+    if recipe.rl.rewards.get("environment"):
         raise RecipeError(
             f"{where}whose outcomes are what the environment gives to each already: "
-            "rl.environment_reward has no effect there; set it to 0."
+            "rl.rewards.environment has no effect there; leave it out."
         )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from palaestra.learning.data.control_reward import Arm
+from palaestra.learning.data.rewards import DEFAULT_WEIGHTS
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.training.recipe_sections import Section
 
@@ -73,20 +74,6 @@ class Entropulse(Section):
     plateau: int | None = Field(None, ge=1, description="or after this many steps without success")
     batch: int = Field(16, ge=1, description="successes per step of imitation")
     learning_rate: float | None = Field(None, gt=0, description="unset: half of rl.learning_rate")
-
-
-class OverlongPart(Section):
-    """DAPO's soft overlong penalty for rollouts that sample too many tokens."""
-
-    limit: int = Field(ge=1, description="sampled tokens of a rollout")
-    buffer: int = Field(ge=1, description="tokens before the limit where the penalty starts")
-    factor: float = Field(1.0, gt=0, description="reward lost at the limit")
-
-    @model_validator(mode="after")
-    def _buffer_fits(self) -> OverlongPart:
-        if self.buffer > self.limit:
-            raise ValueError("rl.overlong.buffer is larger than rl.overlong.limit; lower it")
-        return self
 
 
 class Horizon(Section):
@@ -180,18 +167,15 @@ class Reinforcement(Section):
     minibatches: int = Field(2, ge=1, description="optimizer steps per RL step")
     learning_rate: float = Field(2.5e-5, gt=0)
     warmup: int = Field(2, ge=1, description="steps over which the learning rate rises")
-    turn_cost: float = Field(
-        0.2, ge=0, le=1, description="share of the reward lost when all turns are used"
+    rewards: dict[str, float] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="weights of reward terms, of `palaestra list rewards`, e.g. {progress = 0.5}; "
+        "unset: outcome = 1 and invalid = -0.05, which also hold where other terms are set; 0: "
+        "logged, but no part of the reward",
     )
-    invalid_cost: float = Field(0.05, ge=0, description="reward lost per invalid action")
-    overlong: OverlongPart | None = Field(None, description="unset: no length penalty")
-    environment_reward: float = Field(
-        0.0, ge=0, description="weight of the environment's own rewards, turn by turn"
-    )
-    progress_reward: float = Field(
-        0.0,
-        ge=0,
-        description="reward per unit of progress, turn by turn, if the environment declares it",
+    reward_options: dict[str, dict[str, Any]] = Field(
+        {}, description="options of reward terms, e.g. {outcome = {turn_cost = 0.1}}"
     )
     horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
     curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
@@ -205,8 +189,18 @@ class Reinforcement(Section):
         False, description="ARPO: add a stored success of the task to a group that fails completely"
     )
 
+    @field_validator("rewards")
+    @classmethod
+    def _usual_terms_hold(cls, weights: dict[str, float]) -> dict[str, float]:
+        return {**DEFAULT_WEIGHTS, **weights}
+
     @model_validator(mode="after")
     def _options_belong_to_parts(self) -> Reinforcement:
+        for term in self.reward_options:
+            if term not in self.rewards:
+                raise ValueError(
+                    f"rl.reward_options.{term} has no effect without rl.rewards.{term}; set both"
+                )
         if self.correction_options and self.correction is None:
             raise ValueError("rl.correction_options has no effect without rl.correction")
         if not self.recompute and not self.staleness:
@@ -220,8 +214,11 @@ class Reinforcement(Section):
         if self.asynchronous and (self.success_replay or self.entropulse):
             part = "rl.success_replay" if self.success_replay else "rl.entropulse"
             raise ValueError(f"{part} works step by step; unset it or rl.asynchronous")
-        for name in ("curriculum", "success_replay", "entropulse", "progress_reward"):
-            if self.control is not None and getattr(self, name):
+        reads = {
+            name: getattr(self, name) for name in ("curriculum", "success_replay", "entropulse")
+        }
+        for name, used in (reads | {"rewards.progress": self.rewards.get("progress")}).items():
+            if self.control is not None and used:
                 raise ValueError(
                     f"rl.{name} reads the true success, which rl.control = '{self.control}' "
                     "hides; unset one"

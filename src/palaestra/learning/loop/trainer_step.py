@@ -135,7 +135,7 @@ class TrainerStep:
         every = b.trajectories(episodes, shaping, policy)
         modelled: dict[str, float] = {}
         if self.reward_model is not None and every:
-            every, modelled = _modelled(every, episodes, self.reward_model, policy)
+            every, modelled = _modelled(every, episodes, self.reward_model, policy, shaping)
         batch = [replace(t, greedy=greedy.get(t.key.group)) for t in every]
         batch = b.filtered(batch, self.method)
         more = spread_of_rewards(every, len(batch)) | modelled
@@ -281,13 +281,20 @@ def spread_of_rewards(batch: Sequence[Trajectory], left: int) -> dict[str, float
 
 
 def _modelled(
-    batch: Sequence[Trajectory], episodes: Sequence[Episode], model: RewardModel, policy: str
+    batch: Sequence[Trajectory],
+    episodes: Sequence[Episode],
+    model: RewardModel,
+    policy: str,
+    shaping: Shaping,
 ) -> tuple[list[Trajectory], dict[str, float]]:
-    """Return the trajectories with the model's score as their outcome, and its mean."""
+    """Return the trajectories with the model's score in place of the outcome, and its mean."""
     by_key = {episode.key: episode for episode in episodes}
     rows = [row for t in batch for row in rows_of(by_key[t.key], policy)]
     scores = model.scores([turns[-1].whole for turns in replies(batch, rows)])
-    found = [replace(t, outcome=score) for t, score in zip(batch, scores, strict=True)]
+    found = [
+        replace(t, outcome=shaping.outcome(by_key[t.key], score))
+        for t, score in zip(batch, scores, strict=True)
+    ]
     return found, {"modelled_reward": fmean(scores)}
 
 
