@@ -38,6 +38,10 @@ COMBINATIONS = {
     "entropy bonus": ["rl.entropy.bonus=0.01"],
     "entropy smoothed": ["rl.entropy.bonus=0.01", "rl.entropy.smoothing=1.0", "rl.steps=3"],
     "levels": ['rl.curriculum.levels=["babyai/GoToObjS4", "babyai/GoToObjS6"]'],
+    "conflict": [
+        'rl.curriculum.levels=["babyai/GoToObjS4", "babyai/GoToObjS6"]',
+        "rl.conflict=project",
+    ],
     "replay": [
         "rl.curriculum.tasks=4",
         "rl.curriculum.rule=dart",

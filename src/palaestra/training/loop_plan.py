@@ -37,6 +37,7 @@ def plan_of(context: RunContext) -> ReinforcementPlan:
         critic_warmup=part.critic.warmup if part.critic else 0,
         progress=_progress(context),
         in_turns=_in_turns(context.recipe),
+        conflict=part.conflict,
     )
     return ReinforcementPlan(
         name=context.record,

@@ -110,6 +110,7 @@ def make_learner(
         temperature=recipe.agent.temperature,
         critic=critic,
         reference=reference_of(recipe, method) if for_rl else None,
+        families=recipe.rl.families if for_rl else 0,
     )
 
 

@@ -179,6 +179,11 @@ class Reinforcement(Section):
     )
     horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
     curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
+    conflict: Literal["measure", "project"] | None = Field(
+        None,
+        description="gradients of the curriculum's levels: log the cosine of each pair (measure), "
+        "and also remove what opposes another level's (project, PCGrad); unset: neither",
+    )
     entropulse: Entropulse | None = Field(None, description="unset: reinforcement only")
     control: Arm | None = Field(
         None,
@@ -223,8 +228,23 @@ class Reinforcement(Section):
                     f"rl.{name} reads the true success, which rl.control = '{self.control}' "
                     "hides; unset one"
                 )
+        if self.conflict is not None and len(set(self.levels)) < 2:
+            raise ValueError(
+                "rl.conflict compares the gradients of several environments; name two or more in "
+                "rl.curriculum.levels"
+            )
         if self.success_replay and (self.curriculum is None or self.curriculum.tasks is None):
             raise ValueError(
                 "rl.success_replay needs tasks that are repeated; set rl.curriculum.tasks"
             )
         return self
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The environments that the curriculum chooses from; empty without a choice of them."""
+        return () if self.curriculum is None else self.curriculum.levels
+
+    @property
+    def families(self) -> int:
+        """The number of environments whose gradients are kept apart; 0: none is."""
+        return 0 if self.conflict is None else len(set(self.levels))

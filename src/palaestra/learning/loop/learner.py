@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -37,6 +38,7 @@ from palaestra.learning.critics.value_head import (
 from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.shared_work import SharedWork
 from palaestra.learning.loop.update_metrics import StepSums, Update
+from palaestra.learning.losses.gradient_conflicts import Families, by_family
 from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens
 from palaestra.learning.methods.checks import check_gradient, check_tokens
 from palaestra.learning.methods.component import Kind, name_of
@@ -64,6 +66,7 @@ class Learner:
         temperature: float = 1.0,
         critic: Critic | None = None,
         reference: Reference | None = None,
+        families: int = 0,
     ) -> None:
         """Train the selected weights of `model`.
 
@@ -73,6 +76,7 @@ class Learner:
             optimisation: settings of the optimiser.
             temperature: at which the sampler samples; log-probabilities are taken there too.
             critic: adds a value head to the policy; None trains no values.
+            families: most task families whose gradients `updating` keeps apart.
             reference: of `reference`: "start" copies the trained weights as they are now, "base"
                 takes no memory and needs adapters; None: there is none.
 
@@ -88,6 +92,7 @@ class Learner:
             self.frozen,
             optimisation.memory,
             reference=reference == "start",
+            families=families,
         )
         if model.network.device.type == "cpu":
             keep_freed_memory()
@@ -120,6 +125,7 @@ class Learner:
         entropy: EntropyTerm | None = None,
         proximal: int | None = None,
         whole_rollouts: bool = False,
+        families: Families | None = None,
     ) -> Generator[None, None, Update]:
         """Run one optimiser step on the weighted sum of `loss` over all trained tokens, in chunks.
 
@@ -134,6 +140,7 @@ class Learner:
             proximal: the version of `lp_old`; None means the present one. The
                 weights under training count as one version ahead of it.
             whole_rollouts: no micro-batch splits a rollout; for losses over whole rollouts.
+            families: keep the gradients of these families of rollouts apart, and combine them.
 
         Raises:
             InputError: a row does not fit into memory, tokens have no log-probabilities, or the
@@ -142,17 +149,31 @@ class Learner:
         """
         check_sampled(rows)
         name, network = name_of(loss), self.model.network
-        groups = self._work.groups(rows, whole_rollouts=whole_rollouts)
-        micros = [Micro(group, network) for group in groups]
-        self._fits(rows, micros)
+        parts = {"": rows} if families is None else by_family(rows, families)
+        micros = {
+            family: [
+                Micro(group, network)
+                for group in self._work.groups(own, whole_rollouts=whole_rollouts)
+            ]
+            for family, own in parts.items()
+        }
+        self._fits(rows, [micro for own in micros.values() for micro in own])
         before = self.model.version if proximal is None else proximal
         while True:
             self._work.everywhere(self.drop_gradients)  # of a step that failed
             sums = StepSums(self._adapters_of_roles())
             regression = self._critic.regression(rows) if self._critic else None
             try:
-                yield from self._add_gradients(micros, loss, entropy, before, sums, regression)
+                gradients: dict[str, Tensor] = {}
+                for family, own in micros.items():
+                    yield from self._add_gradients(own, loss, entropy, before, sums, regression)
+                    if families is not None:
+                        gradients[family] = self._optimiser.take_gradient()
                 sums.whole.check(name)
+                cosines: dict[str, float] = {}
+                if families is not None:
+                    flat, cosines = families.combined(gradients)
+                    self._optimiser.put_gradient(flat)
                 self._work.sum_gradients()
                 break
             except RankLost as lost:
@@ -165,7 +186,7 @@ class Learner:
             norm = self._work.everywhere(self.step, rate)
             self.model.updated()
         self._work.agree()
-        return sums.update(norm, norms, regression)
+        return replace(sums.update(norm, norms, regression), gradient_cosine=cosines)
 
     def _add_gradients(
         self,

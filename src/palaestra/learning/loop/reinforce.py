@@ -215,6 +215,10 @@ def figures(episodes: list[Episode], updates: list[Update], shaping: Shaping) ->
         "sampled_tokens": sum(e.usage.sampled_tokens for e in episodes),
         "prompt_tokens": sum(e.usage.prompt_tokens for e in episodes),
     }
+    families = sorted({e.task.environment for e in scored})
+    for family in families if len(families) > 1 else ():
+        own = [e.outcome.solved for e in scored if e.task.environment == family]
+        values[f"success/{family}"] = fmean(own)
     terms = {f"reward/{t.name}": fmean(m[t.name] for m in measured) for t in shaping.terms}
     return values | terms | of_updates(updates)
 

@@ -6,8 +6,9 @@ import random
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Literal
 
-from palaestra.core.episode import Episode, Key
+from palaestra.core.episode import Episode, Key, derive_seed
 from palaestra.learning.compute.packing import Trained, adapter_of, check_sampled
 from palaestra.learning.credit.rule import Credit, groups
 from palaestra.learning.critics.encoder import replies
@@ -24,6 +25,7 @@ from palaestra.learning.loop.learner import Learner, Update
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.learning.losses.entropy_control import PREFIX as ENTROPY
 from palaestra.learning.losses.entropy_control import EntropyControl, EntropyPlan
+from palaestra.learning.losses.gradient_conflicts import Families
 from palaestra.learning.losses.trained_tokens import Unit
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Need
@@ -77,6 +79,9 @@ class TrainerStepPlan:
 
     progress: FittingProgress | None = None  # with a progress model
     in_turns: InTurns | None = None  # None: all adapters learn in each step
+    conflict: Literal["measure", "project"] | None = None
+    """Keep the gradients of task families apart: measure their cosines, or also project what
+    conflicts (see `gradient_conflicts`). None: neither."""
 
 
 class TrainerStep:
@@ -166,7 +171,8 @@ class TrainerStep:
         updates = []
         for number, part in enumerate(parts):
             done = (step - 1) + (number + 1) / len(parts)
-            updates.append((yield from self._update(part, done, before, control)))
+            families = self._families(batch, step, number)
+            updates.append((yield from self._update(part, done, before, control, families)))
         more |= expert_balance(self.learner.model.network)
         return updates, {**credit.state, **(control.remembered() if control else {})}, more
 
@@ -221,8 +227,20 @@ class TrainerStep:
         left = iter(rows)
         return [b.corrected([next(left) for _ in part], self.method) for part in parts]
 
+    def _families(self, batch: Sequence[Trajectory], step: int, number: int) -> Families | None:
+        """Return the families of the rollouts for a minibatch of a step; None: not kept apart."""
+        if self.plan.conflict is None:
+            return None
+        seed = derive_seed("conflict", self.seed, step, number)
+        return Families({t.key: t.task for t in batch}, self.plan.conflict == "project", seed)
+
     def _update(
-        self, rows: list[Trained], done: float, before: int, control: EntropyControl | None
+        self,
+        rows: list[Trained],
+        done: float,
+        before: int,
+        control: EntropyControl | None,
+        families: Families | None,
     ) -> Generator[None, None, Update]:
         """Run one optimiser step, `done` steps into the run; `before`: version of `lp_old`."""
         plan = self.plan
@@ -234,6 +252,7 @@ class TrainerStep:
             entropy=control.term if control else None,
             proximal=before,
             whole_rollouts=self.method.unit is Unit.ROLLOUT,
+            families=families,
         )
         if fit is None:
             return update
