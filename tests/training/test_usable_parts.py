@@ -30,6 +30,7 @@ SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen fo
     Need.PROGRESS: ["environment.id=babyai/GoToObjS4"],
     Need.PREFERENCE: ["stage=[{do = 'prefer'}]"],
     Need.CONTRIBUTION: ["rl.credit=spa"],
+    Need.ADVISOR: ["rl.advisor.after=1"],
     Need.ATTEMPT: ["stage=[{do = 'explore', group = 4}]"],
 }
 
@@ -45,6 +46,7 @@ CREDIT = {
     "mt_grpo": ["rl.rewards.progress=0.5"],
     "mt_grpo_cumulative": ["rl.rewards.progress=0.5"],
 }
+REWARD = {"intervention": ["rl.advisor.after=1"]}
 LOSS = {"decoupled": ["rl.staleness=1"]}
 CORRECTION = {
     "rejection": ["rl.correction_options.high=1.0"],
@@ -80,7 +82,7 @@ def keys(part: Component) -> list[str]:
         case Kind.LOSS:
             return [f"rl.loss={part.name}", *LOSS.get(part.name, [])]
         case Kind.REWARD:
-            return [f"rl.rewards.{part.name}=-0.3"]
+            return [f"rl.rewards.{part.name}=-0.3", *REWARD.get(part.name, [])]
         case Kind.CORRECTION:
             own = CORRECTION.get(part.name, [])
             return [f"rl.correction={part.name}", "rl.staleness=1", *own]

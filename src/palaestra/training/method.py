@@ -79,6 +79,8 @@ def check_method(recipe: Recipe) -> Method:
     _check_players(recipe, method)
     check_declared(method.needs, recipe.environment.id, who)
     _check_rewards(recipe)
+    if part.advisor is not None:
+        _check_advisor(recipe)
     return method
 
 
@@ -89,7 +91,34 @@ def _check_rewards(recipe: Recipe) -> None:
         term, who = find(Kind.REWARD, name), f"rl.rewards.{name}"
         term.configured(part.reward_options.get(name, {}))
         refuse_unmet(term.needs, who)
+        if Need.ADVISOR in term.needs and part.advisor is None:
+            raise RecipeError(f"{who} needs {Need.ADVISOR}: set rl.advisor, or leave it out.")
         check_declared(term.needs, recipe.environment.id, who, "leave it out")
+
+
+def _check_advisor(recipe: Recipe) -> None:
+    """Raise InputError if an advisor cannot act in the rollouts of this recipe."""
+    every = (recipe.environment.id, *recipe.rl.levels)
+    if without := [one for one in every if Capability.ORACLE not in spec(one).capabilities]:
+        raise CapabilityMissing(
+            f"rl.advisor is the environment's expert, and '{without[0]}' has none; choose another "
+            "environment, or leave it out."
+        )
+    name = recipe.agent.chosen.partition("?")[0]
+    if name != "direct" or len(spec(recipe.environment.id).players) > 1:
+        raise RecipeError(
+            f"rl.advisor acts for a single agent whose reply is the action, and agent.name is "
+            f"'{name}' in '{recipe.environment.id}'; use direct, with one player."
+        )
+    for key, value in (
+        ("training.adapters", recipe.training.adapters),
+        (recipe.acting_elsewhere, recipe.acting_elsewhere),
+    ):
+        if value:
+            raise RecipeError(
+                f"rl.advisor is impossible with {key}: its replies are weighed by the one policy "
+                "in the learner's process; unset one."
+            )
 
 
 def _check_groups(part: Reinforcement, method: Method, who: str) -> None:

@@ -102,6 +102,48 @@ class Curriculum(Section):
         return self
 
 
+class Advisor(Section):
+    """The environment's expert as an advisor, which acts in some turns of rollouts, not of tests.
+
+    What it did is learned with importance weights (VARL); in how far it is a reward, too, says
+    `rewards.intervention` (RLIF).
+    """
+
+    probability: float | None = Field(
+        None, gt=0, lt=1, description="of each turn to be the advisor's, at the first step"
+    )
+    anneal: int | None = Field(
+        None, ge=1, description="steps over which the probability falls to 0; unset: it stays"
+    )
+    after: int | None = Field(
+        None,
+        ge=1,
+        description="or: the advisor takes over after this many actions in a row that differ from "
+        "its own",
+    )
+    turns: int | None = Field(
+        None, ge=1, description="actions of a takeover; unset: to the episode's end"
+    )
+    error: float = Field(
+        0.0, ge=0, lt=1, description="probability that an action of the advisor is random instead"
+    )
+    weight: Literal["turn", "rollout"] = Field(
+        "turn",
+        description="importance weight of each turn, or the product over the rollout, which is "
+        "unbiased and varies more",
+    )
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Advisor:
+        if (self.probability is None) == (self.after is None):
+            raise ValueError("rl.advisor needs either probability or after; set one of them")
+        if self.anneal is not None and self.probability is None:
+            raise ValueError("rl.advisor.anneal has no effect without rl.advisor.probability")
+        if self.turns is not None and self.after is None:
+            raise ValueError("rl.advisor.turns has no effect without rl.advisor.after")
+        return self
+
+
 class Reinforcement(Section):
     """Reinforcement learning from rollouts."""
 
@@ -177,6 +219,7 @@ class Reinforcement(Section):
     reward_options: dict[str, dict[str, Any]] = Field(
         {}, description="options of reward terms, e.g. {outcome = {turn_cost = 0.1}}"
     )
+    advisor: Advisor | None = Field(None, description="unset: the policy acts in every turn")
     horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
     curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
     conflict: Literal["measure", "project"] | None = Field(
@@ -233,6 +276,12 @@ class Reinforcement(Section):
                 "rl.conflict compares the gradients of several environments; name two or more in "
                 "rl.curriculum.levels"
             )
+        for name in ("staleness", "success_replay", "entropulse"):
+            if self.advisor is not None and getattr(self, name):
+                raise ValueError(
+                    f"rl.{name} learns from older rollouts, and rl.advisor weighs those of the "
+                    "present policy; unset one"
+                )
         if self.success_replay and (self.curriculum is None or self.curriculum.tasks is None):
             raise ValueError(
                 "rl.success_replay needs tasks that are repeated; set rl.curriculum.tasks"

@@ -16,7 +16,7 @@ from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, derive_seed
-from palaestra.core.errors import InputError, TooManyFaults
+from palaestra.core.errors import TooManyFaults
 from palaestra.core.model import Model, Sampling
 from palaestra.core.task import TaskSet
 from palaestra.environments.registry import make, spec, tasks
@@ -217,11 +217,6 @@ class RunContext:
 
     def learner(self, learning_rate: float, *, for_rl: bool = False) -> Learner:
         """Create the policy's learner; for RL, with the critic and reference it needs."""
-        if self.team is not None and for_rl and self.recipe.rl.conflict is not None:
-            raise InputError(
-                f"rl.conflict = '{self.recipe.rl.conflict}' keeps gradients apart in one process, "
-                "and several learn together; use one learner, or unset it."
-            )
         learner = make_learner(self.recipe, self.policy, learning_rate, for_rl=for_rl)
         if self.team is not None:
             revisions = self.store.get(REVISIONS) or {}

@@ -10,7 +10,9 @@ TRL's GRPO trainer (`reward_funcs`, `reward_weights`).
 
 from __future__ import annotations
 
-from palaestra.core.episode import Episode, Step
+from itertools import pairwise
+
+from palaestra.core.episode import ADVISOR, Episode, Step
 from palaestra.core.errors import RecipeError
 from palaestra.learning.methods.component import Kind, Need, Options, Status, component
 from palaestra.learning.methods.options import Count, Share
@@ -107,6 +109,21 @@ def invalid(episode: Episode) -> list[float]:
 def environment(episode: Episode) -> list[float]:
     """Return the environment's own reward of each action; 0 with several players."""
     return [step.transition.reward if step.before.turn is None else 0.0 for step in episode.steps]
+
+
+@component(
+    Kind.REWARD,
+    "intervention",
+    source="Luo et al. 2023 (RLIF), algorithm 1",
+    status=Status.PAPER,
+    needs=[Need.ADVISOR],
+)
+def intervention(episode: Episode) -> list[float]:
+    """Return 1 for each action after which an advisor took over; weight it below 0."""
+    advised = [
+        step.call is not None and episode.calls[step.call].role == ADVISOR for step in episode.steps
+    ]
+    return [float(later and not now) for now, later in pairwise([*advised, False])]
 
 
 @component(

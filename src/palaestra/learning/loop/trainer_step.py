@@ -16,6 +16,7 @@ from palaestra.learning.critics.progress_estimator import ProgressEstimator, con
 from palaestra.learning.critics.reward_model import RewardModel
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.critics.value_head import ValueUpdate
+from palaestra.learning.data.advised import AdvicePlan, executed
 from palaestra.learning.data.filters import spread
 from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.data.rows import Row, rows_of
@@ -79,6 +80,7 @@ class TrainerStepPlan:
 
     progress: FittingProgress | None = None  # with a progress model
     in_turns: InTurns | None = None  # None: all adapters learn in each step
+    advice: AdvicePlan | None = None  # of rollouts in which an advisor acts; None: none does
     conflict: Literal["measure", "project"] | None = None
     """Keep the gradients of task families apart: measure their cosines, or also project what
     conflicts (see `gradient_conflicts`). None: neither."""
@@ -137,6 +139,7 @@ class TrainerStep:
                 numbers; names them.
         """
         policy = self.learner.model.name
+        episodes, advised = self._advised(episodes, policy)
         every = b.trajectories(episodes, shaping, policy)
         modelled: dict[str, float] = {}
         if self.reward_model is not None and every:
@@ -160,7 +163,8 @@ class TrainerStep:
         parts = self._minibatches(step, batch, rows, credit)
         if step > self.plan.critic_warmup:
             parts = self._in_turn(step, parts)
-        parts = self._prepared(parts)
+        parts, weights = self._prepared(parts, step, advised)
+        more |= weights
         if step <= self.plan.critic_warmup:
             fits = [(self.critic or self.learner).update_values(part) for part in parts]
             return [], credit.state, more | _of_fits(fits)
@@ -215,8 +219,26 @@ class TrainerStep:
         kept = [[row for row in part if adapter_of(row, network) == own] for part in parts]
         return [part for part in kept if part]
 
-    def _prepared(self, parts: list[list[Trained]]) -> list[list[Trained]]:
-        """Return minibatches with what is measured once, at the weights before the first update."""
+    def _advised(
+        self, episodes: Sequence[Episode], policy: str
+    ) -> tuple[Sequence[Episode], b.Replies]:
+        """Return the episodes as the policy's own, and what is known of its turns with advice."""
+        if self.plan.advice is None:
+            return episodes, {}
+        found = [executed(episode, policy) for episode in episodes]
+        replies = {
+            (one.episode.key, call): reply for one in found for call, reply in one.replies.items()
+        }
+        return [one.episode for one in found], replies
+
+    def _prepared(
+        self, parts: list[list[Trained]], step: int, advised: b.Replies
+    ) -> tuple[list[list[Trained]], dict[str, float]]:
+        """Return minibatches with what is measured once, at the weights before the first update.
+
+        With it, return metrics of advised turns.
+        """
+        metrics: dict[str, float] = {}
         rows = [row for part in parts for row in part]
         if not self.plan.recompute:
             check_sampled(rows)
@@ -224,8 +246,15 @@ class TrainerStep:
             rows = b.with_proximal(rows, self.learner.logprobs(rows))
         if rows and Need.REFERENCE in self.method.needs:
             rows = b.with_reference(rows, self.learner.reference(rows))
+        if rows and self.plan.advice is not None:
+            rows, weights = b.weighed(rows, advised, self.plan.advice, step)
+            metrics = {
+                "advised": fmean([float(reply.advised) for reply in advised.values()] or [0.0]),
+                "advice_weight": fmean(weights or [1.0]),
+            }
         left = iter(rows)
-        return [b.corrected([next(left) for _ in part], self.method) for part in parts]
+        parts = [b.corrected([next(left) for _ in part], self.method) for part in parts]
+        return parts, metrics
 
     def _families(self, batch: Sequence[Trajectory], step: int, number: int) -> Families | None:
         """Return the families of the rollouts for a minibatch of a step; None: not kept apart."""

@@ -69,6 +69,7 @@ class Need(StrEnum):
     ATTEMPT = "attempts"  # at one task, failures and successes, to be joined as one
     HINT = "hints"  # in prompts, to be removed again
     COMMAND = "commands"  # in prompts: the return to earn
+    ADVISOR = "an advisor"  # that acts in some turns of the rollouts
     ACTION_VALUE = "action values"  # a critic of replies or tokens, learned off-policy
 
 

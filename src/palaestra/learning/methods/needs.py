@@ -56,6 +56,7 @@ LACKS: dict[Need, tuple[str, str]] = {
         "a trace holds no reference model's log-probabilities",
         "it can only run while a policy is trained",
     ),
+    Need.ADVISOR: ("no advisor acted", "record a run with rl.advisor"),
     Need.SNAPSHOT: ("a trace holds no running environment", "it can only run during rollouts"),
     Need.ERROR: (
         "no estimate of a model's error on each task is given",
