@@ -1,28 +1,59 @@
-"""The direct agent: each reply of the model is the action."""
+"""The direct agent: each reply of the model is the action, or a few actions, one per line."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
 from palaestra.agents.history import History, Keep
 from palaestra.core.agent import Agent
+from palaestra.core.environment import Action
+from palaestra.core.message import Message
 from palaestra.core.session import Session
 
 
 class DirectAgent(Agent):
-    """A chat: the instructions, then observations and actions in turn."""
+    """A chat: the instructions, then observations and actions in turn.
+
+    With `actions` above 1, a reply may be several lines, each of which is an action (action chunks,
+    Kim et al. 2025, OpenVLA-OFT). They are taken one after the other, up to one that is invalid or
+    ends the episode; the model then reads all that was observed. All of these steps are the
+    reply's (`Step.call`), and so are their rewards.
+    """
 
     name = "direct"
     sees = True
 
-    def __init__(self, *, history: Keep = None) -> None:
-        """Show the model all exchanges, or only the last `history`."""
-        self.history = history
+    def __init__(self, *, history: Keep = None, actions: Annotated[int, Field(ge=1)] = 1) -> None:
+        """Show all exchanges, or only the last `history`; take up to `actions` of a reply."""
+        self.history, self.actions = history, actions
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        history = History(session.instructions, session.observation.text, self.history)
+        instructions = session.instructions
+        if self.actions > 1:
+            instructions += f"\nReply with up to {self.actions} actions, one per line."
+        history = History(instructions, session.observation.text, self.history)
         history.add_images(session.observation)
         while not session.over:
             reply = await session.generate(history.messages)
-            transition = await session.act(reply.text.strip(), by=reply)
-            history.add(reply.message, transition.observation.text)
+            seen = []
+            for action in self._proposed(reply.text):
+                transition = await session.act(action, by=reply)
+                seen.append(transition.observation.text)
+                if session.over or not transition.valid:
+                    break
+            history.add(reply.message, "\n".join(seen))
             history.add_images(transition.observation)
+
+    def _proposed(self, text: str) -> list[str]:
+        """Return the actions of a reply, at least one."""
+        if self.actions == 1:
+            return [text.strip()]
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return lines[: self.actions] or [""]
+
+    def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
+        return "\n".join(self.phrase(action) for action in actions[: self.actions])
