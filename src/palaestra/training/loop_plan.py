@@ -40,6 +40,7 @@ def plan_of(context: RunContext) -> ReinforcementPlan:
         in_turns=_in_turns(context.recipe),
         conflict=part.conflict,
         advice=advice_plan(part.advisor),
+        privileged=part.predicts_privileged,
     )
     return ReinforcementPlan(
         name=context.record,

@@ -81,6 +81,8 @@ def check_method(recipe: Recipe) -> Method:
     _check_rewards(recipe)
     if part.advisor is not None:
         _check_advisor(recipe)
+    if part.privileged is not None:
+        _check_privileged(recipe)
     return method
 
 
@@ -94,6 +96,18 @@ def _check_rewards(recipe: Recipe) -> None:
         if Need.ADVISOR in term.needs and part.advisor is None:
             raise RecipeError(f"{who} needs {Need.ADVISOR}: set rl.advisor, or leave it out.")
         check_declared(term.needs, recipe.environment.id, who, "leave it out")
+
+
+def _check_privileged(recipe: Recipe) -> None:
+    """Raise CapabilityMissing unless all environments declare the same privileged numbers."""
+    names = spec(recipe.environment.id).privileged
+    for one in (recipe.environment.id, *recipe.rl.levels):
+        if not names or spec(one).privileged != names:
+            raise CapabilityMissing(
+                f"rl.privileged predicts numbers of the hidden state, and '{one}' declares "
+                f"{'others' if spec(one).privileged else 'none'}; choose another environment, such "
+                "as one of babyai, or leave it out."
+            )
 
 
 def _check_advisor(recipe: Recipe) -> None:

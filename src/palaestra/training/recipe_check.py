@@ -112,11 +112,13 @@ def check_processes(recipe: Recipe, *, together: bool, elsewhere: bool) -> None:
     for step in steps_of(program(recipe)):
         if not isinstance(step.part, Reinforce):
             continue
-        if together and step.part.conflict is not None:
-            raise RecipeError(
-                f"rl.conflict = '{step.part.conflict}' keeps gradients apart in one process, and "
-                "several learn together; use one learner, or unset it."
-            )
+        alone = {"rl.conflict": step.part.conflict, "rl.privileged": step.part.privileged}
+        for name in (key for key, value in alone.items() if value is not None):
+            if together:
+                raise RecipeError(
+                    f"{name} works in one process, and several learn together; use one learner, "
+                    "or unset it."
+                )
         if elsewhere and step.part.advisor is not None:
             raise RecipeError(
                 "rl.advisor needs the sessions in the learner's process, and a cluster runs them "

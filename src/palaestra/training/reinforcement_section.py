@@ -102,6 +102,15 @@ class Curriculum(Section):
         return self
 
 
+class PrivilegedPart(Section):
+    """An auxiliary loss: predict numbers of the hidden state that no agent sees (SGC)."""
+
+    coefficient: float = Field(
+        ge=0, description="weight of its mean squared error beside the policy's loss; 0: no head"
+    )
+    learning_rate: float = Field(1e-3, gt=0, description="of the head that predicts")
+
+
 class Advisor(Section):
     """The environment's expert as an advisor, which acts in some turns of rollouts, not of tests.
 
@@ -219,6 +228,9 @@ class Reinforcement(Section):
     reward_options: dict[str, dict[str, Any]] = Field(
         {}, description="options of reward terms, e.g. {outcome = {turn_cost = 0.1}}"
     )
+    privileged: PrivilegedPart | None = Field(
+        None, description="for environments that declare such numbers; unset: no such loss"
+    )
     advisor: Advisor | None = Field(None, description="unset: the policy acts in every turn")
     horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
     curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
@@ -297,3 +309,8 @@ class Reinforcement(Section):
     def families(self) -> int:
         """The number of environments whose gradients are kept apart; 0: none is."""
         return 0 if self.conflict is None else len(set(self.levels))
+
+    @property
+    def predicts_privileged(self) -> bool:
+        """Whether a head predicts privileged numbers; with a weight of 0 there is none."""
+        return self.privileged is not None and self.privileged.coefficient > 0

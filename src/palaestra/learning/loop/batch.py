@@ -33,6 +33,9 @@ from palaestra.learning.methods.component import Kind, Need
 PerCall = Mapping[tuple[Key, int], Sequence[float]]
 """One number per sampled token, by rollout and model call."""
 
+PrivilegedNumbers = Mapping[tuple[Hashable, int], Sequence[float]]
+"""Of the state before a reply, by rollout and model call."""
+
 Replies = Mapping[tuple[Hashable, int], AdvisedReply]
 """What is known of the turns with advice, by rollout and model call."""
 
@@ -206,6 +209,29 @@ def with_reference(rows: Sequence[Trained], logprobs: Sequence[Sequence[float]])
         replace(row, lp_ref=spread(row.mask, values))
         for row, values in zip(rows, logprobs, strict=True)
     ]
+
+
+def privileged_numbers(
+    batch: Sequence[Trajectory], episodes: Mapping[Key, Episode]
+) -> PrivilegedNumbers:
+    """Return the privileged numbers of the states in which the turns' replies were given."""
+    found: dict[tuple[Hashable, int], Sequence[float]] = {}
+    for trajectory in batch:
+        steps = episodes[trajectory.key].steps
+        for turn in trajectory.turns:
+            if turn.step < len(steps) and (numbers := steps[turn.step].before.privileged):
+                found[trajectory.key, turn.call] = numbers
+    return found
+
+
+def with_privileged(rows: Sequence[Trained], states: PrivilegedNumbers) -> list[Trained]:
+    """Return the rows with the privileged numbers of the turns that they train."""
+    found = []
+    for row in rows:
+        turns = {turn for turn, on in zip(row.turn, row.mask, strict=True) if on}
+        own = {t: states[row.rollout, t] for t in sorted(turns) if (row.rollout, t) in states}
+        found.append(replace(row, privileged=own))
+    return found
 
 
 def weighed(

@@ -80,6 +80,7 @@ class TrainerStepPlan:
 
     progress: FittingProgress | None = None  # with a progress model
     in_turns: InTurns | None = None  # None: all adapters learn in each step
+    privileged: bool = False  # train the learner's head on privileged numbers of states
     advice: AdvicePlan | None = None  # of rollouts in which an advisor acts; None: none does
     conflict: Literal["measure", "project"] | None = None
     """Keep the gradients of task families apart: measure their cosines, or also project what
@@ -158,12 +159,15 @@ class TrainerStep:
             more |= fitted
             if step <= self.plan.progress.warmup:
                 return [], memory, more
+        states: b.PrivilegedNumbers = {}
+        if self.plan.privileged:
+            states = b.privileged_numbers(batch, by_key)
         own = {name: v for name, v in memory.items() if not name.startswith(ENTROPY)}
         credit = self.method.credit(batch, own)
         parts = self._minibatches(step, batch, rows, credit)
         if step > self.plan.critic_warmup:
             parts = self._in_turn(step, parts)
-        parts, weights = self._prepared(parts, step, advised)
+        parts, weights = self._prepared(parts, step, advised, states)
         more |= weights
         if step <= self.plan.critic_warmup:
             fits = [(self.critic or self.learner).update_values(part) for part in parts]
@@ -232,7 +236,11 @@ class TrainerStep:
         return [one.episode for one in found], replies
 
     def _prepared(
-        self, parts: list[list[Trained]], step: int, advised: b.Replies
+        self,
+        parts: list[list[Trained]],
+        step: int,
+        advised: b.Replies,
+        states: b.PrivilegedNumbers,
     ) -> tuple[list[list[Trained]], dict[str, float]]:
         """Return minibatches with what is measured once, at the weights before the first update.
 
@@ -252,6 +260,8 @@ class TrainerStep:
                 "advised": fmean([float(reply.advised) for reply in advised.values()] or [0.0]),
                 "advice_weight": fmean(weights or [1.0]),
             }
+        if states:
+            rows = b.with_privileged(rows, states)
         left = iter(rows)
         parts = [b.corrected([next(left) for _ in part], self.method) for part in parts]
         return parts, metrics
@@ -288,9 +298,9 @@ class TrainerStep:
         return replace(update, value_loss=fit.value_loss, explained_variance=fit.explained_variance)
 
     def _teaches_without_advantage(self) -> bool:
-        """Return whether rollouts without advantages still train: by KL, entropy or values."""
+        """Return whether rollouts without advantages still train: by KL, entropy or heads."""
         reads = {Need.REFERENCE, Need.VALUE} & self.method.needs
-        return bool(reads) or self.plan.entropy is not None
+        return bool(reads) or self.plan.entropy is not None or self.plan.privileged
 
     def _valued(self, batch: Sequence[Trajectory], rows: Sequence[Row]) -> list[Trajectory]:
         """Return the trajectories with the critic's values, also where they were cut off."""

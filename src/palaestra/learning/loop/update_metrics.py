@@ -41,9 +41,14 @@ class Update:
     gradient_cosine: Mapping[str, float] = field(default_factory=dict)
     """Where gradients of task families were kept apart: of each pair, by their names."""
 
+    privileged_loss: float | None = None
+    """Mean squared error of privileged numbers over turns; None without a head that predicts."""
+
     def figures(self) -> dict[str, float]:
         """Return all metrics by name; those of a role or a pair are named METRIC/ROLE."""
         found = asdict(self)
+        if self.privileged_loss is None:
+            del found["privileged_loss"]
         for pair, cosine in found.pop("gradient_cosine").items():
             found[f"gradient_cosine/{pair}"] = cosine
         for role, figures in found.pop("by_role").items():
