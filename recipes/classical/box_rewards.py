@@ -21,7 +21,7 @@ from palaestra.learning.data.box_rewards import (
     size_agreement,
 )
 
-SIZES = [round(0.25 * 1.1**n, 3) for n in range(30)]  # 0.25 to 4
+SIZES = [2 ** (n / 8) for n in range(-16, 17)]  # 1/4 to 4
 REWARDS: dict[str, Reward] = {
     "hit": hit,
     "iou": iou,
@@ -32,6 +32,7 @@ REWARDS: dict[str, Reward] = {
 SCATTER: dict[str, Callable[[float], float]] = {
     "0.1 for all sizes": lambda size: 0.1,
     "0.3 for all sizes": lambda size: 0.3,
+    "0.5 for all sizes": lambda size: 0.5,
     "0.5 x side": lambda size: 0.5 * size,
 }
 

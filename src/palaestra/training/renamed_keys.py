@@ -88,6 +88,8 @@ def _moved(key: str, value: Any) -> Iterator[tuple[str, Any]]:
             for name in value.keys() & {"limit", "buffer"}:
                 yield f"rl.reward_options.overlong.{name}", value[name]
         return
+    if key == "rl.turn_cost":
+        yield "rl.rewards.outcome", 1.0  # of which it is an option
     yield RENAMED.get(key, key), -value if key == "rl.invalid_cost" else value
 
 

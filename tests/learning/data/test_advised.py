@@ -148,7 +148,7 @@ def test_weighted_rollouts_have_the_policy_s_own_gradient_in_expectation(
     plan, proposed = AdvicePlan(p, whole=True), (good, good)
     surrogate = torch.zeros((), dtype=torch.float64)
     for actions in outcomes:
-        likely = [float(lp[t, a].exp()) for t, a in enumerate(actions)]
+        likely = [float(lp[t, a].detach().exp()) for t, a in enumerate(actions)]
         same = [a == advice for a, advice in zip(actions, proposed, strict=True)]
         happens = math.prod((1 - p) * pi + p * s for pi, s in zip(likely, same, strict=True))
         rows = [

@@ -89,7 +89,7 @@ class Wrapper(Environment):
     def caption(self) -> str:
         return caption_of(self.inner)
 
-    def privileged(self) -> Sequence[float]:
+    def privileged_state(self) -> Sequence[float]:
         return privileged_of(self.inner)
 
     def turn_of(self) -> str:

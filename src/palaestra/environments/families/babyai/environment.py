@@ -192,7 +192,7 @@ class BabyAI(MiniGrid, id="babyai", capabilities={"oracle", "progress"}, privile
         parts = _parts(self._env.instrs)
         return sum(parts) / len(parts)
 
-    def privileged(self) -> list[float]:
+    def privileged_state(self) -> list[float]:
         """Return where the agent and its goal are, most of which it mostly cannot see."""
         env = self._env
         (x, y), size = env.agent_pos, max(env.width, env.height)
