@@ -13,6 +13,9 @@ from palaestra.core.environment import Action
 from palaestra.core.message import Message
 from palaestra.core.session import Session
 
+REFLECTION = "That was a mistake. I take another way from here."
+ANSWER = "ok."  # the message after a reflection; Agent-R's release (Yuan et al. 2025) uses it too
+
 
 class DirectAgent(Agent):
     """A chat: the instructions, then observations and actions in turn.
@@ -26,21 +29,36 @@ class DirectAgent(Agent):
     name = "direct"
     sees = True
 
-    def __init__(self, *, history: Keep = None, actions: Annotated[int, Field(ge=1)] = 1) -> None:
-        """Show all exchanges, or only the last `history`; take up to `actions` of a reply."""
-        self.history, self.actions = history, actions
+    def __init__(
+        self,
+        *,
+        history: Keep = None,
+        reflects: bool = False,
+        actions: Annotated[int, Field(ge=1)] = 1,
+    ) -> None:
+        """Show the model all exchanges, or only the last `history`; take up to `actions` of a reply.
+
+        With `reflects`, a reply that is the sentence `REFLECTION` is no action: it is answered
+        with `ANSWER` and takes no turn, unless the reply before it was one as well. So policies
+        that learned journeys or splices can notice a mistake.
+        """
+        self.history, self.reflects, self.actions = history, reflects, actions
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        instructions = session.instructions
-        if self.actions > 1:
-            instructions += f"\nReply with up to {self.actions} actions, one per line."
-        history = History(instructions, session.observation.text, self.history)
+        opening = self.opening(session.instructions)
+        history = History(opening, session.observation.text, self.history)
         history.add_images(session.observation)
+        reflected = False
         while not session.over:
             reply = await session.generate(history.messages)
+            text = reply.text.strip()
+            reflected = self.reflects and text == REFLECTION and not reflected
+            if reflected:
+                history.add(reply.message, ANSWER)
+                continue
             seen = []
-            for action in self._proposed(reply.text):
+            for action in self._proposed(text):
                 transition = await session.act(action, by=reply)
                 seen.append(transition.observation.text)
                 if session.over or not transition.valid:
@@ -48,12 +66,18 @@ class DirectAgent(Agent):
             history.add(reply.message, "\n".join(seen))
             history.add_images(transition.observation)
 
-    def _proposed(self, text: str) -> list[str]:
-        """Return the actions of a reply, at least one."""
+    def opening(self, instructions: str) -> str:
+        """Return the system message."""
         if self.actions == 1:
-            return [text.strip()]
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return lines[: self.actions] or [""]
+            return instructions
+        return f"{instructions}\nReply with up to {self.actions} actions, one per line."
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
         return "\n".join(self.phrase(action) for action in actions[: self.actions])
+
+    def _proposed(self, text: str) -> list[str]:
+        """Return the actions of a reply, at least one."""
+        if self.actions == 1:
+            return [text]
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return lines[: self.actions] or [""]
