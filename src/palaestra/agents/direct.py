@@ -36,7 +36,7 @@ class DirectAgent(Agent):
         reflects: bool = False,
         actions: Annotated[int, Field(ge=1)] = 1,
     ) -> None:
-        """Show the model all exchanges, or only the last `history`; take up to `actions` of a reply.
+        """Show all exchanges, or only the last `history`; take up to `actions` of each reply.
 
         With `reflects`, a reply that is the sentence `REFLECTION` is no action: it is answered
         with `ANSWER` and takes no turn, unless the reply before it was one as well. So policies
