@@ -14,8 +14,8 @@ from palaestra.learning.losses.gradient_conflicts import (
     Families,
     cosines,
     products,
-    projected,
     projection_weights,
+    weighted_sum,
 )
 from palaestra.learning.losses.policy_loss import pg
 from tests.learning.made import gradients, grouped, learner_of, same, sampled_rows
@@ -23,6 +23,11 @@ from tests.learning.made import gradients, grouped, learner_of, same, sampled_ro
 
 def flat(*numbers: float) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
+
+
+def projected(vectors: list[Tensor], *, seed: int) -> Tensor:
+    """PCGrad's sum of gradients."""
+    return weighted_sum(vectors, projection_weights(products(vectors), seed=seed))
 
 
 @st.composite

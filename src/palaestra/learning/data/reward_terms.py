@@ -114,8 +114,8 @@ def environment(episode: Episode) -> list[float]:
 @component(
     Kind.REWARD,
     "intervention",
-    source="Luo et al. 2023 (RLIF), algorithm 1",
-    status=Status.PAPER,
+    source="Luo et al. 2023 (RLIF)",
+    status=Status.EXPERIMENTAL,
     needs=[Need.ADVISOR],
 )
 def intervention(episode: Episode) -> list[float]:

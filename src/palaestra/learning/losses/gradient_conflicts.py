@@ -90,11 +90,6 @@ def projection_weights(products: Tensor, *, seed: int) -> Tensor:
     return total
 
 
-def projected(gradients: Sequence[Tensor], *, seed: int) -> Tensor:
-    """Return PCGrad's sum of F flat gradients [P] each, [P]; see `projection_weights`."""
-    return weighted_sum(gradients, projection_weights(products(gradients), seed=seed))
-
-
 def weighted_sum(gradients: Sequence[Tensor], weights: Tensor) -> Tensor:
     """Return the sum of F flat gradients [P] by their weights [F], [P]."""
     total = torch.zeros_like(gradients[0])
