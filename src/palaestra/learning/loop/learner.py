@@ -9,7 +9,7 @@ Other processes may share the work (see `leading`): results stay the same up to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Literal
@@ -161,7 +161,9 @@ class Learner:
         """
         check_sampled(rows)
         name, network = name_of(loss), self.model.network
-        parts = {"": rows} if families is None else by_family(rows, families)
+        parts: Mapping[str, Sequence[Trained]] = {"": rows}
+        if families is not None:
+            parts = by_family(rows, families)
         micros = {
             family: [
                 Micro(group, network)

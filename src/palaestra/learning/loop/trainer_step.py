@@ -230,7 +230,7 @@ class TrainerStep:
         if self.plan.advice is None:
             return episodes, {}
         found = [executed(episode, policy) for episode in episodes]
-        replies = {
+        replies: b.Replies = {
             (one.episode.key, call): reply for one in found for call, reply in one.replies.items()
         }
         return [one.episode for one in found], replies
