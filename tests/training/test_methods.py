@@ -56,6 +56,9 @@ COMBINATIONS = {
         "rl.reward_options.overlong.limit=12",
         "rl.reward_options.overlong.buffer=10",
     ],
+    "advised": ["rl.advisor.probability=0.5", "rl.advisor.anneal=3"],
+    "interventions": ["rl.advisor.after=1", "rl.rewards.intervention=-1"],
+    "privileged": ["rl.privileged.coefficient=0.5"],
     "running baseline": ["rl.credit=running", "rl.loss=pg"],
 }
 
