@@ -80,4 +80,4 @@ class DirectAgent(Agent):
         if self.actions == 1:
             return [text]
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return lines[: self.actions] or [""]
+        return lines[: self.actions] if lines else [""]
