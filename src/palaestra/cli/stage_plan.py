@@ -162,6 +162,9 @@ def _words(part: StagePart) -> str:
         how = str(getattr(part, "examples", ""))
         by = getattr(part, "advantages", None)
         how += "" if by is None else f", weighed by {by.stage}"
+        general = getattr(part, "general", None)
+        if general is not None:
+            read.append(f"{general.share:.0%} general text of {', '.join(general.files)}")
     return f"{begin} + {' and '.join(read)} ({how}) → version"
 
 
