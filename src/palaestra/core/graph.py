@@ -44,6 +44,11 @@ class Call:
     tools: tuple[Tool, ...] = ()  # the tools that the model may call; the same along a branch
     forced: tuple[int, ...] = ()  # positions in `completion` of tokens that were not sampled
     images: tuple[ImageSpan, ...] = ()  # of a model that sees them: their places in `prompt`
+    answer_logprobs: tuple[float, ...] = ()
+    """Log-probabilities of the known right reply in place of this one: a probe, never trained."""
+    shared_by: int | None = None
+    """The member of the group whose rollout sampled the reply, if this one branched off after it;
+    None: this one did."""
 
     @property
     def sampled(self) -> int:

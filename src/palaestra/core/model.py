@@ -115,6 +115,9 @@ class Prompt:
     listen: Listener | None = None  # does not affect the reply
     tools: tuple[Tool, ...] = ()  # the tools that the reply may call
     images: tuple[ImageSpan, ...] = ()  # among `tokens`, in order
+    answer: str | None = None
+    """The known right reply, whose log-probabilities are measured beside the sampled one's, by
+    models that support it (`Model.scores_answers`); it does not affect the reply."""
 
 
 class Finish(StrEnum):
@@ -147,6 +150,8 @@ class Generation:
     forced: tuple[int, ...] = ()
     """Positions in `tokens` that were not sampled but written by the engine, where it ended a
     thought; their log-probabilities and entropies are 0."""
+    answer_logprobs: tuple[float, ...] = ()
+    """Log-probabilities of the tokens of `Prompt.answer`, at temperature 1; empty without one."""
 
     @property
     def message(self) -> Message:
@@ -178,6 +183,7 @@ class Generation:
             self.reasoning,
             self.signature,
             self.forced,
+            self.answer_logprobs,
         )
 
 
@@ -332,6 +338,9 @@ class Model(ABC):
 
     limits_reasoning: bool = False
     """Whether `Sampling.reasoning_tokens` holds for its replies."""
+
+    scores_answers: bool = False
+    """Whether it measures `Prompt.answer`."""
 
     max_tokens: int | None = 64
     """The length of a reply where `Sampling.max_tokens` is None; None: its server decides."""

@@ -15,6 +15,7 @@ from palaestra.learning.methods.algorithms import Algorithm, Method
 from palaestra.learning.methods.component import Kind, Need, components
 from palaestra.training.recipe import Recipe
 from palaestra.training.reinforcement_section import Critic, ProgressModel, Reinforcement
+from palaestra.training.rollout_trees import check_tree
 from palaestra.training.usable_parts import named, refuse_unmet
 
 PARTS = ("credit", "loss", "aggregation", "filter", "correction", "whiten")
@@ -77,7 +78,14 @@ def check_method(recipe: Recipe) -> Method:
             f"rl.progress_model has no effect: {who} reads no contributions; leave it out."
         )
     _check_players(recipe, method)
-    check_declared(method.needs, recipe.environment.id, who)
+    check_tree(recipe, method, who)
+    for environment in (recipe.environment.id, *(part.curriculum.levels if part.curriculum else ())):
+        check_declared(method.needs, environment, who)
+    if Need.BELIEF in method.needs and recipe.acting_elsewhere is not None:
+        raise RecipeError(
+            f"{who} asks the policy for the probability of the known answer, which needs the "
+            f"learner's process to act, not {recipe.acting_elsewhere}; unset it."
+        )
     if part.progress_reward:
         check_declared([Need.PROGRESS], recipe.environment.id, "rl.progress_reward", "set it to 0")
     return method
@@ -112,6 +120,7 @@ def check_declared(
     for need, capability in (
         (Need.ANCHOR, Capability.STATE_KEY),
         (Need.PROGRESS, Capability.PROGRESS),
+        (Need.BELIEF, Capability.ANSWER),
     ):
         if need in needed and capability not in has:
             raise CapabilityMissing(

@@ -92,6 +92,11 @@ def check_recipe(recipe: Recipe) -> None:
                 f"agent.reasoning_tokens = {recipe.agent.reasoning_tokens} needs the learner's "
                 f"process to act, not {recipe.acting_elsewhere}; unset one."
             )
+        if Need.TREE in Method(chosen(recipe.rl)).needs and agent.in_order:
+            raise RecipeError(
+                f"The agent '{recipe.agent.chosen}' learns from one rollout of a task for the next, "
+                "so they cannot share beginnings, as the credit rule needs; choose another of them."
+            )
         if recipe.rl.curriculum is not None:
             _check_curriculum(recipe.rl.curriculum)
     if recipe.agent.max_tokens >= recipe.model.context:

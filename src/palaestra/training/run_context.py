@@ -143,6 +143,7 @@ class RunContext:
         *,
         greedy: bool = False,
         needed: int | None = None,
+        probes: bool = False,
     ) -> Rollout:
         part = self.recipe.agent
         return Rollout(
@@ -165,6 +166,7 @@ class RunContext:
             finished=finished,
             needed=needed,
             elsewhere=self.elsewhere,
+            probes=probes,
         )
 
     async def run_jobs(self, rollout: Rollout, jobs: Sequence[Job]) -> list[Episode]:

@@ -11,9 +11,10 @@ from palaestra.environments.registry import spec
 from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.preferred import Label, Pair
 from palaestra.learning.loop.preference_learning import takes_pairs
+from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Component, Kind, Need, find
 from palaestra.training.demonstrations import check_recorded
-from palaestra.training.method import check_declared
+from palaestra.training.method import check_declared, chosen
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import (
     Made,
@@ -140,6 +141,11 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
             if part.control is not None:
                 raise RecipeError(
                     f"{who}: control and reward_model both replace the outcome; unset one."
+                )
+            if Need.TREE in Method(chosen(part)).needs:
+                raise RecipeError(
+                    f"{who}: reward_model scores rollouts that share nothing, and the credit rule "
+                    "reads trees; choose one of them."
                 )
             used.add(part.reward_model)
         if isinstance(part, Reward) and part.kind == "preference":

@@ -14,14 +14,6 @@ from palaestra.learning.methods.algorithms import ALGORITHMS, Algorithm, Method
 from palaestra.learning.methods.component import Component, Kind, Need, components
 
 UNMET: dict[Need, tuple[str, str]] = {
-    Need.BELIEF: (
-        "nothing measures the probability of a known answer after each turn",
-        "compare the rule on a trace instead (`palaestra compare`)",
-    ),
-    Need.TREE: (
-        "rollouts of a task do not share the beginnings of their episodes",
-        "record episodes with a tree search, and call it on them",
-    ),
     Need.SNAPSHOT: (
         "every episode starts at its beginning",
         "restore the chosen snapshots in your own loop",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call
 from palaestra.core.model import is_of
 from palaestra.core.outcome import Status
+from palaestra.learning.credit.turn_rewards import belief
 from palaestra.learning.data.control_reward import ControlReward
 from palaestra.learning.data.filters import overlong
 from palaestra.learning.data.trajectory import Trajectory, Turn
@@ -80,7 +81,8 @@ class Shaping:
         """Return the turns of `policy` in a scored episode, with their rewards.
 
         A step belongs to the call that proposed it (see `Step.call`); rewards of steps that no call
-        of the policy proposed count for its latest call before them (or its first).
+        of the policy proposed count for its latest call before them (or its first). The belief after
+        a turn was measured before the policy's next call, on all that it then read.
 
         Raises:
             ValueError: the policy has no reply in it.
@@ -94,6 +96,8 @@ class Shaping:
             latest = max(earlier, default=calls[0].index)
             owned[step.call if step.call in owned else latest].append(step)
         segments = _segments(episode)
+        beliefs = [belief(c.answer_logprobs) if c.answer_logprobs else None for c in calls]
+        later = dict(zip([c.index for c in calls], [*beliefs[1:], None], strict=True))
         following = None  # the state before a call that did not act is that of the next step
         left = list(episode.steps)
         turns: list[Turn] = []
@@ -102,7 +106,8 @@ class Shaping:
                 following = left.pop()
             steps = owned[call.index]
             state = steps[0] if steps else following
-            turns.append(self._turn(episode, call, steps, state, segments[call.index]))
+            turn = self._turn(episode, call, steps, state, segments[call.index])
+            turns.append(replace(turn, belief=later[call.index]))
         true = Trajectory(
             key=episode.key,
             group=f"{episode.key.phase}/{episode.key.group}",
@@ -112,6 +117,7 @@ class Shaping:
             success=episode.outcome.solved,
             truncated=episode.outcome.status is Status.TRUNCATED,
             outcomes=self.outcomes(episode),
+            belief=beliefs[0],
         )
         return true if self.control is None else self.control.trajectory(true)
 

@@ -1,8 +1,8 @@
 """Rows: what the learner trains on, read from the message graph.
 
 One row per root-to-leaf branch. A sampled token is trained in exactly one row
-(where branches share a past, in the first of them) and nothing else is trained:
-prompts, observations and other policies' replies are context only.
+(where branches share a past, in the first of them; where rollouts do, in the one that sampled it)
+and nothing else is trained: prompts, observations and other policies' replies are context only.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _rows_of(episode: Episode, policy: str) -> list[Row]:
         for call in branch:
             if call.policy == policy:
                 _check(call, episode.key)
-            trained = call.policy == policy and call.index not in done
+            trained = call.policy == policy and call.index not in done and call.shared_by is None
             done.add(call.index)
             add_images(row, call.images)
             append(row, call.prompt)

@@ -19,6 +19,7 @@ from palaestra.learning.data.filters import spread
 from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.data.rows import Row, rows_of
 from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.data.trees import with_parents
 from palaestra.learning.loop import batch as b
 from palaestra.learning.loop.learner import Learner, Update
 from palaestra.learning.losses.aggregation import Aggregation
@@ -133,6 +134,8 @@ class TrainerStep:
         """
         policy = self.learner.model.name
         every = b.trajectories(episodes, shaping, policy)
+        if Need.TREE in self.method.needs:
+            every = with_parents(every, episodes)
         modelled: dict[str, float] = {}
         if self.reward_model is not None and every:
             every, modelled = _modelled(every, episodes, self.reward_model, policy)

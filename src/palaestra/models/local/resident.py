@@ -29,6 +29,7 @@ from palaestra.models.local.request import Request
 from palaestra.models.local.schedule import ScheduleName, schedule_of
 from palaestra.models.local.thought_limit import ThoughtLimit
 from palaestra.models.renderers.tool_conventions import check_tool_options, identified, read_reply
+from palaestra.models.scripted.scripted_model import given_tokens
 
 if TYPE_CHECKING:
     from palaestra.models.local.grammar import Grammars
@@ -100,6 +101,7 @@ class ResidentModel(Model):
         self.name, self.network, self.renderer = name, network, renderer
         self.native_tools = renderer.native_tools
         self.limits_reasoning = bool(renderer.thought_end)
+        self.scores_answers = not network.own_cache
         self.lockstep = lockstep
         self.adapter: str | None = OWN  # of the network, if it has any; None: the base alone
         self.adapters: set[str] = set()  # that were added to the network since
@@ -209,9 +211,12 @@ class ResidentModel(Model):
         thought = None
         if asked.reasoning_tokens is not None and tree is None and mask is None:
             thought = ThoughtLimit(asked.reasoning_tokens, self.renderer, prompt.tokens, self.name)
+        answer: tuple[int, ...] = ()
+        if prompt.answer is not None:
+            answer = given_tokens(prompt.answer, prompt, self.renderer)
         request = self.engine.submit(
             *(prompt.tokens, asked, prompt.seed, prompt.program, tree, mask, thought, adapter),
-            prompt.images,
+            *(prompt.images, answer),
         )
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[id(request)] = (request, done)
@@ -248,6 +253,7 @@ class ResidentModel(Model):
             seconds=time.monotonic() - started,
             versions=tuple(request.versions),
             forced=tuple(request.forced),
+            answer_logprobs=tuple(request.answer_logprobs),
         )
 
     def _held_to_call(self, prompt: Prompt) -> Sampling:
@@ -349,6 +355,7 @@ class AdaptedModel(Model):
         self.name, self.base, self.adapter, self.frozen = name, base, adapter, frozen
         self.renderer, self.native_tools = base.renderer, base.native_tools
         self.limits_reasoning = base.limits_reasoning
+        self.scores_answers = base.scores_answers
 
     @property
     def constrains(self) -> bool:

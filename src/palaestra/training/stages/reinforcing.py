@@ -7,13 +7,16 @@ from dataclasses import asdict
 from functools import partial
 
 from palaestra.core.episode import Episode
+from palaestra.core.errors import InputError
 from palaestra.learning.loop.reinforce import StepResult, reinforce
 from palaestra.learning.loop.rollout_source import SourceState
 from palaestra.learning.loop.trainer_step import TrainerStep
+from palaestra.learning.methods.component import Need
 from palaestra.rollout.runner import Job
 from palaestra.training.actor import Actor
 from palaestra.training.loop_plan import past_attempts, plan_of
 from palaestra.training.policy_building import Valued
+from palaestra.training.rollout_trees import run_tree, tree_of
 from palaestra.training.run_context import RunContext, Stateful
 from palaestra.training.stage_counters import StepCounter
 from palaestra.training.time_limit import used_up
@@ -22,6 +25,11 @@ from palaestra.training.time_limit import used_up
 async def reinforcement(context: RunContext) -> Valued | None:
     """Learn from rollouts, starting at the last checkpoint; return the critic, if any."""
     part, own = context.recipe.rl, context.record
+    if Need.BELIEF in context.method.needs and not context.policy.scores_answers:
+        raise InputError(
+            f"rl.credit needs {Need.BELIEF}, and '{context.recipe.model.name}' keeps a cache of its "
+            "own, which cannot be forked to measure them; choose another rule or model."
+        )
     learner, critic = context.learner(part.learning_rate, for_rl=True), context.critic()
     progress = context.progress_model()
     beside: dict[str, Stateful] = {}
@@ -105,5 +113,9 @@ async def _roll_out(
         lambda episode: None,
         greedy=greedy,
         needed=None if greedy else context.recipe.rl.quorum,
+        probes=Need.BELIEF in context.method.needs and not greedy,
     )
-    return await context.run_jobs(rollout, jobs)
+    tree = tree_of(context.recipe.rl, context.method)
+    if tree is None:
+        return await context.run_jobs(rollout, jobs)
+    return await run_tree(tree, rollout, jobs, context.run_jobs)
