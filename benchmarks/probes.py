@@ -25,9 +25,7 @@ def measure(options: argparse.Namespace) -> list[Result]:
     plain = workload.acting(network)
     for length, goal in ((workload.SAMPLED, GOAL), (4 * workload.SAMPLED, None)):
         probing = workload.acting(network, answer=range(200, 200 + length))
-        measured = alternate(
-            workload.rounds_of(probing), workload.rounds_of(plain), options.rounds
-        )
+        measured = alternate(workload.rounds_of(probing), workload.rounds_of(plain), options.rounds)
         rows.append(
             Result(
                 name=f"a known answer of {length} tokens measured at each turn: rollout, "

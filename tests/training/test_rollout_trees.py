@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from palaestra.core.episode import Episode, Key
+from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import InputError
 from palaestra.core.task import Task
 from palaestra.learning.data.rewards import Shaping
@@ -28,7 +28,7 @@ from palaestra.store.run_folder import RunFolder
 from palaestra.training.recipe import check, load
 from palaestra.training.recipe_check import check_recipe
 from palaestra.training.reinforcement_section import Tree
-from palaestra.training.rollout_trees import beginning, parent, waves
+from palaestra.training.rollout_trees import Branches, beginning, parent, waves
 from palaestra.training.run import execute
 from tests.training.learning import train, weights
 from tests.training.runs import write_recipe
@@ -49,9 +49,7 @@ def jobs(tree: Tree, roots: int = 2) -> list[Job]:
 @given(TREES)
 def test_a_rollout_branches_off_an_earlier_one_of_an_earlier_wave(tree: Tree) -> None:
     order = waves(tree, jobs(tree))
-    assert sorted(job.key.member for wave in order for job in wave) == list(
-        range(2 * tree.leaves)
-    )
+    assert sorted(job.key.member for wave in order for job in wave) == list(range(2 * tree.leaves))
     wave_of = {job.key.member: number for number, wave in enumerate(order) for job in wave}
     for member, number in wave_of.items():
         origin = parent(tree, member)
@@ -128,6 +126,46 @@ def test_a_branch_off_a_short_rollout_samples_at_least_its_last_reply(
         assert len(events) - len(calls) == sum(s.calls_before <= len(calls) for s in episode.steps)
 
 
+class Recorded:
+    """A store that holds the events of rollouts."""
+
+    def __init__(self) -> None:
+        self.events: dict[Key, list[Event]] = {}
+
+    def past(self, key: Key) -> list[Event]:
+        return list(self.events.get(key, []))
+
+    def append(self, key: Key, event: Event) -> None:
+        self.events.setdefault(key, []).append(event)
+
+    def forget(self, key: Key) -> None:
+        self.events.pop(key, None)
+
+    def episode(self, key: Key) -> Episode | None:
+        return None
+
+    def finish(self, episode: Episode) -> None:
+        """Keep nothing more."""
+
+
+def test_what_a_branch_shares_is_recorded_once_wherever_it_was_interrupted(
+    start: Path, tmp_path: Path
+) -> None:
+    with train(start, tmp_path, *TREE, "rl.steps=1") as run:
+        longest = max(run.database.episodes("rl/1"), key=lambda e: len(e.calls))
+    shared, key = beginning(longest, len(longest.calls) - 1), Key("rl/9", 0, 1)
+    assert len(shared) > 2
+    for recorded in range(len(shared) + 1):
+        store = Recorded()
+        store.events[key] = list(shared[:recorded])
+        branches = Branches(store, {key: shared})
+        assert branches.past(key) == shared == store.events[key]
+        own = longest.calls[-1]
+        branches.append(key, own)
+        assert branches.past(key) == [*shared, own]
+    assert Branches(Recorded(), {}).past(key) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_that_was_killed_within_a_tree_ends_with_the_same_weights(
@@ -156,7 +194,7 @@ def test_a_run_that_was_killed_within_a_tree_ends_with_the_same_weights(
         (["rl.tree.width=3"], "rl.tree has no effect: .* reads no trees"),
         (["rl.credit=malt", "rl.tree.width=3"], "no multiple of the 3 rollouts"),
         (["rl.credit=malt", "rl.tree.after=[2, 1]"], "must rise"),
-        (["rl.credit=malt", "rl.quorum=2"], "takes rollouts out of trees"),
+        (["rl.credit=malt", "deterministic=false", "rl.quorum=2"], "takes rollouts out of trees"),
         (["rl.credit=malt + gae"], "share nothing"),
         (["rl.credit=malt + remax"], "share nothing"),
         (["rl.credit=malt", "agent.name=reflexion"], "cannot share beginnings"),

@@ -79,7 +79,10 @@ def check_method(recipe: Recipe) -> Method:
         )
     _check_players(recipe, method)
     check_tree(recipe, method, who)
-    for environment in (recipe.environment.id, *(part.curriculum.levels if part.curriculum else ())):
+    for environment in (
+        recipe.environment.id,
+        *(part.curriculum.levels if part.curriculum else ()),
+    ):
         check_declared(method.needs, environment, who)
     if Need.BELIEF in method.needs and recipe.acting_elsewhere is not None:
         raise RecipeError(

@@ -94,8 +94,8 @@ def check_recipe(recipe: Recipe) -> None:
             )
         if Need.TREE in Method(chosen(recipe.rl)).needs and agent.in_order:
             raise RecipeError(
-                f"The agent '{recipe.agent.chosen}' learns from one rollout of a task for the next, "
-                "so they cannot share beginnings, as the credit rule needs; choose another of them."
+                f"The agent '{recipe.agent.chosen}' learns from one rollout of a task for the "
+                "next, so they cannot share beginnings, as the credit rule needs; choose another."
             )
         if recipe.rl.curriculum is not None:
             _check_curriculum(recipe.rl.curriculum)

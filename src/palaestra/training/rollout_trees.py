@@ -9,7 +9,7 @@ be interrupted and resumed like any other rollout.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import CapabilityMissing, RecipeError
@@ -91,7 +91,7 @@ async def run_tree(tree: Tree, rollout: Rollout, jobs: Sequence[Job], run: Run) 
             origin = parent(tree, key.member)
             if origin is not None:
                 begun[key] = beginning(found[replace(key, member=origin[0])], origin[1])
-        branching = replace(rollout, store=_Branches(rollout.store, begun))
+        branching = replace(rollout, store=Branches(rollout.store, begun))
         found.update((episode.key, episode) for episode in await run(branching, wave))
     return [found[job.key] for job in jobs]
 
@@ -125,7 +125,7 @@ def check_tree(recipe: Recipe, method: Method, who: str) -> None:
             )
 
 
-class _Branches:
+class Branches:
     """The run's store, in which a rollout that branches off begins with what it shares."""
 
     def __init__(self, store: EpisodeStore, begun: Mapping[Key, Sequence[Event]]) -> None:

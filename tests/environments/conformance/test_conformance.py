@@ -114,7 +114,7 @@ class Wavering(Line):
 
 class Guessing(Line, capabilities={"answer"}):
     def answer(self) -> Action:
-        return Action("on")  # which is a step, not the end
+        return Action("back")  # which leads nowhere
 
 
 class Eager(Line):

@@ -77,7 +77,9 @@ def the_known_answer_solves(subject: Subject) -> None:
     for task in subject.some():
         env.reset(task)
         before, first = signals_of(env), answer_of(env)
-        require(signals_of(env) == before, f"task {task.id}: asking for the answer changed the state")
+        require(
+            signals_of(env) == before, f"task {task.id}: asking for the answer changed the state"
+        )
         solved += env.step(first).success
         (_, history), _ = walk(env, task, min(3, subject.steps))
         later = answer_of(env)

@@ -81,8 +81,8 @@ class Shaping:
         """Return the turns of `policy` in a scored episode, with their rewards.
 
         A step belongs to the call that proposed it (see `Step.call`); rewards of steps that no call
-        of the policy proposed count for its latest call before them (or its first). The belief after
-        a turn was measured before the policy's next call, on all that it then read.
+        of the policy proposed count for its latest call before them (or its first). The belief
+        after a turn is the one measured at the policy's next call, on all that it then read.
 
         Raises:
             ValueError: the policy has no reply in it.

@@ -8,10 +8,10 @@ step waits one step and shares it.
 If slots or memory run short, the schedule decides which requests run. A preempted request keeps
 its sampled tokens and continues later, with what the cache still holds of it.
 
-A request may have a known right answer, whose log-probabilities are measured once its prompt is read:
-one more pass runs the answers of all requests that are so far, each as a fork of its conversation.
-Their keys and values stand where those of the sampled reply will be, are never known to the cache,
-and are overwritten by it. No other pass changes.
+A request may have a known right answer, whose log-probabilities are measured once its prompt is
+read: one more pass runs the answers of all requests that are so far, each as a fork of its
+conversation. Their keys and values lie where those of the sampled reply will be, which overwrites
+them, and the cache never knows them. No other pass changes.
 
 Sampling takes one uniform number per token from a hash of (request seed, position), so a reply
 depends on its prompt, its seed and the weights, not on its neighbours or on preemption (up to the
@@ -418,7 +418,7 @@ class Engine:
         return (wide.gather(1, chosen).squeeze(1) - wide.logsumexp(dim=1)).tolist()
 
     def _sample(self, requests: Sequence[Request], logits: Tensor) -> None:
-        """Sample a token for each request from its logits [R, vocabulary], which are overwritten."""
+        """Sample a token for each request from its logits [R, vocabulary]; overwrite these."""
         for row, request in enumerate(requests):
             if request.constraint is not None:
                 keep_only(logits, row, request.constraint.allowed(request.completion))

@@ -27,8 +27,8 @@ async def reinforcement(context: RunContext) -> Valued | None:
     part, own = context.recipe.rl, context.record
     if Need.BELIEF in context.method.needs and not context.policy.scores_answers:
         raise InputError(
-            f"rl.credit needs {Need.BELIEF}, and '{context.recipe.model.name}' keeps a cache of its "
-            "own, which cannot be forked to measure them; choose another rule or model."
+            f"rl.credit needs {Need.BELIEF}, and '{context.recipe.model.name}' keeps a cache of "
+            "its own, which cannot be forked to measure them; choose another rule or model."
         )
     learner, critic = context.learner(part.learning_rate, for_rl=True), context.critic()
     progress = context.progress_model()
