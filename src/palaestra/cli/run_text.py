@@ -109,8 +109,11 @@ def _version(one: Row) -> str:
         for (what, whose, stage), count in counted.items()
     ]
     line = f"  {one['version']} from {' and '.join(one['start'])}"
+    if teacher := one.get("teacher"):
+        line += f", taught by {teacher}"
     if learned:
-        source = f"{one['environment']}, {one['licence'] or 'licence unknown'}"
+        licences = {one["environment"]: one["licence"], **one.get("models", {})}
+        source = "; ".join(f"{of}, {given or 'licence unknown'}" for of, given in licences.items())
         line += f": {', '.join(learned)} ({source})"
     return line
 

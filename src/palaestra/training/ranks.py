@@ -75,6 +75,7 @@ class Description:
     for_rl: bool
     revisions: Mapping[str, str | None]  # of the models, see `checked_origin`
     vocabulary: Mapping[str, bytes]  # files by name, where the recipe's model is made in the run
+    reference: Reference | None  # of stages other than RL
 
 
 def described(
@@ -83,6 +84,7 @@ def described(
     for_rl: bool,
     revisions: Mapping[str, str | None],
     vocabulary: Path,
+    reference: Reference | None = None,
 ) -> Description:
     """Describe the learner that `make_learner` makes; `vocabulary` is a folder of the run."""
     files = sorted(vocabulary.iterdir()) if recipe.model.name == "tiny" else []
@@ -92,11 +94,17 @@ def described(
         for_rl,
         revisions,
         {file.name: file.read_bytes() for file in files},
+        reference,
     )
 
 
 def make_learner(
-    recipe: Recipe, policy: ResidentModel, learning_rate: float, *, for_rl: bool = False
+    recipe: Recipe,
+    policy: ResidentModel,
+    learning_rate: float,
+    *,
+    for_rl: bool = False,
+    reference: Reference | None = None,
 ) -> Learner:
     """Create the policy's learner; for RL, with the critic and reference that it needs."""
     part, critic, method = recipe.training, None, Method(chosen(recipe.rl))
@@ -109,7 +117,7 @@ def make_learner(
         Optimisation(learning_rate, memory_of_rank(recipe), part.clip_norm),
         temperature=recipe.agent.temperature,
         critic=critic,
-        reference=reference_of(recipe, method) if for_rl else None,
+        reference=reference_of(recipe, method) if for_rl else reference,
     )
 
 
@@ -159,8 +167,13 @@ class _Maker:
         if self._policy is None:
             prepare_torch(recipe)
             self._policy = _policy_of(recipe, description)
-        rate, for_rl = description.learning_rate, description.for_rl
-        return make_learner(recipe, self._policy, rate, for_rl=for_rl)
+        return make_learner(
+            recipe,
+            self._policy,
+            description.learning_rate,
+            for_rl=description.for_rl,
+            reference=description.reference,
+        )
 
 
 def _policy_of(recipe: Recipe, description: Description) -> ResidentModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from palaestra.core.environment import Transition
 from palaestra.core.episode import Episode, Step
 from palaestra.core.graph import Call
 from palaestra.core.model import is_of
@@ -132,11 +133,22 @@ class Shaping:
         )
 
     def _reward(self, episode: Episode, step: Step) -> float:
-        reward = 0.0 if step.transition.valid else -self.invalid_cost
-        if self.environment and step.before.turn is None:
-            reward += self.environment * step.transition.reward
+        made = _progress_made(episode, step) if self.progress else 0.0
+        return self.step_reward(step.transition, made, alone=step.before.turn is None)
+
+    def step_reward(self, transition: Transition, made: float, *, alone: bool = True) -> float:
+        """Return the reward of one action.
+
+        Args:
+            transition: what it led to.
+            made: the progress that it made.
+            alone: whether there is a single player.
+        """
+        reward = 0.0 if transition.valid else -self.invalid_cost
+        if self.environment and alone:
+            reward += self.environment * transition.reward
         if self.progress:
-            reward += self.progress * _progress_made(episode, step)
+            reward += self.progress * made
         return reward
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from palaestra.learning.data.rows import Row
-from palaestra.learning.loop.learner import Learner
+from palaestra.learning.loop.learner import Learner, Reference
 from palaestra.runtime.machine import release_memory
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
-from palaestra.training.stage_sections import Imitate, Prefer, Study
+from palaestra.training.stage_sections import Distil, Imitate, Prefer, Study
 from palaestra.training.stages.reading import Shown, read
 from palaestra.training.stages.testing import tokens_of
 
@@ -43,9 +43,11 @@ class Lesson:
 
 async def learn(
     context: RunContext,
-    part: Imitate | Prefer | Study,
+    part: Imitate | Prefer | Study | Distil,
     made: Made,
     prepare: Callable[[list[Shown]], Lesson],
+    *,
+    reference: Reference | None = None,
 ) -> None:
     """Learn what a stage makes of its sources, and save the version.
 
@@ -57,11 +59,13 @@ async def learn(
         part: its table.
         made: what earlier stages have made.
         prepare: makes the lesson of the episodes.
+        reference: of the learner, see `Learner`.
 
     Raises:
         InputError: a source has nothing to show.
     """
-    learner, done = context.learner(part.learning_rate), context.accounts.is_done(context.record)
+    learner = context.learner(part.learning_rate, reference=reference)
+    done = context.accounts.is_done(context.record)
     if done:
         if context.resume(learner) is not None:
             learner.close()

@@ -10,8 +10,11 @@ from typing import Any
 
 from palaestra.core.episode import Episode
 from palaestra.learning.data.examples.example import Example
+from palaestra.learning.data.examples.hints import StepHints, stated_hints
 from palaestra.learning.data.examples.labels import as_it_ended, understood
 from palaestra.learning.data.examples.preferred import Label, Pair
+from palaestra.learning.data.examples.retokenizing import retokenized
+from palaestra.learning.data.examples.search_traces import without_search
 from palaestra.learning.data.rows import Row
 from palaestra.training.demonstrations import RECORDED, recorded_demonstrations
 from palaestra.training.judged_outcomes import with_judged_outcomes
@@ -19,7 +22,10 @@ from palaestra.training.loop_plan import shaping
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made, Step
 from palaestra.training.stage_sections import Explore, FromRun, FromSpeaker, FromStage, Source
-from palaestra.training.stages.exploring import fitting, record
+from palaestra.training.stages.recording import fitting, record
+
+HINTS = "hints/"  # documents: the hints of each stage that explored with some
+SCRIPTED = ("expert", "policy", "random")  # speakers that reply in the policy's own tokens
 
 Rule = Callable[..., Sequence[Any]]
 """A part of kind examples, with its options: (episodes, policy, …) -> examples, pairs or labels."""
@@ -47,11 +53,11 @@ async def read(context: RunContext, sources: Sequence[Source], made: Made) -> li
             own += 1
             phase = own_phase(context.record, own)
             episodes = await record(context, phase, source.speaker, source.demonstrations)
-            found.append(_shown(context, source.speaker, fitting(episodes, context)))
+            found.append(_shown(context, source.speaker, episodes))
         elif isinstance(source, FromRun):
             found.append(Shown(RECORDED, recorded_demonstrations(context, source)))
         else:
-            found += _of_stage(context, source, made)
+            found += of_stage(context, source, made)
     return found
 
 
@@ -61,12 +67,15 @@ def own_phase(record: str, number: int = 1) -> str:
     return phase if number == 1 else f"{phase}-{number}"
 
 
-def _of_stage(context: RunContext, source: FromStage, made: Made) -> list[Shown]:
+def of_stage(context: RunContext, source: FromStage, made: Made) -> list[Shown]:
+    """Return the episodes that a stage recorded; none if it has not run."""
     found = []
     for step in made.read(source):
         for speaker, phases in _phases(context, step):
             episodes = [e for phase in phases for e in context.store.episodes(phase)]
-            one = _shown(context, speaker, fitting(episodes, context), counted=False)
+            if isinstance(step.part, Explore) and step.part.agent is not None:
+                episodes = [without_search(episode) for episode in episodes]
+            one = _shown(context, speaker, episodes, counted=False)
             if source.judged is not None:
                 given = with_judged_outcomes(
                     context, made, source.judged, one.episodes, one.speaker
@@ -91,8 +100,12 @@ def _phases(context: RunContext, step: Step) -> list[tuple[str, list[str]]]:
 def _shown(
     context: RunContext, speaker: str, episodes: list[Episode], *, counted: bool = True
 ) -> Shown:
+    """Return a speaker's episodes in the policy's tokens, without those that are too long."""
+    if speaker not in SCRIPTED:
+        renderer = context.policy.renderer
+        episodes = [retokenized(episode, speaker, renderer) for episode in episodes]
     name = context.policy.name if speaker == "policy" else speaker
-    return Shown(name, episodes, counted)
+    return Shown(name, fitting(episodes, context), counted)
 
 
 # ── what rules make of them ──────────────────────────────────────────────────
@@ -135,8 +148,22 @@ def _given(context: RunContext, rule: Rule) -> dict[str, Any]:
         "renderer": context.policy.renderer,
         "shaping": shaping(context.recipe.rl, context.turns, context.recipe.seed),
         "judges": (understood, as_it_ended),
+        "hints": hints_in(context),
     }
     return {name: value for name, value in own.items() if name in wanted}
+
+
+def hints_in(context: RunContext) -> Callable[[Episode], Sequence[str]]:
+    """Return what finds the hints in the prompts of a recorded episode, word for word."""
+    known: dict[str, StepHints] = {}
+
+    def find(episode: Episode) -> Sequence[str]:
+        phase = episode.key.phase
+        if phase not in known:
+            known[phase] = context.store.get(HINTS + phase) or {}
+        return stated_hints(episode, known[phase])
+
+    return find
 
 
 def rows_of_items(items: Sequence[Example | Pair | Label]) -> list[Row]:
