@@ -18,7 +18,7 @@ class Commanded(Section):
 
     @field_validator("commands", mode="before")
     @classmethod
-    def _one_needs_no_list(cls, value: object) -> object:
+    def _commands_of_one_stage_need_no_list(cls, value: object) -> object:
         return [value] if isinstance(value, str) else value
 
 
@@ -33,5 +33,5 @@ class Hinted(Section):
 
     @field_validator("hints", mode="before")
     @classmethod
-    def _one_needs_no_list(cls, value: object) -> object:
+    def _hints_of_one_stage_need_no_list(cls, value: object) -> object:
         return [value] if isinstance(value, str) else value

@@ -96,7 +96,7 @@ def hinted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_base_learns_what_a_later_version_does(taught: Path) -> None:
     losses = [row["loss"] for row in metrics(taught, "distil")]
-    assert len(losses) == 8 and losses[-1] < 0.5 * losses[0]
+    assert len(losses) == 8 and losses[-1] < 0.6 * losses[0]
     (noted,) = (one for one in documents(taught, "lineage") if one["version"] == "distil")
     assert (noted["start"], noted["teacher"]) == (["base"], "imitation")
     assert noted["rows"]["explore"] == {

@@ -25,7 +25,7 @@ from palaestra.training.stage_program import Made, program, steps_of
 from palaestra.training.stage_sections import ALL, Evaluate, Explore, FromStage
 from palaestra.training.stages.reading import HINTS, Shown, of_stage
 
-BEST = 25  # trajectories of whose returns and lengths commands are made
+BEST = 25  # trajectories of whose returns and lengths commands are made, at least
 
 
 def notes_of(
@@ -81,7 +81,7 @@ class _StageNotes(Notes):
         self._task, self._progress = task.id, signals.progress or 0.0
         if self._best:  # one command per task, whichever rollout it is of
             seed = derive_seed(self._seed, "command", task.id)
-            self._command = sample_command(self._best, top=BEST, seed=seed)
+            self._command = sample_command(self._best, top=len(self._best), seed=seed)
         return self._note(signals)
 
     def after(self, transition: Transition, signals: Signals) -> str:
@@ -118,6 +118,10 @@ def _hints(context: RunContext, part: Explore, made: Made) -> StepHints:
 
 
 def _best(context: RunContext, names: Sequence[str], made: Made) -> list[Trajectory]:
+    """Return the trajectories of which commands are made: all successes, or else the best ones.
+
+    With many tasks, the highest returns alone would be those of the easiest tasks.
+    """
     rewards, found = _shaping(context), list[Trajectory]()
     for one in _shown(context, names, made):
         known = usable(one.episodes, one.speaker)
@@ -127,6 +131,9 @@ def _best(context: RunContext, names: Sequence[str], made: Made) -> list[Traject
             f"{context.record}: {' and '.join(names)} recorded no episode with a valid result, of "
             "which a command could be made; name another stage in commands."
         )
+    solved = [trajectory for trajectory in found if trajectory.success]
+    if len(solved) >= BEST:
+        return solved
     return sorted(found, key=lambda trajectory: trajectory.total, reverse=True)[:BEST]
 
 

@@ -39,6 +39,18 @@ def test_the_path_that_was_taken_is_the_episode_without_the_search() -> None:
     assert (words(row), trained_words(row)) == ("s0 a0 s1 a1", "a0 a1")
 
 
+def test_of_equal_replies_the_one_that_the_conversation_goes_on_from_stands_for_both() -> None:
+    first, second = PLAIN.calls
+    calls = (first, replace(first, index=1), replace(second, index=2, parent=1))
+    steps = [
+        replace(step, call=call, calls_made=made)
+        for step, call, made in zip(PLAIN.steps, (0, 2), (2, 3), strict=True)
+    ]
+    found = without_search(replace(PLAIN, calls=calls, steps=tuple(steps)))
+    assert found.calls == PLAIN.calls
+    assert [step.call for step in found.steps] == [0, 1]
+
+
 def test_thoughts_before_an_action_stay() -> None:
     made = story([("s0", "t0"), ("s1", "a1")])
     acted = replace(made, steps=(made.steps[1],))
