@@ -222,7 +222,9 @@ class Micro:
 
     def teacher(self) -> Micro:
         """Return the rows in which a teacher reads the same trained tokens, in the same order."""
-        return Micro([row.teacher or row for row in self.rows], self.network)
+        rows = [row.teacher or row for row in self.rows]
+        bare = [Trained(r.tokens, r.mask, roles=r.roles, images=r.images) for r in rows]
+        return Micro(bare, self.network)
 
     def seen(
         self, lp: Tensor, *, current: int, proximal: int, divergence: Tensor | None = None
