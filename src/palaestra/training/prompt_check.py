@@ -95,7 +95,7 @@ def _check_alone(recipe: Recipe, who: str) -> None:
 def _check_agent(recipe: Recipe, name: str, who: str) -> None:
     """Raise InputError unless an agent searches, by the prompts in which the policy acts."""
     own = make_agent(recipe.agent.chosen)
-    same = isinstance(own, DirectAgent) and own.history is None
+    same = isinstance(own, DirectAgent) and own.history is None and not own.reflects
     if not (isinstance(make_agent(name), SearchAgent) and same):
         raise RecipeError(
             f"{who} records with the agent '{name}', whose prompts are not those of "
