@@ -102,7 +102,8 @@ def _version(one: Row) -> str:
     for phase, of in one["rows"].items():
         stage = re.sub(r"/\d+$", "", phase)  # the steps of a stage together
         what = "rows" if "rows" in of else "rollouts"
-        key = (what, of["speaker"], stage)
+        by = f" by {of['agent']}" if "agent" in of else ""
+        key = (what, of["speaker"] + by, stage)
         counted[key] = counted.get(key, 0) + (of["rows"] if "rows" in of else of["episodes"])
     learned = [
         f"{count} {what}{'' if whose == 'text' else f' of the {whose}'} in {stage}"

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
+import shutil
+import subprocess
+import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -12,13 +16,16 @@ import pytest
 from palaestra.cli.main import main
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
+from palaestra.models.registry import licence_of
 from palaestra.store.run_folder import RunFolder
 from palaestra.training import run_context
 from palaestra.training.accounting import Accounts
+from palaestra.training.recipe import load
+from palaestra.training.recipe_check import check_recipe
 from palaestra.training.stages.reading import HINTS
 from tests.models.remote.provider_server import Server, responds, serving
-from tests.training.runs import recorded_episodes, weights_hash
-from tests.training.stages.made import HEAD, IMITATE, resumed, run_stages
+from tests.training.runs import command, environment, palaestra, recorded_episodes, weights_hash
+from tests.training.stages.made import HEAD, IMITATE, resumed, run_stages, written
 from tests.training.stages.test_stage_sections import EXPLORE, refusal, stage
 
 TAUGHT = """
@@ -117,7 +124,9 @@ class Stop(Exception):
     """Ends a run where it stands, as a kill does."""
 
 
-@pytest.mark.parametrize("text", [TAUGHT, HINTED], ids=["taught", "hinted"])
+@pytest.mark.parametrize(
+    "text", [TAUGHT, pytest.param(HINTED, marks=pytest.mark.slow)], ids=["taught", "hinted"]
+)
 def test_a_run_stopped_before_its_checkpoint_ends_the_same(
     text: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,9 +165,38 @@ def test_a_run_stopped_after_its_checkpoint_ends_the_same(
     assert weights_hash(tmp_path / "run") == weights_hash(taught)
 
 
-def test_a_teacher_whose_weights_are_gone_is_learned_again(tmp_path: Path, taught: Path) -> None:
-    import shutil
+@pytest.fixture(scope="module")
+def whole_process(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `hinted`, in a process like those that are killed: bits depend on its threads."""
+    folder = tmp_path_factory.mktemp("whole_process")
+    palaestra("train", written(folder, HEAD + IMITATE + HINTED), "--run", folder / "run", "--json")
+    return folder / "run"
 
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_killed_at_random_moments_ends_the_same(
+    whole_process: Path, tmp_path: Path, seed: int
+) -> None:
+    rng, run = random.Random(seed), tmp_path / "run"
+    text = HEAD + IMITATE + HINTED
+    arguments: list[str | Path] = ["train", written(tmp_path, text), "--run", run]
+    for _ in range(3):
+        process = subprocess.Popen(
+            command(*arguments), env=environment(), stderr=subprocess.PIPE, text=True
+        )
+        assert process.stderr is not None
+        process.stderr.readline()  # the run's folder exists
+        time.sleep(rng.uniform(0.0, 6.0))
+        process.kill()
+        process.wait()
+        arguments = ["train", "--resume", run]
+    subprocess.run(command(*arguments), env=environment(), check=True, capture_output=True)
+    assert weights_hash(run) == weights_hash(whole_process)
+    assert recorded_episodes(run) == recorded_episodes(whole_process)
+
+
+def test_a_teacher_whose_weights_are_gone_is_learned_again(tmp_path: Path, taught: Path) -> None:
     shutil.copytree(taught, tmp_path / "run")
     for part in ("checkpoints/distil", "checkpoints/imitation", "final"):
         shutil.rmtree(tmp_path / "run" / part, ignore_errors=True)
@@ -252,8 +290,6 @@ def test_a_named_model_speaks_with_its_licence(tmp_path: Path) -> None:
     (learned,) = documents(run, "lineage")
     assert learned["rows"]["explore"]["rows"] == 4
     assert learned["models"] == {"expert?error=0.5": ""}
-    from palaestra.models.registry import licence_of
-
     assert licence_of("smollm2-135m") == "Apache-2.0"
     assert licence_of("openai:gpt") == licence_of("random") == ""
 
@@ -274,7 +310,9 @@ examples_options = {least = 0.0}
 """
 
 
-def test_of_a_search_only_the_path_that_it_took_is_learned(tmp_path: Path) -> None:
+def test_of_a_search_only_the_path_that_it_took_is_learned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, _ = run_stages(tmp_path, HEAD + IMITATE + SEARCHED)
     (learned,) = (one for one in documents(run, "lineage") if one["version"] == "traced")
     recorded = episodes(run, "explore")
@@ -285,13 +323,18 @@ def test_of_a_search_only_the_path_that_it_took_is_learned(tmp_path: Path) -> No
         for step in episode.steps
         if step.call is not None
     )
-    assert learned["rows"]["explore"] == {"speaker": "policy", "rows": 4, "tokens": taken}
+    assert learned["rows"]["explore"] == {
+        "speaker": "policy",
+        "agent": "best_first",
+        "rows": 4,
+        "tokens": taken,
+    }
+    assert main(["show", str(run)]) == 0
+    assert "4 rows of the policy by best_first in explore" in capsys.readouterr().out
     assert sum(len(c.completion) for e in recorded for c in e.calls) > taken
 
 
 # ── bad input ────────────────────────────────────────────────────────────────
-
-TRIED = EXPLORE + stage("do = 'explore'\nname = 'again'\nlike = 'explore'\ntasks = 4")
 
 
 @pytest.mark.parametrize(
@@ -335,8 +378,10 @@ TRIED = EXPLORE + stage("do = 'explore'\nname = 'again'\nlike = 'explore'\ntasks
             "no stage that records episodes 'x'",
         ),
         (
-            TRIED.replace("tasks = 4\n[[", "tasks = 4\n[[").replace(
-                "like = 'explore'", "like = 'explore'\nspeaker = 'random'\nhints = 'explore'"
+            EXPLORE
+            + stage(
+                "do = 'explore'\nname = 'h'\nlike = 'explore'\nhints = 'explore'\n"
+                "speaker = 'random'"
             ),
             "hints has no effect on random actions",
         ),
@@ -375,9 +420,6 @@ def test_hints_and_commands_are_for_one_agent_alone(tmp_path: Path) -> None:
 
 
 def test_rules_of_hints_and_commands_need_stages(tmp_path: Path) -> None:
-    from palaestra.training.recipe import load
-    from palaestra.training.recipe_check import check_recipe
-
     for rule, needs in (("distillation", "hints"), ("commands", "commands")):
         with pytest.raises(InputError, match=f"needs {needs} in prompts; write stages"):
             check_recipe(load("quick", [f"imitation.examples={rule}"]))
@@ -386,11 +428,10 @@ def test_rules_of_hints_and_commands_need_stages(tmp_path: Path) -> None:
 def test_a_dry_run_draws_hints_commands_and_teachers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "stages.toml"
     last = stage("do = 'evaluate'\nname = 'asked'\ncommands = 'tried'")
-    file.write_text(HEAD + IMITATE + HINTED + TAUGHT.replace("distil", "distil") + last)
-    text = file.read_text().replace('do = "distil"\nstart', 'do = "distil"\nname = "back"\nstart')
-    file.write_text(text.replace('do = "distil"\nfrom', 'do = "distil"\nname = "own"\nfrom'))
+    back = TAUGHT.replace('do = "distil"', 'do = "distil"\nname = "back"')
+    merge = stage("do = 'merge'\nfrom = ['distil', 'back']")
+    file = written(tmp_path, HEAD + IMITATE + HINTED + back + merge + last)
     assert main(["train", str(file), "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "policy on 8 x 2 tasks, with hints of shown and tried → episodes" in shown

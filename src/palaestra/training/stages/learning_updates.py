@@ -12,6 +12,7 @@ from typing import Any
 from palaestra.learning.data.rows import Row
 from palaestra.learning.loop.learner import Learner, Reference
 from palaestra.runtime.machine import release_memory
+from palaestra.training.demonstrations import RECORDED
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 from palaestra.training.stage_sections import Distil, Imitate, Prefer, Study
@@ -104,12 +105,19 @@ async def _run(context: RunContext, updates: Iterator[Progress], expected: int) 
 
 
 def rows_learned(context: RunContext, rows: Sequence[Row], shown: Sequence[Shown]) -> None:
-    """Record which rows the stage learns from: by phase how many, and who speaks in them."""
+    """Record which rows the stage learns from: by phase how many, and who speaks in them.
+
+    Where another agent than the recipe's recorded them, it is named too.
+    """
     speakers = {episode.key.phase: one.speaker for one in shown for episode in one.episodes}
+    agents = {episode.key.phase: episode.agent for one in shown for episode in one.episodes}
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         speaker = speakers.get(row.key.phase, "text")
         count = found.setdefault(row.key.phase, {"speaker": speaker, "rows": 0, "tokens": 0})
+        agent = agents.get(row.key.phase, context.agent.name)
+        if speaker != RECORDED and agent != context.agent.name:
+            count["agent"] = agent
         count["rows"] += 1
         count["tokens"] += row.trained
     context.store.put(ROWS + context.record, found)
