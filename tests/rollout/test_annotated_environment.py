@@ -26,7 +26,7 @@ class Counting(Notes):
         self.count = 0
         return f" Task {task.id}."
 
-    def after(self, transition: Transition, signals: Signals) -> str:
+    def after(self, action: Action, transition: Transition, signals: Signals) -> str:
         self.count += 1
         return f" {self.count} done." if transition.valid else ""
 

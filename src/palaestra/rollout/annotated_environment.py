@@ -26,7 +26,7 @@ class Notes(ABC):
         """Return the note to the first observation of a task."""
 
     @abstractmethod
-    def after(self, transition: Transition, signals: Signals) -> str:
+    def after(self, action: Action, transition: Transition, signals: Signals) -> str:
         """Return the note to what an action led to."""
 
     def state(self) -> Any:
@@ -55,7 +55,7 @@ class AnnotatedEnvironment(AsyncEnvironment):
     async def step(self, action: Action) -> tuple[Transition, Signals]:
         transition, signals = await self.inner.step(action)
         self.tools = self.inner.tools
-        seen = _with_note(transition.observation, self._notes.after(transition, signals))
+        seen = _with_note(transition.observation, self._notes.after(action, transition, signals))
         return replace(transition, observation=seen), signals
 
     async def oracle(self) -> list[Action]:

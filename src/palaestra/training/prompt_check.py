@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from palaestra.agents.direct import DirectAgent
-from palaestra.agents.registry import make_agent
+from palaestra.agents.registry import agent_class, make_agent
 from palaestra.agents.search.base import SearchAgent
 from palaestra.core.errors import InputError, RecipeError, UnknownName
 from palaestra.environments.registry import spec
@@ -50,8 +50,8 @@ def check_prompts(
     if hints or part.commands:
         _check_alone(recipe, who)
     if isinstance(part, Explore):
-        if part.agent is not None:
-            _check_agent(recipe, part.agent, who)
+        if part.agent is not None and issubclass(agent_class(part.agent), SearchAgent):
+            _check_searcher(recipe, part.agent, who)
         if hints:
             _check_hints(recipe, part, who, made)
         if part.commands and part.speaker in ("expert", "random"):
@@ -92,15 +92,13 @@ def _check_alone(recipe: Recipe, who: str) -> None:
         )
 
 
-def _check_agent(recipe: Recipe, name: str, who: str) -> None:
-    """Raise InputError unless an agent searches, by the prompts in which the policy acts."""
+def _check_searcher(recipe: Recipe, name: str, who: str) -> None:
+    """Raise RecipeError unless an agent searches by the prompts in which the policy acts."""
     own = make_agent(recipe.agent.chosen)
-    same = isinstance(own, DirectAgent) and own.history is None and not own.reflects
-    if not (isinstance(make_agent(name), SearchAgent) and same):
+    if not isinstance(own, DirectAgent) or own.history is not None or own.reflects:
         raise RecipeError(
-            f"{who} records with the agent '{name}', whose prompts are not those of "
-            f"'{recipe.agent.chosen}'; name an agent that searches, such as best_first, and let "
-            "the recipe's be direct."
+            f"{who} searches by the agent '{name}', whose prompts are those of 'direct' and not of "
+            f"'{recipe.agent.chosen}'; set agent.name = 'direct'."
         )
 
 

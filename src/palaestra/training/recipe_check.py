@@ -18,6 +18,7 @@ from palaestra.models.local.serving_process import check_packages
 from palaestra.models.registry import check_checkpoint, device
 from palaestra.training.actor import check_actor
 from palaestra.training.demonstrations import RECORDED, check_recorded
+from palaestra.training.general_text import check_general
 from palaestra.training.method import check_declared, check_method, chosen
 from palaestra.training.recipe import Recipe, check
 from palaestra.training.reinforcement_section import Curriculum
@@ -36,6 +37,7 @@ def check_recipe(recipe: Recipe) -> None:
     Raises:
         InputError: the first problem found.
     """
+    check_general(recipe)
     if recipe.stage:
         check_stages(recipe)
         for alone in _alone(recipe):
@@ -99,6 +101,31 @@ def check_recipe(recipe: Recipe) -> None:
             f"agent.max_tokens = {recipe.agent.max_tokens} leaves no room for a prompt in "
             f"model.context = {recipe.model.context}; lower one or raise the other."
         )
+
+
+def check_processes(recipe: Recipe, *, together: bool, elsewhere: bool) -> None:
+    """Raise RecipeError for what works in one process only.
+
+    Args:
+        recipe: of the run.
+        together: whether several processes learn.
+        elsewhere: whether other processes run the sessions.
+    """
+    for step in steps_of(program(recipe)):
+        if not isinstance(step.part, Reinforce):
+            continue
+        alone = {"rl.conflict": step.part.conflict, "rl.privileged": step.part.privileged}
+        for name in (key for key, value in alone.items() if value is not None):
+            if together:
+                raise RecipeError(
+                    f"{name} works in one process, and several learn together; use one learner, "
+                    "or unset it."
+                )
+        if elsewhere and step.part.advisor is not None:
+            raise RecipeError(
+                "rl.advisor needs the sessions in the learner's process, and a cluster runs them "
+                "elsewhere; run without --on, or unset it."
+            )
 
 
 def _check_stageless(needs: Collection[Need], who: str) -> None:

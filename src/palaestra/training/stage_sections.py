@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, mod
 
 from palaestra.core.task import Split
 from palaestra.training.distillation_section import Distillation
+from palaestra.training.general_section import General
 from palaestra.training.prompt_sections import Commanded, Hinted
 from palaestra.training.recipe_sections import Section
 from palaestra.training.reinforcement_section import Reinforcement
@@ -150,8 +151,9 @@ class Explore(StagePart, Hinted, Commanded):
     group: int = Field(1, ge=1, description="episodes per task")
     agent: str | None = Field(
         None,
-        description="an agent that searches, such as best_first?scorer=progress, whose search is "
-        "not learned, only the path that it took; unset: the recipe's",
+        description="another agent than the recipe's that acts here: a team, such as plan, whose "
+        "runs the rule flattened joins, or one that searches, such as best_first, of which only "
+        "the path that it took is learned; unset: the recipe's",
     )
     like: str | None = Field(
         None, description="a stage whose tasks are taken again, from its first one; unset: new ones"
@@ -170,6 +172,9 @@ class Imitate(TrainingPart, ReadingPart):
     epochs: int = Field(2, ge=1)
     batch: int = Field(8, ge=1, description="examples per optimizer step")
     learning_rate: float = Field(1e-4, gt=0)
+    general: General | None = Field(
+        None, description='general text to mix in, e.g. {files = ["LICENSE"], share = 0.2}'
+    )
 
 
 class Prefer(TrainingPart, ReadingPart):

@@ -397,10 +397,6 @@ def test_of_a_search_only_the_path_that_it_took_is_learned(
             EXPLORE + stage("do = 'evaluate'\ncommands = 'explore'"),
             "tests 'base' on the test split, where it was tested under other commands",
         ),
-        (
-            EXPLORE.replace("tasks", "agent = 'react'\ntasks"),
-            "with the agent 'react', whose prompts are not those of 'direct'",
-        ),
         (EXPLORE.replace("tasks", "agent = 'best_firs'\ntasks"), "no agent 'best_firs'"),
         (
             EXPLORE.replace("tasks", "speaker = 'openai:gpt-4o@http://localhost:1/v1'\ntasks"),
@@ -411,6 +407,12 @@ def test_of_a_search_only_the_path_that_it_took_is_learned(
 def test_bad_input_is_refused_in_one_sentence(tmp_path: Path, stages: str, words: str) -> None:
     message = refusal(tmp_path, HEAD + stages)
     assert words.lower() in message.lower(), message
+
+
+def test_a_search_has_the_prompts_of_the_direct_agent(tmp_path: Path) -> None:
+    for key in ("agent.name=react", "agent.name=direct?history=2"):
+        message = refusal(tmp_path, HEAD + SEARCHED, key)
+        assert "are those of 'direct' and not of" in message
 
 
 def test_hints_and_commands_are_for_one_agent_alone(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ class Wanted:
     entropy: bool = False  # whether the loss depends on the entropies
     values: bool = False  # of the critic on the policy's trunk
     base: bool = False  # without adapters
+    privileged: bool = False  # predictions of privileged numbers
     divergence: Divergence | None = None  # from the teacher; the loss then reads only this
 
 
@@ -35,11 +36,12 @@ class Outputs:
     lp: Tensor  # log-probabilities
     entropy: Tensor  # nats
     values: Tensor | None = None  # if wanted
+    privileged: Tensor | None = None  # if wanted, of K turns, [K, numbers]
     divergence: Tensor | None = None  # if wanted
 
     def parts(self) -> list[Tensor]:
         """Return the figures in a fixed order, without those that were not wanted."""
-        every = (self.lp, self.entropy, self.values, self.divergence)
+        every = (self.lp, self.entropy, self.values, self.privileged, self.divergence)
         return [part for part in every if part is not None]
 
     @classmethod
@@ -48,7 +50,9 @@ class Outputs:
         left = iter(parts)
         lp, entropy = next(left), next(left)
         values = next(left) if wanted.values else None
-        return cls(lp, entropy, values, next(left) if wanted.divergence else None)
+        privileged = next(left) if wanted.privileged else None
+        divergence = next(left) if wanted.divergence else None
+        return cls(lp, entropy, values, privileged, divergence)
 
 
 class Pass(Protocol):

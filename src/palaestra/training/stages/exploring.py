@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Awaitable, Callable
 
-from palaestra.agents.registry import make_agent
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 from palaestra.training.stage_sections import Explore
@@ -36,8 +34,7 @@ async def explore(
         await ready()
     started = time.monotonic()
     if part.agent is not None:
-        context = copy.copy(context)
-        context.agent = make_agent(part.agent)
+        context = context.acting_as(part.agent)
     notes = notes_of(context, part, made)
     episodes = await record(context, phase, part.speaker, part.tasks, part.group, notes)
     seconds = time.monotonic() - started

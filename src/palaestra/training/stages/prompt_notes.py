@@ -6,11 +6,14 @@ Both are made of recorded episodes alone, so a resumed stage states the same one
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from palaestra.core.environment import Signals, Transition
-from palaestra.core.episode import derive_seed
+from palaestra.core.budget import Usage
+from palaestra.core.environment import Action, Signals, Transition
+from palaestra.core.episode import Episode, Key, Step, derive_seed
 from palaestra.core.errors import InputError
+from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
 from palaestra.learning.data.examples.example import usable
 from palaestra.learning.data.examples.hints import StepHints, hint, step_hints
@@ -74,22 +77,37 @@ class _StageNotes(Notes):
         self, hints: StepHints, best: Sequence[Trajectory], rewards: Shaping, seed: int
     ) -> None:
         self._hints, self._best, self._rewards, self._seed = hints, best, rewards, seed
-        self._task, self._progress = "", 0.0
+        self._task, self._before = "", Signals()
         self._command: Command | None = None
 
     def first(self, task: Task, signals: Signals) -> str:
-        self._task, self._progress = task.id, signals.progress or 0.0
+        self._task, self._before = task.id, signals
         if self._best:  # one command per task, whichever rollout it is of
             seed = derive_seed(self._seed, "command", task.id)
             self._command = sample_command(self._best, top=len(self._best), seed=seed)
         return self._note(signals)
 
-    def after(self, transition: Transition, signals: Signals) -> str:
-        before, self._progress = self._progress, signals.progress or 0.0
+    def after(self, action: Action, transition: Transition, signals: Signals) -> str:
         if self._command is not None:
-            earned = self._rewards.step_reward(transition, self._progress - before)
-            self._command = self._command.after(earned)
+            step = Step(0, None, action, transition, self._before)
+            self._command = self._command.after(self._earned(step, signals))
+        self._before = signals
         return self._note(signals)
+
+    def _earned(self, step: Step, after: Signals) -> float:
+        """Return the reward of one step: that of an episode of this step alone."""
+        alone = Episode(
+            key=Key("commands", 0),
+            task=Task(self._task, "", 0),
+            agent="",
+            observation=None,
+            calls=(),
+            steps=(step,),
+            outcome=Outcome.failure(),
+            usage=Usage(turns=1),
+            progress=after.progress,
+        )
+        return self._rewards.step_rewards(alone)[0]
 
     def _note(self, signals: Signals) -> str:
         own = self._hints.get(self._task, {}).get(signals.state_key or "", "")
@@ -98,10 +116,11 @@ class _StageNotes(Notes):
     def state(self) -> Any:
         command = self._command
         said = None if command is None else [command.wanted, command.horizon]
-        return [self._task, self._progress, said]
+        return [self._task, asdict(self._before), said]
 
     def restore(self, state: Any) -> None:
-        self._task, self._progress, said = state
+        self._task, before, said = state
+        self._before = Signals(**before)
         self._command = None if said is None else Command(*said)
 
 

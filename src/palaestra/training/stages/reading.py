@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
+from palaestra.agents.registry import agent_class
+from palaestra.agents.search.base import SearchAgent
 from palaestra.core.episode import Episode
+from palaestra.environments.registry import make
 from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.hints import StepHints, stated_hints
 from palaestra.learning.data.examples.labels import as_it_ended, understood
@@ -21,7 +24,14 @@ from palaestra.training.judged_outcomes import with_judged_outcomes
 from palaestra.training.loop_plan import shaping
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made, Step
-from palaestra.training.stage_sections import Explore, FromRun, FromSpeaker, FromStage, Source
+from palaestra.training.stage_sections import (
+    Explore,
+    FromRun,
+    FromSpeaker,
+    FromStage,
+    Source,
+    StagePart,
+)
 from palaestra.training.stages.recording import fitting, record
 
 HINTS = "hints/"  # documents: the hints of each stage that explored with some
@@ -73,7 +83,7 @@ def of_stage(context: RunContext, source: FromStage, made: Made) -> list[Shown]:
     for step in made.read(source):
         for speaker, phases in _phases(context, step):
             episodes = [e for phase in phases for e in context.store.episodes(phase)]
-            if isinstance(step.part, Explore) and step.part.agent is not None:
+            if _searches(step.part):
                 episodes = [without_search(episode) for episode in episodes]
             one = _shown(context, speaker, episodes, counted=False)
             if source.judged is not None:
@@ -83,6 +93,12 @@ def of_stage(context: RunContext, source: FromStage, made: Made) -> list[Shown]:
                 one = replace(one, episodes=given)
             found.append(one)
     return found
+
+
+def _searches(part: StagePart) -> bool:
+    """Return whether a stage's agent tries actions that it does not take."""
+    agent = part.agent if isinstance(part, Explore) else None
+    return agent is not None and issubclass(agent_class(agent), SearchAgent)
 
 
 def _phases(context: RunContext, step: Step) -> list[tuple[str, list[str]]]:
@@ -144,12 +160,14 @@ def compares_speakers(rule: Rule) -> bool:
 def _given(context: RunContext, rule: Rule) -> dict[str, Any]:
     """Return the arguments of a rule that are the run's, and no options."""
     wanted = signature(rule).parameters
-    own = {
+    own: dict[str, Any] = {
         "renderer": context.policy.renderer,
         "shaping": shaping(context.recipe.rl, context.turns, context.recipe.seed),
         "judges": (understood, as_it_ended),
         "hints": hints_in(context),
     }
+    if wanted.keys() & {"instructions", "tools"}:
+        own |= _told(context.recipe.environment.id)
     return {name: value for name, value in own.items() if name in wanted}
 
 
@@ -164,6 +182,15 @@ def hints_in(context: RunContext) -> Callable[[Episode], Sequence[str]]:
         return stated_hints(episode, known[phase])
 
     return find
+
+
+def _told(environment: str) -> dict[str, Any]:
+    """Return an environment's instructions and tools, by the names of arguments of rules."""
+    built = make(environment)
+    try:
+        return {"instructions": built.instructions, "tools": built.tools}
+    finally:
+        built.close()
 
 
 def rows_of_items(items: Sequence[Example | Pair | Label]) -> list[Row]:
