@@ -194,7 +194,11 @@ def test_a_run_that_was_killed_within_a_tree_ends_with_the_same_weights(
         (["rl.tree.width=3"], "rl.tree has no effect: .* reads no trees"),
         (["rl.credit=malt", "rl.tree.width=3"], "no multiple of the 3 rollouts"),
         (["rl.credit=malt", "rl.tree.after=[2, 1]"], "must rise"),
-        (["rl.credit=malt", "deterministic=false", "rl.quorum=2"], "takes rollouts out of trees"),
+        (
+            ["rl.credit=malt", "deterministic=false", "rl.quorum=2"],
+            "quorum is for rollouts that share nothing",
+        ),
+        (["rl.credit=malt", "rl.advisor.after=1"], "advisor is for rollouts that share nothing"),
         (["rl.credit=malt + gae"], "share nothing"),
         (["rl.credit=malt + remax"], "share nothing"),
         (["rl.credit=malt", "agent.name=reflexion"], "cannot share beginnings"),

@@ -20,7 +20,7 @@ from tests.training.runs import write_recipe
 SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen for it
     Need.GROUP: ["rl.group=2"],
     Need.OTHERS: ["rl.group=2"],
-    Need.TURN_REWARD: ["rl.invalid_cost=0.3"],
+    Need.TURN_REWARD: ["rl.rewards.invalid=-0.3"],
     Need.VALUE: ["rl.critic.kind=head"],
     Need.ANCHOR: ["environment.id=babyai/GoToObjS4"],
     Need.GREEDY: ["rl.credit=remax"],
@@ -32,7 +32,10 @@ SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen fo
     Need.CONTRIBUTION: ["rl.credit=spa"],
     Need.BELIEF: ["environment.id=questions/things-2"],
     Need.TREE: ["rl.tree.width=2"],
+    Need.ADVISOR: ["rl.advisor.after=1"],
     Need.ATTEMPT: ["stage=[{do = 'explore', group = 4}]"],
+    Need.HINT: ["stage=[{do = 'explore', hints = 'explore', like = 'explore'}]"],
+    Need.COMMAND: ["stage=[{do = 'evaluate', commands = 'explore'}]"],
 }
 
 CREDIT = {
@@ -47,9 +50,10 @@ CREDIT = {
         "environment.turns=2",
         "agent.max_tokens=6",
     ],
-    "mt_grpo": ["rl.progress_reward=0.5"],
-    "mt_grpo_cumulative": ["rl.progress_reward=0.5"],
+    "mt_grpo": ["rl.rewards.progress=0.5"],
+    "mt_grpo_cumulative": ["rl.rewards.progress=0.5"],
 }
+REWARD = {"intervention": ["rl.advisor.after=1"]}
 LOSS = {"decoupled": ["rl.staleness=1"]}
 CORRECTION = {
     "rejection": ["rl.correction_options.high=1.0"],
@@ -65,6 +69,19 @@ CONTRASTED = [
     "stage=[{do = 'explore', name = 'expert', speaker = 'expert', tasks = 16}, "
     "{do = 'explore', like = 'expert', tasks = 16, group = 2}, {do = 'prefer', batch = 1, "
     "from = ['expert', 'explore'], examples = 'contrastive-pairs'}]",
+]
+HINTED = [
+    "imitation=",
+    "rl=",
+    "stage=[{do = 'explore', tasks = 16, group = 8}, {do = 'explore', name = 'hinted', tasks = 16, "
+    "like = 'explore', hints = 'explore', group = 4}, "
+    "{do = 'imitate', from = 'hinted', examples = 'distillation'}]",
+]
+COMMANDED = [
+    "imitation=",
+    "rl=",
+    "stage=[{do = 'explore', tasks = 16}, {do = 'imitate', from = 'explore', examples = "
+    "'commands'}, {do = 'evaluate', commands = 'explore', tasks = 2}]",
 ]
 TURNS = ["rl.horizon.turns=[2, 4]", "rl.horizon.every=1"]  # what scaling-inter is named by
 
@@ -84,6 +101,8 @@ def keys(part: Component) -> list[str]:
             return [f"rl.credit={part.name}", "rl.loss=pg", *CREDIT.get(part.name, [])]
         case Kind.LOSS:
             return [f"rl.loss={part.name}", *LOSS.get(part.name, [])]
+        case Kind.REWARD:
+            return [f"rl.rewards.{part.name}=-0.3", *REWARD.get(part.name, [])]
         case Kind.CORRECTION:
             own = CORRECTION.get(part.name, [])
             return [f"rl.correction={part.name}", "rl.staleness=1", *own]
@@ -97,6 +116,10 @@ def keys(part: Component) -> list[str]:
             return staged("prefer", PREFERRED.get(part.name, "trajectory-pairs"), part.name)
         case Kind.EXAMPLES if part.name == "contrastive-pairs":
             return CONTRASTED
+        case Kind.EXAMPLES if Need.HINT in part.needs:
+            return HINTED
+        case Kind.EXAMPLES if Need.COMMAND in part.needs:
+            return COMMANDED
         case Kind.EXAMPLES if Need.PREFERENCE in part.needs:
             return staged("prefer", part.name, "kto" if "labels" in part.name else "dpo")
         case Kind.EXAMPLES if Need.ATTEMPT in part.needs:

@@ -19,8 +19,10 @@ from typing import Any
 import torch
 
 from palaestra.core.errors import InputError, PalaestraError, RankLost
+from palaestra.environments.registry import spec
 from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.memory_budget import SHARE, memory_of
+from palaestra.learning.critics.privileged_head import PrivilegedLoss
 from palaestra.learning.critics.value_head import Critic
 from palaestra.learning.loop.following import serve
 from palaestra.learning.loop.leading import Leader
@@ -75,6 +77,7 @@ class Description:
     for_rl: bool
     revisions: Mapping[str, str | None]  # of the models, see `checked_origin`
     vocabulary: Mapping[str, bytes]  # files by name, where the recipe's model is made in the run
+    reference: Reference | None  # of stages other than RL
 
 
 def described(
@@ -83,6 +86,7 @@ def described(
     for_rl: bool,
     revisions: Mapping[str, str | None],
     vocabulary: Path,
+    reference: Reference | None = None,
 ) -> Description:
     """Describe the learner that `make_learner` makes; `vocabulary` is a folder of the run."""
     files = sorted(vocabulary.iterdir()) if recipe.model.name == "tiny" else []
@@ -92,11 +96,17 @@ def described(
         for_rl,
         revisions,
         {file.name: file.read_bytes() for file in files},
+        reference,
     )
 
 
 def make_learner(
-    recipe: Recipe, policy: ResidentModel, learning_rate: float, *, for_rl: bool = False
+    recipe: Recipe,
+    policy: ResidentModel,
+    learning_rate: float,
+    *,
+    for_rl: bool = False,
+    reference: Reference | None = None,
 ) -> Learner:
     """Create the policy's learner; for RL, with the critic and reference that it needs."""
     part, critic, method = recipe.training, None, Method(chosen(recipe.rl))
@@ -109,8 +119,19 @@ def make_learner(
         Optimisation(learning_rate, memory_of_rank(recipe), part.clip_norm),
         temperature=recipe.agent.temperature,
         critic=critic,
-        reference=reference_of(recipe, method) if for_rl else None,
+        reference=reference_of(recipe, method) if for_rl else reference,
+        families=recipe.rl.families if for_rl else 0,
+        privileged=_privileged(recipe) if for_rl else None,
     )
+
+
+def _privileged(recipe: Recipe) -> PrivilegedLoss | None:
+    """Return the settings of the loss on privileged numbers, if the recipe has one."""
+    part = recipe.rl.privileged
+    if part is None or not recipe.rl.predicts_privileged:
+        return None
+    size = len(spec(recipe.environment.id).privileged)
+    return PrivilegedLoss(size, part.coefficient, part.learning_rate)
 
 
 def memory_of_rank(recipe: Recipe) -> int | None:
@@ -159,8 +180,13 @@ class _Maker:
         if self._policy is None:
             prepare_torch(recipe)
             self._policy = _policy_of(recipe, description)
-        rate, for_rl = description.learning_rate, description.for_rl
-        return make_learner(recipe, self._policy, rate, for_rl=for_rl)
+        return make_learner(
+            recipe,
+            self._policy,
+            description.learning_rate,
+            for_rl=description.for_rl,
+            reference=description.reference,
+        )
 
 
 def _policy_of(recipe: Recipe, description: Description) -> ResidentModel:

@@ -109,14 +109,17 @@ def check_tree(recipe: Recipe, method: Method, who: str) -> None:
             f"rl.group = {part.group} is no multiple of the {tree.leaves} rollouts of a tree that "
             f"branches into {tree.width} {len(tree.after)} times; set rl.group or rl.tree."
         )
-    if not spec(recipe.environment.id).deterministic:
-        raise CapabilityMissing(
-            f"{who} needs {Need.TREE}, and '{recipe.environment.id}' is not deterministic, so that "
-            "no rollout can go on from another one's state; choose another rule or environment."
-        )
-    for key in ("quorum", "success_replay"):
+    for environment in (recipe.environment.id, *part.levels):
+        if not spec(environment).deterministic:
+            raise CapabilityMissing(
+                f"{who} needs {Need.TREE}, and '{environment}' is not deterministic, so that no "
+                "rollout can go on from another one's state; choose another rule or environment."
+            )
+    for key in ("quorum", "success_replay", "advisor", "privileged"):
         if getattr(part, key):
-            raise RecipeError(f"rl.{key} takes rollouts out of trees, which {who} reads; unset it.")
+            raise RecipeError(
+                f"rl.{key} is for rollouts that share nothing, and {who} reads trees; unset it."
+            )
     for need in (Need.VALUE, Need.CONTRIBUTION, Need.GREEDY):
         if need in method.needs:
             raise RecipeError(

@@ -17,6 +17,7 @@ from palaestra.core.environment import (
     answer_of,
     caption_of,
     picture_of,
+    privileged_of,
     sample_action,
     turn_of,
 )
@@ -88,6 +89,9 @@ class Wrapper(Environment):
 
     def caption(self) -> str:
         return caption_of(self.inner)
+
+    def privileged_state(self) -> Sequence[float]:
+        return privileged_of(self.inner)
 
     def turn_of(self) -> str:
         return turn_of(self.inner)

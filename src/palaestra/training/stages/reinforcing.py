@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
-from palaestra.core.episode import Episode
+from palaestra.core.episode import ADVISOR, Episode
 from palaestra.core.errors import InputError
 from palaestra.learning.loop.reinforce import StepResult, reinforce
 from palaestra.learning.loop.rollout_source import SourceState
 from palaestra.learning.loop.trainer_step import TrainerStep
 from palaestra.learning.methods.component import Need
-from palaestra.rollout.runner import Job
+from palaestra.models.scripted.expert import ExpertModel
+from palaestra.rollout.advised_session import Advice, Mixture, Takeover
+from palaestra.rollout.runner import Job, Rollout
 from palaestra.training.actor import Actor
-from palaestra.training.loop_plan import past_attempts, plan_of
+from palaestra.training.loop_plan import advice_plan, past_attempts, plan_of
 from palaestra.training.policy_building import Valued
+from palaestra.training.reinforcement_section import Advisor
 from palaestra.training.rollout_trees import run_tree, tree_of
 from palaestra.training.run_context import RunContext, Stateful
 from palaestra.training.stage_counters import StepCounter
@@ -115,7 +118,24 @@ async def _roll_out(
         needed=None if greedy else context.recipe.rl.quorum,
         probes=Need.BELIEF in context.method.needs and not greedy,
     )
+    if context.recipe.rl.advisor is not None and not greedy and jobs:
+        step = int(jobs[0].key.phase.rpartition("/")[2])
+        rollout = _advised(context, rollout, context.recipe.rl.advisor, step)
     tree = tree_of(context.recipe.rl, context.method)
     if tree is None:
         return await context.run_jobs(rollout, jobs)
     return await run_tree(tree, rollout, jobs, context.run_jobs)
+
+
+def _advised(context: RunContext, rollout: Rollout, part: Advisor, step: int) -> Rollout:
+    """Return the rollout of a step in which the environment's expert acts in some turns."""
+    plan = advice_plan(part)
+    assert plan is not None  # there is an advisor
+    probability = plan.at(step)
+    if probability == 0:
+        return rollout  # annealed
+    advice: Advice = Takeover(part.after or 1, part.turns)
+    if probability is not None:
+        advice = Mixture(probability)
+    expert = ExpertModel(context.agent, context.policy.renderer, error=part.error)
+    return replace(rollout, advice=advice, models={**rollout.models, ADVISOR: expert})
