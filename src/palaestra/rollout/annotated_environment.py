@@ -67,6 +67,9 @@ class AnnotatedEnvironment(AsyncEnvironment):
     async def sample(self, seed: int) -> Action:
         return await self.inner.sample(seed)
 
+    async def answer(self) -> Action:
+        return await self.inner.answer()
+
     async def snapshot(self) -> bytes:
         own = json.dumps(self._notes.state()).encode()
         return b"%d\n%b%b" % (len(own), own, await self.inner.snapshot())
