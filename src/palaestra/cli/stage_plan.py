@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from palaestra.training.adapter_sections import TrainedRoles
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import Made, Step, program, steps_of
 from palaestra.training.stage_sections import (
@@ -131,14 +132,23 @@ def _words(part: StagePart) -> str:
     if isinstance(part, Reinforce):
         judged = f", rewarded by {part.reward_model}" if part.reward_model else ""
         rollouts = f"{part.steps} steps of {part.tasks} x {part.group} rollouts"
-        return f"{begin} + {rollouts} ({part.algorithm}{judged}) → version"
+        return f"{begin} + {rollouts} ({part.algorithm}{judged}{_trains(part)}) → version"
     read = [_source(source) for source in getattr(part, "sources", ())]
     if isinstance(part, Study):
         read = ["instructions"] * part.instructions + read + list(part.files)
         how = "every token"
     else:
-        how = str(getattr(part, "examples", ""))
+        how = f"{getattr(part, 'examples', '')}{_trains(part)}"
     return f"{begin} + {' and '.join(read)} ({how}) → version"
+
+
+def _trains(part: StagePart) -> str:
+    """Return which adapters a stage trains, in words; empty if it trains all."""
+    if isinstance(part, Imitate) and part.adapters is not None:
+        return f", trains {part.adapters.clusters} clusters of calls"
+    train = part.train if isinstance(part, TrainedRoles) else None
+    named = [role for role, how in (train or {}).items() if how == "lora"]
+    return f", trains {' and '.join(named)}" if named else ""
 
 
 def _source(source: object) -> str:

@@ -15,7 +15,6 @@ from palaestra.learning.losses.entropy import Smoother
 from palaestra.learning.losses.entropy_control import EntropyPlan
 from palaestra.learning.methods.component import Kind, find
 from palaestra.training.method import progress_model_of
-from palaestra.training.recipe import Recipe
 from palaestra.training.reinforcement_section import Entropy, Horizon, Reinforcement
 from palaestra.training.role_adapters import learning
 from palaestra.training.run_context import RunContext, typical_turns
@@ -36,7 +35,7 @@ def plan_of(context: RunContext) -> ReinforcementPlan:
         recompute=part.staleness > 0 and part.recompute,
         critic_warmup=part.critic.warmup if part.critic else 0,
         progress=_progress(context),
-        in_turns=_in_turns(context.recipe),
+        in_turns=_in_turns(context),
     )
     return ReinforcementPlan(
         name=context.record,
@@ -59,9 +58,9 @@ def _progress(context: RunContext) -> FittingProgress | None:
     return None if found is None else FittingProgress(found.updates, found.warmup)
 
 
-def _in_turns(recipe: Recipe) -> InTurns | None:
-    every = recipe.training.alternate
-    return None if every is None else InTurns(tuple(learning(recipe).values()), every)
+def _in_turns(context: RunContext) -> InTurns | None:
+    every, own = context.recipe.training.alternate, learning(context.recipe, context.learners)
+    return None if every is None else InTurns(tuple(own.values()), every)
 
 
 def shaping(part: Reinforcement, turns: int, seed: int) -> Shaping:

@@ -23,6 +23,7 @@ from palaestra.training.policy_versions import (
     saved_version,
 )
 from palaestra.training.reward_models import saved_model
+from palaestra.training.role_adapters import learners_of
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import (
     Made,
@@ -151,7 +152,7 @@ class Pipeline:
             if part.reward_model is not None:
                 record = made.models[part.reward_model][-1]
                 context.reward_model = saved_model(context, record)
-            self._valued = await reinforcement(context)
+            self._valued = await reinforcement(context, part)
 
     async def _become(self, version: str) -> None:
         """Make a version the policy, unless it is."""
@@ -169,7 +170,10 @@ class Pipeline:
         self._present, self._valued = BASE, None
 
     def _of(self, step: Step, made: Made) -> RunContext:
-        context = self._context.of(step.record, view(self._context.whole, step.part))
+        whole = self._context.whole
+        context = self._context.of(
+            step.record, view(whole, step.part), learners_of(whole, step.part)
+        )
         context.first_task = made.first_task(step.part)
         return context
 

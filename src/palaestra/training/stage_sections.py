@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from palaestra.core.task import Split
+from palaestra.training.adapter_sections import Clusters, TrainedRoles
 from palaestra.training.recipe_sections import Section
 from palaestra.training.reinforcement_section import Reinforcement
 
@@ -147,7 +148,7 @@ class Explore(StagePart):
     )
 
 
-class Imitate(TrainingPart, ReadingPart):
+class Imitate(TrainedRoles, TrainingPart, ReadingPart):
     """Learn the replies of chosen episodes (supervised fine-tuning)."""
 
     do: Literal["imitate"]
@@ -159,9 +160,20 @@ class Imitate(TrainingPart, ReadingPart):
     epochs: int = Field(2, ge=1)
     batch: int = Field(8, ge=1, description="examples per optimizer step")
     learning_rate: float = Field(1e-4, gt=0)
+    adapters: Clusters | None = Field(
+        None,
+        description="cluster the calls, train an adapter for each cluster, and let a router choose "
+        "among them from then on, e.g. {clusters = 4}; unset: no clusters",
+    )
+
+    @model_validator(mode="after")
+    def _clusters_learn_alone(self) -> Imitate:
+        if self.adapters is not None and self.train is not None:
+            raise ValueError("adapters trains those of its clusters, and train others; unset one")
+        return self
 
 
-class Prefer(TrainingPart, ReadingPart):
+class Prefer(TrainedRoles, TrainingPart, ReadingPart):
     """Learn from pairs of replies or rollouts, or from labels, near the policy it begins with."""
 
     do: Literal["prefer"]
@@ -177,7 +189,7 @@ class Prefer(TrainingPart, ReadingPart):
     learning_rate: float = Field(2e-5, gt=0)
 
 
-class Reinforce(TrainingPart, Reinforcement):
+class Reinforce(TrainedRoles, TrainingPart, Reinforcement):
     """Reinforcement learning from rollouts; the keys are those of the table `rl`."""
 
     do: Literal["reinforce"]

@@ -42,6 +42,7 @@ from palaestra.learning.methods.checks import check_gradient, check_tokens
 from palaestra.learning.methods.component import Kind, name_of
 from palaestra.learning.parallel import checksum
 from palaestra.models.local.resident import ResidentModel
+from palaestra.models.local.rounding import round_into
 
 __all__ = ["EntropyTerm", "Learner", "Reference", "Update"]
 
@@ -82,6 +83,7 @@ class Learner:
         """
         self.model, self.optimisation, self.temperature = model, optimisation, temperature
         self.parameters, self.frozen = selection.parameters, selection.frozen_layers
+        self.adapters, self._beside = selection.adapters, selection.beside
         self.budget = MemoryBudget(
             model.network,
             self.parameters,
@@ -304,8 +306,12 @@ class Learner:
     # ── stopping and resuming ────────────────────────────────────────────────
 
     def state(self) -> Parts:
-        """Return everything that a resumed run needs: weights, moments, critic, reference."""
+        """Return everything that a resumed run needs: weights, moments, critic, reference.
+
+        Among the weights are those of adapters that do not learn here.
+        """
         parts = self._optimiser.state()
+        parts["weights"].update({name: p.detach() for name, p in self._beside.items()})
         if self._critic is not None:
             for part, tensors in self._critic.optimiser.state().items():
                 parts[part].update(tensors)
@@ -320,6 +326,8 @@ class Learner:
         A critic that the state does not hold is reset; a reference that it does not hold stays.
         """
         self._optimiser.restore(parts)
+        for name, parameter in self._beside.items():
+            round_into(parameter, parts["weights"][name].to(parameter.device))
         if self._critic is not None:
             self._critic.restore(parts)
         if self._reference and "reference" in parts:

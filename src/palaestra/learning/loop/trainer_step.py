@@ -15,6 +15,7 @@ from palaestra.learning.critics.progress_estimator import ProgressEstimator, con
 from palaestra.learning.critics.reward_model import RewardModel
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.critics.value_head import ValueUpdate
+from palaestra.learning.data.adapter_replies import learned_by
 from palaestra.learning.data.filters import spread
 from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.data.rows import Row, rows_of
@@ -131,7 +132,8 @@ class TrainerStep:
             InputError: rewards, log-probabilities, or a rule's results, are missing or not
                 numbers; names them.
         """
-        policy = self.learner.model.name
+        policy, network = self.learner.model.name, self.learner.model.network
+        episodes = learned_by(episodes, policy, network, self.learner.adapters)
         every = b.trajectories(episodes, shaping, policy)
         modelled: dict[str, float] = {}
         if self.reward_model is not None and every:

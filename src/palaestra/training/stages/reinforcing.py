@@ -16,11 +16,21 @@ from palaestra.training.loop_plan import past_attempts, plan_of
 from palaestra.training.policy_building import Valued
 from palaestra.training.run_context import RunContext, Stateful
 from palaestra.training.stage_counters import StepCounter
+from palaestra.training.stage_sections import Reinforce
+from palaestra.training.stages.assigning import check_speakers
 from palaestra.training.time_limit import used_up
 
 
-async def reinforcement(context: RunContext) -> Valued | None:
-    """Learn from rollouts, starting at the last checkpoint; return the critic, if any."""
+async def reinforcement(context: RunContext, whole: Reinforce) -> Valued | None:
+    """Learn from rollouts, starting at the last checkpoint; return the critic, if any.
+
+    Args:
+        context: of the stage.
+        whole: its table.
+
+    Raises:
+        InputError: a role that the stage trains did not speak in its first step.
+    """
     part, own = context.recipe.rl, context.record
     learner, critic = context.learner(part.learning_rate, for_rl=True), context.critic()
     progress = context.progress_model()
@@ -45,6 +55,9 @@ async def reinforcement(context: RunContext) -> Valued | None:
             counter = StepCounter(context, shown)
 
             def after(result: StepResult) -> bool:
+                if result.step == 1:
+                    spoken = {context.policy.name: list(result.episodes)}
+                    check_speakers(whole, spoken, f"the first rollouts of '{own}'")
                 counter.add(result)
                 last = result.step == part.steps or used_up(context, result.step)
                 if result.step % context.recipe.checkpoint_every == 0 or last:
