@@ -152,7 +152,10 @@ class Imitate(TrainedRoles, TrainingPart, ReadingPart):
     """Learn the replies of chosen episodes (supervised fine-tuning)."""
 
     do: Literal["imitate"]
-    paper: ClassVar[str] = "Pomerleau 1989; the rules of examples name their own sources"
+    paper: ClassVar[str] = (
+        "Pomerleau 1989; the rules of examples name their own sources; adapters of clusters: "
+        "Belcak et al. 2025"
+    )
     examples: str = Field(
         "filtered-cloning", description="how to choose them, of `palaestra list curricula`"
     )

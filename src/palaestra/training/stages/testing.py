@@ -72,7 +72,8 @@ async def _run(
 
 def _answers(episodes: Sequence[Episode]) -> str:
     """Return which adapters answered the calls of episodes, and at what cost, in words."""
-    names = Counter(adapter_role(call.policy, call.role) for e in episodes for call in e.calls)
+    own = "agent"  # its adapter answers what is not routed, whoever is asked
+    names = Counter(adapter_role(call.policy, own) for e in episodes for call in e.calls)
     shares = ", ".join(f"{name} {percent(n / names.total())}" for name, n in sorted(names.items()))
     tokens, solved = tokens_of(episodes), sum(e.outcome.solved for e in episodes)
     cost = f"{sum(tokens.values()) / solved:,.0f}" if solved else "no"
