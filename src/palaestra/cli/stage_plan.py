@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from palaestra.training.adapter_sections import TrainedRoles
+from palaestra.training.adapter_sections import roles_trained
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import Made, Step, program, steps_of
 from palaestra.training.stage_sections import (
@@ -146,9 +146,8 @@ def _trains(part: StagePart) -> str:
     """Return which adapters a stage trains, in words; empty if it trains all."""
     if isinstance(part, Imitate) and part.adapters is not None:
         return f", trains {part.adapters.clusters} clusters of calls"
-    train = part.train if isinstance(part, TrainedRoles) else None
-    named = [role for role, how in (train or {}).items() if how == "lora"]
-    return f", trains {' and '.join(named)}" if named else ""
+    named = roles_trained(part)
+    return "" if named is None else f", trains {' and '.join(named)}"
 
 
 def _source(source: object) -> str:

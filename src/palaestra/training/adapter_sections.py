@@ -32,6 +32,13 @@ class TrainedRoles(Section):
         return train
 
 
+def roles_trained(part: object) -> tuple[str, ...] | None:
+    """Return the roles whose adapters a stage trains; None if it trains all, or has no such key."""
+    if not isinstance(part, TrainedRoles) or part.train is None:
+        return None
+    return tuple(role for role, how in part.train.items() if how == "lora")
+
+
 class Clusters(Section):
     """Adapters of clusters of calls, to which a router sends each call."""
 
@@ -83,5 +90,5 @@ def with_adapters(data: Mapping[str, Any]) -> Mapping[str, Any]:
         given = {str(role): {} for role in given}
     if not isinstance(given, Mapping):  # refused where it is checked
         return data
-    new = {role: {} for role in named if role != "agent" and role not in given}
+    new: dict[str, object] = {role: {} for role in named if role != "agent" and role not in given}
     return {**data, "training": {**training, "adapters": {**given, **new}}}

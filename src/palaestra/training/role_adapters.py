@@ -21,7 +21,7 @@ from palaestra.models.local.lora import OWN, Factors, add_adapter, add_lora
 from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.resident import ResidentModel
-from palaestra.training.adapter_sections import Clusters, TrainedRoles
+from palaestra.training.adapter_sections import Clusters, roles_trained
 from palaestra.training.method import chosen
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Adapter
@@ -54,9 +54,8 @@ def learners_of(recipe: Recipe, part: object) -> tuple[str, ...]:
     every = recipe.training.learners
     if isinstance(part, Imitate) and part.adapters is not None:
         return tuple(role for role in every if role in part.adapters.names)
-    if isinstance(part, TrainedRoles) and part.train is not None:
-        return tuple(role for role in every if part.train.get(role) == "lora")
-    return every
+    named = roles_trained(part)
+    return every if named is None else tuple(role for role in every if role in named)
 
 
 def clusters_of(recipe: Recipe) -> Clusters | None:

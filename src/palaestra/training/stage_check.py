@@ -12,7 +12,7 @@ from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.preferred import Label, Pair
 from palaestra.learning.loop.preference_learning import takes_pairs
 from palaestra.learning.methods.component import Component, Kind, Need, find
-from palaestra.training.adapter_sections import TrainedRoles
+from palaestra.training.adapter_sections import roles_trained
 from palaestra.training.demonstrations import check_recorded
 from palaestra.training.method import check_declared
 from palaestra.training.recipe import Recipe
@@ -317,14 +317,12 @@ def _check_adapters(recipe: Recipe, steps: Sequence[Step]) -> None:
     counts = {}
     for step in steps:
         part = step.part
-        if isinstance(part, TrainedRoles) and part.train is not None:
-            learners = recipe.training.learners
-            for role in (role for role, how in part.train.items() if how == "lora"):
-                if role not in learners:
-                    raise RecipeError(
-                        f"The stage '{step.name}' trains the adapter of '{role}', which is frozen "
-                        f"for the whole run; unset training.adapters.{role}.frozen."
-                    )
+        for role in roles_trained(part) or ():
+            if role not in recipe.training.learners:
+                raise RecipeError(
+                    f"The stage '{step.name}' trains the adapter of '{role}', which is frozen for "
+                    f"the whole run; unset training.adapters.{role}.frozen."
+                )
         if isinstance(part, Imitate) and part.adapters is not None:
             counts[part.adapters.clusters] = step.name
     if len(counts) > 1:

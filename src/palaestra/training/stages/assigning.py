@@ -13,7 +13,7 @@ from palaestra.core.graph import Call
 from palaestra.core.model import is_of
 from palaestra.learning.data.adapter_replies import learned_by, rechosen, speaking
 from palaestra.learning.data.call_clusters import fit_router, last_message
-from palaestra.training.adapter_sections import Clusters, TrainedRoles
+from palaestra.training.adapter_sections import Clusters, roles_trained
 from palaestra.training.role_adapters import learning
 from palaestra.training.run_context import RunContext
 from palaestra.training.stages.reading import Shown
@@ -59,12 +59,9 @@ def check_speakers(part: object, episodes: dict[str, list[Episode]], where: str)
         episodes: by speaker.
         where: what they are, in words.
     """
-    train = part.train if isinstance(part, TrainedRoles) else None
-    if train is None:
-        return
     spoke = [role for name, of in episodes.items() for role in speaking(of, name)]
-    for role, how in train.items():
-        if how == "lora" and role not in spoke:
+    for role in roles_trained(part) or ():
+        if role not in spoke:
             raise InputError(
                 f"The role '{role}' never spoke in {where}, so its adapter has nothing to learn "
                 f"(who spoke: {', '.join(dict.fromkeys(spoke)) or 'none'}); leave '{role}' out of "
