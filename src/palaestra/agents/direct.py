@@ -27,7 +27,8 @@ class DirectAgent(Agent):
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        history = History(session.instructions, session.observation.text, self.history)
+        opening = self.opening(session.instructions)
+        history = History(opening, session.observation.text, self.history)
         history.add_images(session.observation)
         reflected = False
         while not session.over:
@@ -40,3 +41,7 @@ class DirectAgent(Agent):
             transition = await session.act(text, by=reply)
             history.add(reply.message, transition.observation.text)
             history.add_images(transition.observation)
+
+    def opening(self, instructions: str) -> str:
+        """Return the system message."""
+        return instructions

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, mod
 
 from palaestra.core.task import Split
 from palaestra.training.adapter_sections import Clusters, TrainedRoles
+from palaestra.training.general_section import General
 from palaestra.training.recipe_sections import Section
 from palaestra.training.reinforcement_section import Reinforcement
 
@@ -143,6 +144,11 @@ class Explore(StagePart):
     )
     tasks: int = Field(32, ge=1)
     group: int = Field(1, ge=1, description="episodes per task")
+    agent: str | None = Field(
+        None,
+        description="another agent than the recipe's that acts here, e.g. plan, a team whose runs "
+        "the rule flattened joins; unset: the recipe's",
+    )
     like: str | None = Field(
         None, description="a stage whose tasks are taken again, from its first one; unset: new ones"
     )
@@ -167,6 +173,9 @@ class Imitate(TrainedRoles, TrainingPart, ReadingPart):
         None,
         description="cluster the calls, train an adapter for each cluster, and let a router choose "
         "among them from then on, e.g. {clusters = 4}; unset: no clusters",
+    )
+    general: General | None = Field(
+        None, description='general text to mix in, e.g. {files = ["LICENSE"], share = 0.2}'
     )
 
     @model_validator(mode="after")
