@@ -14,11 +14,10 @@ from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.preferred import Label, Pair
 from palaestra.learning.loop.preference_learning import takes_pairs
 from palaestra.learning.methods.component import Component, Kind, Need, find
-from palaestra.training.adapter_sections import roles_trained
+from palaestra.training.adapter_check import check_stage_adapters
 from palaestra.training.demonstrations import check_recorded
 from palaestra.training.method import check_declared
 from palaestra.training.recipe import Recipe
-from palaestra.training.role_adapters import learners_of
 from palaestra.training.stage_program import (
     Made,
     RoundEnd,
@@ -63,7 +62,7 @@ def check_stages(recipe: Recipe) -> None:
     used = _check_reads(recipe, steps)
     _check_used(steps_of(steps), used)
     _check_together(steps_of(steps))
-    _check_adapters(recipe, steps_of(steps))
+    check_stage_adapters(recipe, steps_of(steps))
 
 
 def _repeats(stages: Sequence[StagePart]) -> list[Repeat]:
@@ -347,34 +346,3 @@ def _check_together(steps: Sequence[Step]) -> None:
                 f"Stages that reinforce set {key} differently, and it belongs to the whole run; "
                 "give all of them the same."
             )
-
-
-def _check_adapters(recipe: Recipe, steps: Sequence[Step]) -> None:
-    """Raise RecipeError if a stage trains a frozen adapter, or stages disagree on adapters."""
-    counts = {}
-    for step in steps:
-        part = step.part
-        for role in roles_trained(part) or ():
-            if role not in recipe.training.learners:
-                raise RecipeError(
-                    f"The stage '{step.name}' trains the adapter of '{role}', which is frozen for "
-                    f"the whole run; unset training.adapters.{role}.frozen."
-                )
-        if isinstance(part, Imitate) and part.adapters is not None:
-            counts[part.adapters.clusters] = step.name
-    if len(counts) > 1:
-        names = " and ".join(f"{name} {count}" for count, name in counts.items())
-        raise RecipeError(
-            "Adapters of clusters belong to the whole run, and stages ask for different numbers "
-            f"of clusters ({names}); give all of them the same."
-        )
-    together = [
-        step
-        for step in steps
-        if isinstance(step.part, Reinforce) and len(learners_of(recipe, step.part)) > 1
-    ]
-    if recipe.training.alternate is not None and not together:
-        raise RecipeError(
-            f"training.alternate = {recipe.training.alternate} has no effect: no stage reinforces "
-            "two adapters; unset it, or name two roles in a stage's train."
-        )

@@ -302,6 +302,13 @@ def test_without_checkpoints_clusters_and_adapters_are_found_again(
             "different numbers of clusters (imitate 2 and b 3)",
         ),
         (
+            stage(
+                f"do = 'imitate'\n{SHOWN}train = {{planner = 'lora'}}\n"
+                "general = {files = ['LICENSE'], share = 0.2}"
+            ),
+            "learns text, which trains the agent's adapter, and that is frozen there",
+        ),
+        (
             stage(f"{RL}loss = 'loop'\nloss_options = {{unit = 'rollout'}}\n"
                   "train = {agent = 'lora', planner = 'lora'}"),
             "impossible with a loss over whole rollouts",
