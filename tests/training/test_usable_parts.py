@@ -20,7 +20,7 @@ from tests.training.runs import write_recipe
 SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen for it
     Need.GROUP: ["rl.group=2"],
     Need.OTHERS: ["rl.group=2"],
-    Need.TURN_REWARD: ["rl.invalid_cost=0.3"],
+    Need.TURN_REWARD: ["rl.rewards.invalid=-0.3"],
     Need.VALUE: ["rl.critic.kind=head"],
     Need.ANCHOR: ["environment.id=babyai/GoToObjS4"],
     Need.GREEDY: ["rl.credit=remax"],
@@ -30,6 +30,7 @@ SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen fo
     Need.PROGRESS: ["environment.id=babyai/GoToObjS4"],
     Need.PREFERENCE: ["stage=[{do = 'prefer'}]"],
     Need.CONTRIBUTION: ["rl.credit=spa"],
+    Need.ADVISOR: ["rl.advisor.after=1"],
     Need.ATTEMPT: ["stage=[{do = 'explore', group = 4}]"],
 }
 
@@ -42,9 +43,10 @@ CREDIT = {
         "environment.turns=2",
         "agent.max_tokens=6",
     ],
-    "mt_grpo": ["rl.progress_reward=0.5"],
-    "mt_grpo_cumulative": ["rl.progress_reward=0.5"],
+    "mt_grpo": ["rl.rewards.progress=0.5"],
+    "mt_grpo_cumulative": ["rl.rewards.progress=0.5"],
 }
+REWARD = {"intervention": ["rl.advisor.after=1"]}
 LOSS = {"decoupled": ["rl.staleness=1"]}
 CORRECTION = {
     "rejection": ["rl.correction_options.high=1.0"],
@@ -79,6 +81,8 @@ def keys(part: Component) -> list[str]:
             return [f"rl.credit={part.name}", "rl.loss=pg", *CREDIT.get(part.name, [])]
         case Kind.LOSS:
             return [f"rl.loss={part.name}", *LOSS.get(part.name, [])]
+        case Kind.REWARD:
+            return [f"rl.rewards.{part.name}=-0.3", *REWARD.get(part.name, [])]
         case Kind.CORRECTION:
             own = CORRECTION.get(part.name, [])
             return [f"rl.correction={part.name}", "rl.staleness=1", *own]

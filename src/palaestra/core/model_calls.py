@@ -288,15 +288,26 @@ class ModelCalls:
         sampling: Sampling,
         listen: Listener | None = None,
         tools: tuple[Tool, ...] = (),
+        within: tuple[str, str] | None = None,
     ) -> Question:
         """Return the prompt, with its position in the graph.
+
+        Args:
+            model: replies.
+            role: recorded with the call.
+            messages: the whole prompt.
+            sampling: settings of the reply.
+            listen: receives the reply during sampling.
+            tools: that the model may call.
+            within: policy and role whose conversations the prompt may continue; None: its own.
 
         Raises:
             InputError: the model does not support the choices, the grammar, the tools or the
                 images.
         """
         check_held(model, sampling, tools)
-        place = self.graph.place(messages, sampling.policy(model.name), role, tools)
+        speaker = within or (sampling.policy(model.name), role)
+        place = self.graph.place(messages, *speaker, tools)
         prompt = await self._prompt(model, place, messages, tools)
         return Question(model, role, *prompt, sampling, listen, tools)
 

@@ -186,6 +186,32 @@ class Session:
             found += await self._answers(question, n - len(found))
         return found
 
+    async def generate_within(
+        self,
+        conversation: str,
+        messages: Sequence[Message],
+        *,
+        role: str,
+        tools: Sequence[Tool] = (),
+        sampling: Sampling | None = None,
+    ) -> Generation:
+        """Sample a reply of `role` to a prompt in the conversation of another role, and record it.
+
+        The prompt continues what that role's model replied, token for token, as if that model were
+        asked. It goes on from its own replies: those of `role` are read as messages.
+
+        Raises:
+            InputError, SessionOver: as `generate`.
+        """
+        self._check_open()
+        model, own = self._model(role), sampling or self.sampling
+        within = own.policy(self._model(conversation).name), conversation
+        sampling = model.limited(own)
+        question = await self._calls.question(
+            model, role, messages, sampling, None, tuple(tools), within
+        )
+        return (await self._answers(question, 1))[0]
+
     def prompt_length(
         self, messages: Sequence[Message], *, tools: Sequence[Tool] = (), role: str = "agent"
     ) -> int:

@@ -158,11 +158,14 @@ class GuardedEnvironment:
             logging.getLogger(__name__).warning("%s: close raised %s", self.label, one_line(error))
 
     def _signals(self) -> Signals:
-        """Return the declared signals; a progress of NaN raises, since JSON would make it null."""
+        """Return the declared signals; numbers that are not finite raise: JSON cannot hold them."""
         signals = signals_of(self.environment)
         progress = signals.progress
         if isinstance(progress, float) and not math.isfinite(progress):
             detail = f"{self.label}: progress is {progress}, but must be a number from 0 to 1"
+            raise EnvironmentFault("rubbish", detail)
+        if not all(map(math.isfinite, signals.privileged)):
+            detail = f"{self.label}: privileged is {signals.privileged}, but must be finite"
             raise EnvironmentFault("rubbish", detail)
         return signals
 

@@ -19,8 +19,10 @@ from typing import Any
 import torch
 
 from palaestra.core.errors import InputError, PalaestraError, RankLost
+from palaestra.environments.registry import spec
 from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.memory_budget import SHARE, memory_of
+from palaestra.learning.critics.privileged_head import PrivilegedLoss
 from palaestra.learning.critics.value_head import Critic
 from palaestra.learning.loop.following import serve
 from palaestra.learning.loop.leading import Leader
@@ -126,7 +128,18 @@ def make_learner(
         temperature=recipe.agent.temperature,
         critic=critic,
         reference=reference_of(recipe, method) if for_rl else None,
+        families=recipe.rl.families if for_rl else 0,
+        privileged=_privileged(recipe) if for_rl else None,
     )
+
+
+def _privileged(recipe: Recipe) -> PrivilegedLoss | None:
+    """Return the settings of the loss on privileged numbers, if the recipe has one."""
+    part = recipe.rl.privileged
+    if part is None or not recipe.rl.predicts_privileged:
+        return None
+    size = len(spec(recipe.environment.id).privileged)
+    return PrivilegedLoss(size, part.coefficient, part.learning_rate)
 
 
 def memory_of_rank(recipe: Recipe) -> int | None:

@@ -119,6 +119,12 @@ class Recipe(Section):
             raise ValueError("rl.actor and cluster.engines both make the rollouts; unset one")
         if self.acting_elsewhere == "cluster.engines" and not (self.rl.steps or self.stage):
             raise ValueError("cluster.engines has no effect with rl.steps = 0; unset it")
+        for name in ("conflict", "privileged"):
+            together = self.cluster is not None and self.cluster.learners > 1
+            if together and getattr(self.rl, name) is not None:
+                raise ValueError(
+                    f"rl.{name} is impossible with cluster.learners above 1; unset one"
+                )
         if self.cluster is not None and self.cluster.engine == "vllm":
             self._check_vllm()
         return self

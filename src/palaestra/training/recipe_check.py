@@ -114,6 +114,31 @@ def check_recipe(recipe: Recipe, clusters: Sequence[str] = ()) -> None:
         )
 
 
+def check_processes(recipe: Recipe, *, together: bool, elsewhere: bool) -> None:
+    """Raise RecipeError for what works in one process only.
+
+    Args:
+        recipe: of the run.
+        together: whether several processes learn.
+        elsewhere: whether other processes run the sessions.
+    """
+    for step in steps_of(program(recipe)):
+        if not isinstance(step.part, Reinforce):
+            continue
+        alone = {"rl.conflict": step.part.conflict, "rl.privileged": step.part.privileged}
+        for name in (key for key, value in alone.items() if value is not None):
+            if together:
+                raise RecipeError(
+                    f"{name} works in one process, and several learn together; use one learner, "
+                    "or unset it."
+                )
+        if elsewhere and step.part.advisor is not None:
+            raise RecipeError(
+                "rl.advisor needs the sessions in the learner's process, and a cluster runs them "
+                "elsewhere; run without --on, or unset it."
+            )
+
+
 def _check_stageless(needs: Collection[Need], who: str) -> None:
     """Raise RecipeError if a part learns from what only stages record."""
     if Need.ATTEMPT in needs:

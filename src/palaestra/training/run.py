@@ -29,6 +29,7 @@ from palaestra.training.policy_building import (
 )
 from palaestra.training.ranks import Team
 from palaestra.training.recipe import Recipe
+from palaestra.training.recipe_check import check_processes
 from palaestra.training.run_context import VOCABULARY, RunContext
 from palaestra.training.stage_program import of_rollouts, trains
 
@@ -53,7 +54,11 @@ async def execute(
         team: processes that learn together; None: this one learns alone.
         elsewhere: makes the sessions if other processes run them; None: they run here.
         engines: act in the rollouts of RL; None: this process, or `rl.actor`.
+
+    Raises:
+        InputError: a part of the recipe cannot work in several processes.
     """
+    check_processes(recipe, together=team is not None, elsewhere=elsewhere is not None)
     prepare_torch(recipe)
     context = RunContext(recipe, run, reporter, team, elsewhere=elsewhere, engines=engines)
     context.store.put("machine", machine.as_document())

@@ -244,6 +244,7 @@ class RunContext:
             chosen.frozen_layers,
             memory_of_rank(self.recipe),
             reference=reference_of(self.recipe, self.method) == "start",
+            families=self.recipe.rl.families,
         )
 
     def critic(self) -> SeparateCritic | None:

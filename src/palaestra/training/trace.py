@@ -28,14 +28,7 @@ from palaestra.training.reinforcement_section import Reinforcement
 from palaestra.training.renamed_keys import with_present_names
 
 TURN_LIMITS = "turn_limits"  # document: maximum actions of an episode, by environment
-REWARDS = (  # of `rl`
-    "turn_cost",
-    "invalid_cost",
-    "progress_reward",
-    "environment_reward",
-    "overlong",
-    "control",
-)
+REWARDS = ("rewards", "reward_options", "control")  # of `rl`
 
 
 class Recorded(Protocol):

@@ -11,7 +11,6 @@ from palaestra.learning.data.filters import (
     keep_all,
     most_varied,
     negligible,
-    overlong,
     spread,
     varied,
 )
@@ -123,26 +122,6 @@ def test_a_rollout_is_negligible_if_all_its_advantages_are():
     assert not negligible(torch.tensor([0.009, -0.011]))
     assert not negligible(torch.tensor([0.5]), eps=0.5)
     assert negligible(torch.tensor([]))
-
-
-@pytest.mark.parametrize(
-    ("length", "reward"), [(0, 0), (16384, 0), (18432, -0.5), (20480, -1), (20481, -1)]
-)
-def test_overlong_shaping_gives_the_published_numbers(length, reward):
-    assert overlong(length) == reward
-    assert overlong(length, factor=0.5) == 0.5 * reward
-
-
-@given(st.integers(0, 300), st.integers(0, 300))
-def test_a_longer_rollout_never_earns_more(a, b):
-    short, long = sorted((a, b))
-    assert overlong(short, limit=200, buffer=50) >= overlong(long, limit=200, buffer=50) >= -1
-
-
-@pytest.mark.parametrize("buffer", [0, 201])
-def test_the_overlong_buffer_lies_within_the_limit(buffer):
-    with pytest.raises(RecipeError, match="buffer"):
-        overlong(10, limit=200, buffer=buffer)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from palaestra.core.environment import (
     Transition,
     caption_of,
     picture_of,
+    privileged_of,
     sample_action,
     turn_of,
 )
@@ -87,6 +88,9 @@ class Wrapper(Environment):
 
     def caption(self) -> str:
         return caption_of(self.inner)
+
+    def privileged_state(self) -> Sequence[float]:
+        return privileged_of(self.inner)
 
     def turn_of(self) -> str:
         return turn_of(self.inner)

@@ -9,7 +9,7 @@ gradient included, is done once. Micro-batches are cut where rows share least.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, compress, islice, pairwise, repeat
@@ -55,6 +55,8 @@ class Trained:
     value_old: list[float] | None = None  # the critic's values when the targets were made
     roles: Set[str] = frozenset()  # whose replies it trains; see `adapter_of`
     images: tuple[ImageSpan, ...] = ()  # among its tokens, for a network that sees; never trained
+    privileged: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    """Of turns that it trains, by index of the call: numbers of the state before the reply."""
 
     def __post_init__(self) -> None:
         length = len(self.tokens)
@@ -109,6 +111,17 @@ def check_sampled(rows: Sequence[Trained]) -> None:
                     "with the present policy (`TrainerStepPlan(recompute=True)`, or "
                     "`with_proximal` in a loop of your own)."
                 )
+
+
+def _first_of_turns(rows: Sequence[Trained]) -> Iterator[tuple[int, Sequence[float]]]:
+    """Yield the turns with privileged numbers: the place of their first trained token, and them."""
+    place = 0
+    for row in rows:
+        left = dict(row.privileged)
+        for call in compress(row.turn, row.mask):
+            if call in left:
+                yield place, left.pop(call)
+            place += 1
 
 
 class Micro:
@@ -180,6 +193,12 @@ class Micro:
         self.lp_ref = real(lambda row: row.lp_ref or ()) if with_reference else None
         self.value_target = real(lambda row: row.value_target or repeat(math.nan))
         self.value_old = real(lambda row: row.value_old or repeat(math.nan))
+        known = list(_first_of_turns(rows))
+        self.privileged_at = whole([place for place, _ in known])
+        """Where turns with privileged numbers begin among the trained tokens, [K]."""
+        self.privileged = torch.tensor(
+            [list(numbers) for _, numbers in known], dtype=network.wide_dtype, device=device
+        )
 
     def hidden(self, frozen: int = 0, *, recompute: bool = False) -> Tensor:
         """Return the hidden states [N, width] of the last block.

@@ -24,6 +24,7 @@ class Wanted:
     entropy: bool = False  # whether the loss depends on the entropies
     values: bool = False  # of the critic on the policy's trunk
     base: bool = False  # without adapters
+    privileged: bool = False  # predictions of privileged numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,12 @@ class Outputs:
     lp: Tensor  # log-probabilities
     entropy: Tensor  # nats
     values: Tensor | None = None  # if wanted
+    privileged: Tensor | None = None  # if wanted, of K turns, [K, numbers]
 
     def parts(self) -> list[Tensor]:
         """Return the figures in a fixed order, without those that were not wanted."""
-        return [part for part in (self.lp, self.entropy, self.values) if part is not None]
+        every = (self.lp, self.entropy, self.values, self.privileged)
+        return [part for part in every if part is not None]
 
 
 class Pass(Protocol):

@@ -9,8 +9,9 @@ Other processes may share the work (see `leading`): results stay the same up to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -25,6 +26,11 @@ from palaestra.learning.compute.memory_budget import MemoryBudget, out_of_memory
 from palaestra.learning.compute.packing import Micro, Trained, check_sampled, per_row
 from palaestra.learning.compute.passes import Outputs, Wanted
 from palaestra.learning.compute.weight_selection import Selection
+from palaestra.learning.critics.privileged_head import (
+    Prediction,
+    PrivilegedHead,
+    PrivilegedLoss,
+)
 from palaestra.learning.critics.value_head import (
     AttachedCritic,
     Critic,
@@ -37,6 +43,7 @@ from palaestra.learning.critics.value_head import (
 from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.shared_work import SharedWork
 from palaestra.learning.loop.update_metrics import StepSums, Update
+from palaestra.learning.losses.gradient_conflicts import Families, by_family
 from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens
 from palaestra.learning.methods.checks import check_gradient, check_tokens
 from palaestra.learning.methods.component import Kind, name_of
@@ -65,6 +72,8 @@ class Learner:
         temperature: float = 1.0,
         critic: Critic | None = None,
         reference: Reference | None = None,
+        families: int = 0,
+        privileged: PrivilegedLoss | None = None,
     ) -> None:
         """Train the selected weights of `model`.
 
@@ -74,6 +83,8 @@ class Learner:
             optimisation: settings of the optimiser.
             temperature: at which the sampler samples; log-probabilities are taken there too.
             critic: adds a value head to the policy; None trains no values.
+            privileged: adds a head that predicts privileged numbers of states; None: there is none.
+            families: most task families whose gradients `updating` keeps apart.
             reference: of `reference`: "start" copies the trained weights as they are now, "base"
                 takes no memory and needs adapters; None: there is none.
 
@@ -90,6 +101,7 @@ class Learner:
             self.frozen,
             optimisation.memory,
             reference=reference == "start",
+            families=families,
         )
         if model.network.device.type == "cpu":
             keep_freed_memory()
@@ -99,6 +111,11 @@ class Learner:
         self._tried = False
         self._work = SharedWork(self)
         self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None
+        self._privileged = (
+            PrivilegedHead(model.network, privileged, optimisation) if privileged else None
+        )
+        every = (self._critic, self._privileged)
+        self._heads = [head for head in every if head is not None]
         self._reference: dict[str, Tensor] = {}
         self._base_is_reference = reference == "base"
         if self._base_is_reference and model.network.adapters is None:
@@ -122,6 +139,7 @@ class Learner:
         entropy: EntropyTerm | None = None,
         proximal: int | None = None,
         whole_rollouts: bool = False,
+        families: Families | None = None,
     ) -> Generator[None, None, Update]:
         """Run one optimiser step on the weighted sum of `loss` over all trained tokens, in chunks.
 
@@ -136,6 +154,7 @@ class Learner:
             proximal: the version of `lp_old`; None means the present one. The
                 weights under training count as one version ahead of it.
             whole_rollouts: no micro-batch splits a rollout; for losses over whole rollouts.
+            families: keep the gradients of these families of rollouts apart, and combine them.
 
         Raises:
             InputError: a row does not fit into memory, tokens have no log-probabilities, or the
@@ -144,17 +163,36 @@ class Learner:
         """
         check_sampled(rows)
         name, network = name_of(loss), self.model.network
-        groups = self._work.groups(rows, whole_rollouts=whole_rollouts)
-        micros = [Micro(group, network) for group in groups]
-        self._fits(rows, micros)
+        parts: Mapping[str, Sequence[Trained]] = {"": rows}
+        if families is not None:
+            parts = by_family(rows, families)
+        micros = {
+            family: [
+                Micro(group, network)
+                for group in self._work.groups(own, whole_rollouts=whole_rollouts)
+            ]
+            for family, own in parts.items()
+        }
+        self._fits(rows, [micro for own in micros.values() for micro in own])
         before = self.model.version if proximal is None else proximal
         while True:
             self._work.everywhere(self.drop_gradients)  # of a step that failed
             sums = StepSums(self._adapters_of_roles())
             regression = self._critic.regression(rows) if self._critic else None
+            prediction = Prediction(rows) if self._privileged else None
             try:
-                yield from self._add_gradients(micros, loss, entropy, before, sums, regression)
+                gradients: dict[str, Tensor] = {}
+                for family, own in micros.items():
+                    yield from self._add_gradients(
+                        own, loss, entropy, before, sums, regression, prediction
+                    )
+                    if families is not None:
+                        gradients[family] = self._optimiser.take_gradient()
                 sums.whole.check(name)
+                cosines: dict[str, float] = {}
+                if families is not None:
+                    flat, cosines = families.combined(gradients)
+                    self._optimiser.put_gradient(flat)
                 self._work.sum_gradients()
                 break
             except RankLost as lost:
@@ -167,7 +205,11 @@ class Learner:
             norm = self._work.everywhere(self.step, rate)
             self.model.updated()
         self._work.agree()
-        return sums.update(norm, norms, regression)
+        return replace(
+            sums.update(norm, norms, regression),
+            gradient_cosine=cosines,
+            privileged_loss=prediction.loss if prediction else None,
+        )
 
     def _add_gradients(
         self,
@@ -177,10 +219,16 @@ class Learner:
         proximal: int,
         sums: StepSums,
         regression: Regression | None,
+        prediction: Prediction | None,
     ) -> Generator[None, None, None]:
         """Run all micro-batches forward and backward; add their metrics to `sums`."""
         name, current = name_of(loss), self.model.version + 1
-        wanted = Wanted(gradient=True, entropy=entropy is not None, values=regression is not None)
+        wanted = Wanted(
+            gradient=True,
+            entropy=entropy is not None,
+            values=regression is not None,
+            privileged=prediction is not None,
+        )
         for one in self._work.passes(micros, wanted):
             micro, found = one.micro, (yield from one.outputs())
             tokens = micro.seen(found.lp, current=current, proximal=proximal)
@@ -192,6 +240,10 @@ class Learner:
                 assert found.values is not None  # wanted
                 coefficient = self._critic.settings.coefficient
                 total = total + coefficient * regression.add(found.values, micro)
+            if self._privileged is not None and prediction is not None and len(micro.privileged_at):
+                assert found.privileged is not None  # wanted
+                weight = self._privileged.settings.coefficient
+                total = total + weight * prediction.add(found.privileged, micro)
             check_gradient(name, total)
             one.backward(total)
             sums.add(policy, tokens, found.entropy.detach(), micro.size, micro.adapter)
@@ -312,8 +364,8 @@ class Learner:
         """
         parts = self._optimiser.state()
         parts["weights"].update({name: p.detach() for name, p in self._beside.items()})
-        if self._critic is not None:
-            for part, tensors in self._critic.optimiser.state().items():
+        for head in self._heads:
+            for part, tensors in head.optimiser.state().items():
                 parts[part].update(tensors)
         if self._reference:
             parts["reference"] = dict(self._reference)
@@ -323,13 +375,13 @@ class Learner:
     def restore(self, parts: Parts) -> None:
         """Restore what `state` returned.
 
-        A critic that the state does not hold is reset; a reference that it does not hold stays.
+        Heads that the state does not hold are reset; a reference that it does not hold stays.
         """
         self._optimiser.restore(parts)
         for name, parameter in self._beside.items():
             round_into(parameter, parts["weights"][name].to(parameter.device))
-        if self._critic is not None:
-            self._critic.restore(parts)
+        for head in self._heads:
+            head.restore(parts)
         if self._reference and "reference" in parts:
             for name, tensor in self._reference.items():
                 tensor.copy_(parts["reference"][name])
@@ -352,22 +404,25 @@ class Learner:
 
     @property
     def masters(self) -> dict[str, nn.Parameter]:
-        """All that is trained, the critic included, in the precision of its gradient's sum."""
-        own = {} if self._critic is None else self._critic.optimiser.master_weights
-        return {**self._optimiser.master_weights, **own}
+        """All that is trained, heads included, in the precision of its gradient's sum."""
+        own = [head.optimiser.master_weights for head in self._heads]
+        return {name: m for of in (self._optimiser.master_weights, *own) for name, m in of.items()}
 
     def outputs(self, micro: Micro, wanted: Wanted) -> Outputs:
         """Run a micro-batch; its figures have a gradient where one is wanted."""
         hidden = self._hidden(micro)
         lp, entropy = self._logprobs(hidden, micro.targets, with_gradient=wanted.entropy)
         values = self._with_critic().values(hidden) if wanted.values else None
-        return Outputs(lp, entropy, values)
+        privileged = None
+        if wanted.privileged and self._privileged is not None:
+            privileged = self._privileged.predictions(hidden[micro.privileged_at])
+        return Outputs(lp, entropy, values, privileged)
 
     def step(self, learning_rate: float) -> float:
         """Take the optimiser step along the summed gradients; return the policy's norm."""
         norm = self._optimiser.step(learning_rate)
-        if self._critic is not None:
-            self._critic.optimiser.step()
+        for head in self._heads:
+            head.optimiser.step()
         return norm
 
     def checksum(self) -> str:
@@ -377,8 +432,8 @@ class Learner:
     def drop_gradients(self) -> None:
         """Drop the gradients of a step that was not taken."""
         self._optimiser.drop_gradients()
-        if self._critic is not None:
-            self._critic.optimiser.drop_gradients()
+        for head in self._heads:
+            head.optimiser.drop_gradients()
 
     def _adapters_of_roles(self) -> dict[str, str]:
         """Return the role of each adapter, if several learn."""

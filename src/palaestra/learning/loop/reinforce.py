@@ -205,6 +205,7 @@ def figures(episodes: list[Episode], updates: list[Update], shaping: Shaping) ->
     """Return the metrics of one step: of its rollouts, and means over its updates."""
     scored = [e for e in episodes if e.outcome.scored]
     turns = sum(e.usage.turns for e in scored)
+    measured = [shaping.measured(e) for e in scored]
     values: dict[str, float] = {
         "success": fmean(e.outcome.solved for e in scored),
         "reward": fmean(shaping.episode_return(e) for e in scored),
@@ -214,7 +215,12 @@ def figures(episodes: list[Episode], updates: list[Update], shaping: Shaping) ->
         "sampled_tokens": sum(e.usage.sampled_tokens for e in episodes),
         "prompt_tokens": sum(e.usage.prompt_tokens for e in episodes),
     }
-    return values | of_updates(updates)
+    families = sorted({e.task.environment for e in scored})
+    for family in families if len(families) > 1 else ():
+        own = [e.outcome.solved for e in scored if e.task.environment == family]
+        values[f"success/{family}"] = fmean(own)
+    terms = {f"reward/{t.name}": fmean(m[t.name] for m in measured) for t in shaping.terms}
+    return values | terms | of_updates(updates)
 
 
 def of_updates(updates: Sequence[Update]) -> dict[str, float]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
-from palaestra.core.episode import Episode
+from palaestra.core.episode import ADVISOR, Episode
 from palaestra.learning.loop.reinforce import StepResult, reinforce
 from palaestra.learning.loop.rollout_source import SourceState
 from palaestra.learning.loop.trainer_step import TrainerStep
-from palaestra.rollout.runner import Job
+from palaestra.models.scripted.expert import ExpertModel
+from palaestra.rollout.advised_session import Advice, Mixture, Takeover
+from palaestra.rollout.runner import Job, Rollout
 from palaestra.training.actor import Actor
-from palaestra.training.loop_plan import past_attempts, plan_of
+from palaestra.training.loop_plan import advice_plan, past_attempts, plan_of
 from palaestra.training.policy_building import Valued
+from palaestra.training.reinforcement_section import Advisor
 from palaestra.training.run_context import RunContext, Stateful
 from palaestra.training.stage_counters import StepCounter
 from palaestra.training.stage_sections import Reinforce
@@ -119,4 +122,21 @@ async def _roll_out(
         greedy=greedy,
         needed=None if greedy else context.recipe.rl.quorum,
     )
+    if context.recipe.rl.advisor is not None and not greedy and jobs:
+        step = int(jobs[0].key.phase.rpartition("/")[2])
+        rollout = _advised(context, rollout, context.recipe.rl.advisor, step)
     return await context.run_jobs(rollout, jobs)
+
+
+def _advised(context: RunContext, rollout: Rollout, part: Advisor, step: int) -> Rollout:
+    """Return the rollout of a step in which the environment's expert acts in some turns."""
+    plan = advice_plan(part)
+    assert plan is not None  # there is an advisor
+    probability = plan.at(step)
+    if probability == 0:
+        return rollout  # annealed
+    advice: Advice = Takeover(part.after or 1, part.turns)
+    if probability is not None:
+        advice = Mixture(probability)
+    expert = ExpertModel(context.agent, context.policy.renderer, error=part.error)
+    return replace(rollout, advice=advice, models={**rollout.models, ADVISOR: expert})
