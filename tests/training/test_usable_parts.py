@@ -32,6 +32,8 @@ SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen fo
     Need.CONTRIBUTION: ["rl.credit=spa"],
     Need.ADVISOR: ["rl.advisor.after=1"],
     Need.ATTEMPT: ["stage=[{do = 'explore', group = 4}]"],
+    Need.HINT: ["stage=[{do = 'explore', hints = 'explore', like = 'explore'}]"],
+    Need.COMMAND: ["stage=[{do = 'evaluate', commands = 'explore'}]"],
 }
 
 CREDIT = {
@@ -62,6 +64,19 @@ CONTRASTED = [
     "stage=[{do = 'explore', name = 'expert', speaker = 'expert', tasks = 16}, "
     "{do = 'explore', like = 'expert', tasks = 16, group = 2}, {do = 'prefer', batch = 1, "
     "from = ['expert', 'explore'], examples = 'contrastive-pairs'}]",
+]
+HINTED = [
+    "imitation=",
+    "rl=",
+    "stage=[{do = 'explore', tasks = 16, group = 8}, {do = 'explore', name = 'hinted', tasks = 16, "
+    "like = 'explore', hints = 'explore', group = 4}, "
+    "{do = 'imitate', from = 'hinted', examples = 'distillation'}]",
+]
+COMMANDED = [
+    "imitation=",
+    "rl=",
+    "stage=[{do = 'explore', tasks = 16}, {do = 'imitate', from = 'explore', examples = "
+    "'commands'}, {do = 'evaluate', commands = 'explore', tasks = 2}]",
 ]
 TURNS = ["rl.horizon.turns=[2, 4]", "rl.horizon.every=1"]  # what scaling-inter is named by
 
@@ -96,6 +111,10 @@ def keys(part: Component) -> list[str]:
             return staged("prefer", PREFERRED.get(part.name, "trajectory-pairs"), part.name)
         case Kind.EXAMPLES if part.name == "contrastive-pairs":
             return CONTRASTED
+        case Kind.EXAMPLES if Need.HINT in part.needs:
+            return HINTED
+        case Kind.EXAMPLES if Need.COMMAND in part.needs:
+            return COMMANDED
         case Kind.EXAMPLES if Need.PREFERENCE in part.needs:
             return staged("prefer", part.name, "kto" if "labels" in part.name else "dpo")
         case Kind.EXAMPLES if Need.ATTEMPT in part.needs:

@@ -78,6 +78,7 @@ class Description:
     roles: tuple[str, ...]  # whose adapters learn
     revisions: Mapping[str, str | None]  # of the models, see `checked_origin`
     vocabulary: Mapping[str, bytes]  # files by name, where the recipe's model is made in the run
+    reference: Reference | None  # of stages other than RL
 
 
 def described(
@@ -87,6 +88,7 @@ def described(
     roles: tuple[str, ...],
     revisions: Mapping[str, str | None],
     vocabulary: Path,
+    reference: Reference | None = None,
 ) -> Description:
     """Describe the learner that `make_learner` makes; `vocabulary` is a folder of the run."""
     files = sorted(vocabulary.iterdir()) if recipe.model.name == "tiny" else []
@@ -97,6 +99,7 @@ def described(
         roles,
         revisions,
         {file.name: file.read_bytes() for file in files},
+        reference,
     )
 
 
@@ -106,6 +109,7 @@ def make_learner(
     learning_rate: float,
     *,
     for_rl: bool = False,
+    reference: Reference | None = None,
     roles: Sequence[str] | None = None,
 ) -> Learner:
     """Create the policy's learner; for RL, with the critic and reference that it needs.
@@ -115,6 +119,7 @@ def make_learner(
         policy: learns.
         learning_rate: of the policy.
         for_rl: whether it learns by RL.
+        reference: of stages other than RL; None: none.
         roles: with LoRA, those whose adapters learn; None: all.
     """
     part, critic, method = recipe.training, None, Method(chosen(recipe.rl))
@@ -127,7 +132,7 @@ def make_learner(
         Optimisation(learning_rate, memory_of_rank(recipe), part.clip_norm),
         temperature=recipe.agent.temperature,
         critic=critic,
-        reference=reference_of(recipe, method) if for_rl else None,
+        reference=reference_of(recipe, method) if for_rl else reference,
         families=recipe.rl.families if for_rl else 0,
         privileged=_privileged(recipe) if for_rl else None,
     )
@@ -188,9 +193,14 @@ class _Maker:
         if self._policy is None:
             prepare_torch(recipe)
             self._policy = _policy_of(recipe, description)
-        rate, for_rl = description.learning_rate, description.for_rl
-        roles = description.roles
-        return make_learner(recipe, self._policy, rate, for_rl=for_rl, roles=roles)
+        return make_learner(
+            recipe,
+            self._policy,
+            description.learning_rate,
+            for_rl=description.for_rl,
+            roles=description.roles,
+            reference=description.reference,
+        )
 
 
 def _policy_of(recipe: Recipe, description: Description) -> ResidentModel:

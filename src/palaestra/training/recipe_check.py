@@ -148,6 +148,11 @@ def _check_stageless(needs: Collection[Need], who: str) -> None:
         )
     if Need.PREFERENCE in needs:
         raise RecipeError(f"{who} makes pairs or labels; write a stage that does 'prefer'.")
+    if Need.HINT in needs or Need.COMMAND in needs:
+        what = Need.HINT if Need.HINT in needs else Need.COMMAND
+        raise RecipeError(
+            f"{who} needs {what} in prompts; write stages: explore with {what}, then imitate."
+        )
 
 
 def _alone(recipe: Recipe) -> list[Recipe]:

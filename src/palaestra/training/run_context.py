@@ -16,7 +16,7 @@ from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, derive_seed
-from palaestra.core.errors import TooManyFaults
+from palaestra.core.errors import RecipeError, TooManyFaults
 from palaestra.core.model import Model, Sampling
 from palaestra.core.task import TaskSet
 from palaestra.environments.registry import make, spec, tasks
@@ -25,10 +25,11 @@ from palaestra.learning.compute.memory_budget import MemoryBudget
 from palaestra.learning.critics.progress_estimator import ProgressEstimator, ProgressPlan
 from palaestra.learning.critics.reward_model import RewardModel
 from palaestra.learning.critics.separate_critic import SeparateCritic
-from palaestra.learning.loop.learner import Learner
+from palaestra.learning.loop.learner import Learner, Reference
 from palaestra.learning.methods.algorithms import Method
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.registry import REVISIONS
+from palaestra.rollout.annotated_environment import AnnotatedPool, Notes
 from palaestra.rollout.environment_pool import EnvironmentPool
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Elsewhere, Job, Rollout
@@ -42,6 +43,7 @@ from palaestra.training.policy_building import put_state, selection, state_of
 from palaestra.training.ranks import Team, described, make_learner, memory_of_rank, reference_of
 from palaestra.training.recipe import Recipe
 from palaestra.training.role_adapters import models_of_roles
+from palaestra.training.stage_program import adds_to_prompts, distils
 from palaestra.training.tracking import Tracking
 
 if TYPE_CHECKING:
@@ -77,6 +79,11 @@ class RunContext:
         """Prepare a run; see `run.execute`."""
         self.recipe, self.run, self.reporter, self.team = recipe, run, reporter, team
         self.elsewhere, self.engines = elsewhere, engines
+        if elsewhere is not None and adds_to_prompts(recipe):
+            raise RecipeError(
+                "Stages with hints or commands add them to environments of this process; leave out "
+                "--on ray."
+            )
         self.store = run.database
         self.tracking = Tracking(run, recipe.model_dump(mode="json"), reporter)
         self.agent: Agent = make_agent(recipe.agent.chosen)
@@ -152,12 +159,15 @@ class RunContext:
         *,
         greedy: bool = False,
         needed: int | None = None,
+        notes: Callable[[], Notes] | None = None,
     ) -> Rollout:
         part = self.recipe.agent
+        environments = self.environments
+        pool = environments if notes is None else AnnotatedPool(environments, notes)
         return Rollout(
             agent=self.agent,
-            make_environment=self.environments.take,
-            keep=self.environments.keep,
+            make_environment=pool.take,
+            keep=pool.keep,
             models=models,
             budget=Budget(
                 turns=turns, invalid_actions=self.recipe.environment.max_invalid_actions or None
@@ -224,14 +234,27 @@ class RunContext:
 
     # ── learning ─────────────────────────────────────────────────────────────
 
-    def learner(self, learning_rate: float, *, for_rl: bool = False) -> Learner:
-        """Create the policy's learner; for RL, with the critic and reference it needs."""
-        roles = self.learners
-        learner = make_learner(self.recipe, self.policy, learning_rate, for_rl=for_rl, roles=roles)
+    def learner(
+        self, learning_rate: float, *, for_rl: bool = False, reference: Reference | None = None
+    ) -> Learner:
+        """Create the policy's learner; for RL, with the critic and reference it needs.
+
+        Other stages name the reference that they need.
+        """
+        learner = make_learner(
+            self.recipe,
+            self.policy,
+            learning_rate,
+            for_rl=for_rl,
+            roles=self.learners,
+            reference=reference,
+        )
         if self.team is not None:
             revisions = self.store.get(REVISIONS) or {}
             folder = self.run.path / VOCABULARY
-            description = described(self.recipe, learning_rate, for_rl, roles, revisions, folder)
+            description = described(
+                self.recipe, learning_rate, for_rl, self.learners, revisions, folder, reference
+            )
             learner.lead(self.team.leader(description, ordered=self.recipe.deterministic))
         return learner
 
@@ -243,7 +266,7 @@ class RunContext:
             chosen.parameters,
             chosen.frozen_layers,
             memory_of_rank(self.recipe),
-            reference=reference_of(self.recipe, self.method) == "start",
+            reference=reference_of(self.recipe, self.method) == "start" or distils(self.whole),
             families=self.recipe.rl.families,
         )
 

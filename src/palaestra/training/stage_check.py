@@ -14,9 +14,17 @@ from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.preferred import Label, Pair
 from palaestra.learning.loop.preference_learning import takes_pairs
 from palaestra.learning.methods.component import Component, Kind, Need, find
+from palaestra.models.registry import check_model
 from palaestra.training.adapter_check import check_stage_adapters
 from palaestra.training.demonstrations import check_recorded
 from palaestra.training.method import check_declared
+from palaestra.training.prompt_check import (
+    Tested,
+    check_needs_of_prompts,
+    check_prompts,
+    check_teacher,
+    check_tests_agree,
+)
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import (
     Made,
@@ -27,6 +35,7 @@ from palaestra.training.stage_program import (
 )
 from palaestra.training.stage_sections import (
     BASE,
+    Distil,
     Evaluate,
     Explore,
     FromRun,
@@ -40,7 +49,7 @@ from palaestra.training.stage_sections import (
     Reward,
     StagePart,
 )
-from palaestra.training.stages.reading import compares_speakers
+from palaestra.training.stages.reading import SCRIPTED, compares_speakers
 from palaestra.training.usable_parts import refuse_unmet
 
 MADE: dict[object, str] = {list[Example]: "examples", list[Pair]: "pairs", list[Label]: "labels"}
@@ -111,6 +120,7 @@ def _check_names(steps: Sequence[Step | RoundEnd]) -> None:
 def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
     """Check what each step reads; return the names of the stages that are read."""
     made, used = Made(), set[str]()
+    tested: Tested = {}
     every = {step.name: step.part for step in steps_of(steps)}
     for step in steps_of(steps):
         part, who = step.part, f"The stage '{step.name}'"
@@ -127,6 +137,8 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                 used.add(start)
         elif getattr(part, "speaker", "policy") == "policy":
             used.add(_name_of(made))
+        if isinstance(part, Distil):
+            used.update(check_teacher(recipe, part, who, made, every))
         for source in getattr(part, "sources", ()):
             _check_source(recipe, source, who, made, every)
             if isinstance(source, FromStage):
@@ -134,6 +146,10 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                 if source.judged is not None:
                     _check_judged(source.judged, who, made, every)
                     used.add(source.judged)
+        if isinstance(part, Explore | Evaluate):
+            used.update(check_prompts(recipe, part, who, made, every))
+        if isinstance(part, Evaluate):
+            check_tests_agree(part, who, made, tested)
         if isinstance(part, Explore):
             _check_speaker(recipe, part.speaker, who)
             if part.agent is not None:
@@ -217,7 +233,17 @@ def _writers(every: dict[str, StagePart]) -> set[str]:
 
 def _check_speaker(recipe: Recipe, speaker: str, who: str) -> None:
     environment = recipe.environment.id
-    if speaker == "expert" and Capability.ORACLE not in spec(environment).capabilities:
+    if speaker not in SCRIPTED:
+        check_model(speaker)
+        if recipe.deterministic:
+            raise RecipeError(
+                f"{who} lets '{speaker}' speak, whose replies are not equal in each run; unset "
+                "deterministic."
+            )
+    if (
+        speaker.partition("?")[0] == "expert"
+        and Capability.ORACLE not in spec(environment).capabilities
+    ):
         raise RecipeError(
             f"{who} records the expert of '{environment}', which has none; let the policy speak, "
             "or choose another environment."
@@ -247,6 +273,7 @@ def _check_rule(recipe: Recipe, part: Imitate | Prefer, who: str, made: Made) ->
             "'prefer' with them."
         )
     check_declared(rule.needs, recipe.environment.id, f"{who}, with '{part.examples}',")
+    check_needs_of_prompts(recipe, rule.needs, part, who, made)
     _check_agents(recipe, part, who, made, team=Need.ROLES in rule.needs)
     if compares_speakers(rule.function):
         _check_tasks(part, who, made)

@@ -15,7 +15,9 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, mod
 
 from palaestra.core.task import Split
 from palaestra.training.adapter_sections import Clusters, TrainedRoles
+from palaestra.training.distillation_section import Distillation
 from palaestra.training.general_section import General
+from palaestra.training.prompt_sections import Commanded, Hinted
 from palaestra.training.recipe_sections import Section
 from palaestra.training.reinforcement_section import Reinforcement
 
@@ -29,8 +31,9 @@ LAST, ALL = "last", "all"
 class FromSpeaker(Section):
     """Episodes that the stage records itself, on training tasks that were not used before."""
 
-    speaker: Literal["expert", "policy", "random"] = Field(
-        description="the environment's expert, the policy, or random actions"
+    speaker: str = Field(
+        min_length=1,
+        description="expert (the environment's), policy, random (actions), or a model's name",
     )
     demonstrations: int = Field(32, ge=1, description="number of episodes")
 
@@ -134,20 +137,24 @@ class TrainingPart(StagePart):
 # ── what stages do ───────────────────────────────────────────────────────────
 
 
-class Explore(StagePart):
+class Explore(StagePart, Hinted, Commanded):
     """Record episodes on training tasks that were not used before."""
 
     do: Literal["explore"]
     paper: ClassVar[str] = "demonstrations by scripted experts; exploration as in ReST-EM, AgentGym"
-    speaker: Literal["policy", "expert", "random"] = Field(
-        "policy", description="the policy, the environment's expert, or random actions"
+    speaker: str = Field(
+        "policy",
+        min_length=1,
+        description="policy, expert (the environment's), random (actions), or a model's name, such "
+        "as openai:MODEL@URL or smollm2-135m",
     )
     tasks: int = Field(32, ge=1)
     group: int = Field(1, ge=1, description="episodes per task")
     agent: str | None = Field(
         None,
-        description="another agent than the recipe's that acts here, e.g. plan, a team whose runs "
-        "the rule flattened joins; unset: the recipe's",
+        description="another agent than the recipe's that acts here: a team, such as plan, whose "
+        "runs the rule flattened joins, or one that searches, such as best_first, of which only "
+        "the path that it took is learned; unset: the recipe's",
     )
     like: str | None = Field(
         None, description="a stage whose tasks are taken again, from its first one; unset: new ones"
@@ -199,6 +206,13 @@ class Prefer(TrainedRoles, TrainingPart, ReadingPart):
     epochs: int = Field(1, ge=1)
     batch: int = Field(16, ge=1, description="pairs or labels per optimizer step")
     learning_rate: float = Field(2e-5, gt=0)
+
+
+class Distil(TrainingPart, ReadingPart, Distillation):
+    """Learn a teacher's distribution at each token of recorded replies, without their hints."""
+
+    do: Literal["distil"]
+    paper: ClassVar[str] = "Rusu et al. 2016 (policy distillation); Memento No More 2025 (hints)"
 
 
 class Reinforce(TrainedRoles, TrainingPart, Reinforcement):
@@ -305,7 +319,7 @@ class Merge(TrainingPart):
         return self
 
 
-class Evaluate(StagePart):
+class Evaluate(StagePart, Commanded):
     """Test the policy as it is now."""
 
     do: Literal["evaluate"]
@@ -349,7 +363,17 @@ class Repeat(StagePart):
 
 
 AnyStage = Annotated[
-    Explore | Judge | Imitate | Prefer | Reinforce | Study | Reward | Merge | Evaluate | Repeat,
+    Explore
+    | Judge
+    | Imitate
+    | Prefer
+    | Distil
+    | Reinforce
+    | Study
+    | Reward
+    | Merge
+    | Evaluate
+    | Repeat,
     Discriminator("do"),
 ]
 Repeat.model_rebuild()
@@ -360,6 +384,7 @@ STAGES: Mapping[str, type[StagePart]] = {
     "study": Study,
     "imitate": Imitate,
     "prefer": Prefer,
+    "distil": Distil,
     "reward": Reward,
     "reinforce": Reinforce,
     "merge": Merge,

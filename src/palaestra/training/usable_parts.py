@@ -34,14 +34,6 @@ UNMET: dict[Need, tuple[str, str]] = {
         "tasks do not say which skill they exercise, and nothing generates more of them",
         "call it with successes and attempts by skill",
     ),
-    Need.HINT: (
-        "no prompt holds a hint",
-        "call it on recorded episodes whose prompts do",
-    ),
-    Need.COMMAND: (
-        "no prompt states the desired return",
-        "call it on recorded episodes, and put commands into your agent's prompts",
-    ),
     Need.ACTION_VALUE: (
         "a run's critics judge states, not replies or tokens",
         "train this one in your own loop",

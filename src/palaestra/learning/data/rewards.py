@@ -145,6 +145,10 @@ class Shaping:
                 found = [a + term.weight * b for a, b in zip(found, value, strict=True)]
         return found
 
+    def step_rewards(self, episode: Episode) -> list[float]:
+        """Return the reward of each step of an episode, how it ended apart."""
+        return self._of_steps(self.values(episode), len(episode.steps))
+
     def episode_return(self, episode: Episode) -> float:
         """Return the undiscounted return of a scored episode."""
         values = self.values(episode)

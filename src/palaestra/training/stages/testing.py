@@ -11,6 +11,7 @@ from palaestra.core.episode import Episode, Key
 from palaestra.core.model import adapter_role
 from palaestra.core.task import Split, Task
 from palaestra.environments.registry import tasks
+from palaestra.rollout.annotated_environment import Notes
 from palaestra.rollout.runner import Job
 from palaestra.runtime.progress import percent
 from palaestra.training.run_context import RunContext, typical_turns
@@ -24,6 +25,7 @@ async def evaluate_policy(
     ready: Callable[[], Awaitable[None]],
     split: Split = Split.TEST,
     count: int | None = None,
+    notes: Callable[[], Notes] | None = None,
 ) -> None:
     """Test the policy on a split and, if trained, on the transfer environment.
 
@@ -33,15 +35,16 @@ async def evaluate_policy(
         ready: puts that version in place.
         split: of the tasks; only tests use the transfer environment.
         count: of tasks; None: the recipe's.
+        notes: what is added to the observations; None: nothing.
     """
     part, environment = context.recipe.evaluation, context.recipe.environment
     count = part.tasks if count is None else count
     chosen = context.tasks.take(split, count)
-    await _run(context, f"{split}/{policy}", ready, chosen, context.turns)
+    await _run(context, f"{split}/{policy}", ready, chosen, context.turns, notes)
     if split is Split.TEST and environment.transfer is not None and policy != BASE:
         turns = typical_turns(environment.transfer)
         others = tasks(environment.transfer).take(Split.TEST, part.transfer_tasks)
-        await _run(context, f"transfer/{policy}", ready, others, turns)
+        await _run(context, f"transfer/{policy}", ready, others, turns, notes)
 
 
 async def _run(
@@ -50,6 +53,7 @@ async def _run(
     ready: Callable[[], Awaitable[None]],
     tasks: Sequence[Task],
     turns: int,
+    notes: Callable[[], Notes] | None,
 ) -> None:
     jobs = [Job(Key(phase, i), task) for i, task in enumerate(tasks)]
     if context.accounts.is_done(phase) and not context.lacks(phase, len(jobs)):
@@ -58,7 +62,8 @@ async def _run(
     started = time.monotonic()
     with context.reporter.stage(phase.replace("/", " "), len(jobs), "tasks") as shown:
         counter = EpisodeCounter(context, shown)
-        rollout = context.rollout(context.roles(context.policy), turns, counter.add)
+        roles = context.roles(context.policy)
+        rollout = context.rollout(roles, turns, counter.add, notes=notes)
         episodes = await context.run_jobs(rollout, jobs)
     scored = [e.outcome.solved for e in episodes if e.outcome.scored]
     where = f" on {tasks[0].environment}, never trained on" if phase.startswith("transfer/") else ""
