@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from palaestra.training.adapter_sections import roles_trained
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import Made, Step, program, steps_of
 from palaestra.training.stage_sections import (
@@ -139,7 +140,7 @@ def _words(part: StagePart) -> str:
     if isinstance(part, Reinforce):
         judged = f", rewarded by {part.reward_model}" if part.reward_model else ""
         rollouts = f"{part.steps} steps of {part.tasks} x {part.group} rollouts"
-        return f"{begin} + {rollouts} ({part.algorithm}{judged}) → version"
+        return f"{begin} + {rollouts} ({part.algorithm}{judged}{_trains(part)}) → version"
     read = [_source(source) for source in getattr(part, "sources", ())]
     if isinstance(part, Distil):
         teacher = part.teacher or "itself, with hints"
@@ -148,11 +149,19 @@ def _words(part: StagePart) -> str:
         read = ["instructions"] * part.instructions + read + list(part.files)
         how = "every token"
     else:
-        how = str(getattr(part, "examples", ""))
+        how = f"{getattr(part, 'examples', '')}{_trains(part)}"
         general = getattr(part, "general", None)
         if general is not None:
             read.append(f"{general.share:.0%} general text of {', '.join(general.files)}")
     return f"{begin} + {' and '.join(read)} ({how}) → version"
+
+
+def _trains(part: StagePart) -> str:
+    """Return which adapters a stage trains, in words; empty if it trains all."""
+    if isinstance(part, Imitate) and part.adapters is not None:
+        return f", trains {part.adapters.clusters} clusters of calls"
+    named = roles_trained(part)
+    return "" if named is None else f", trains {' and '.join(named)}"
 
 
 def _commands(names: Sequence[str]) -> str:

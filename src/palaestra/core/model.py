@@ -29,6 +29,9 @@ CONSTRAINED = "|grammar"
 ADAPTER = "|adapter="
 """Begins the suffix of the policy name in calls of a role whose own adapter is in training."""
 
+CONTEXT = "|context"
+"""The suffix of the policy name in replies that a learner reads, and does not learn."""
+
 Listener = Callable[[Sequence[int], Sequence[float]], None]
 """Receives the tokens of a reply and their log-probabilities during sampling: each once, in order.
 They are those of the final `Generation`; a model may skip these calls."""
@@ -93,6 +96,19 @@ def free(policy: str) -> str:
 def adapted(policy: str, role: str) -> str:
     """Return the name of the policy with the adapter of a role, which is trained beside its own."""
     return f"{policy}{ADAPTER}{role}"
+
+
+def adapter_role(recorded: str, role: str) -> str:
+    """Return the role whose adapter replied: that of the recorded name, or else the call's own."""
+    _, found, named = recorded.partition(ADAPTER)
+    return named.partition("|")[0] if found else role
+
+
+def without_adapter(recorded: str) -> str:
+    """Return the recorded name without the suffix of an adapter; other suffixes stay."""
+    own, found, rest = recorded.partition(ADAPTER)
+    _, bar, suffix = rest.partition("|")
+    return f"{own}{bar}{suffix}" if found else recorded
 
 
 def is_of(recorded: str, policy: str) -> bool:

@@ -23,6 +23,7 @@ from palaestra.training.policy_versions import (
     saved_version,
 )
 from palaestra.training.reward_models import saved_model
+from palaestra.training.role_adapters import learners_of
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import (
     Made,
@@ -168,7 +169,7 @@ class Pipeline:
             if part.reward_model is not None:
                 record = made.models[part.reward_model][-1]
                 context.reward_model = saved_model(context, record)
-            self._valued = await reinforcement(context)
+            self._valued = await reinforcement(context, part)
 
     async def _test_general(self, version: str) -> None:
         """Measure what a version loses on general text, unless that is done."""
@@ -192,7 +193,10 @@ class Pipeline:
         self._present, self._valued = BASE, None
 
     def _of(self, step: Step, made: Made) -> RunContext:
-        context = self._context.of(step.record, view(self._context.whole, step.part))
+        whole = self._context.whole
+        context = self._context.of(
+            step.record, view(whole, step.part), learners_of(whole, step.part)
+        )
         context.first_task = made.first_task(step.part)
         return context
 

@@ -39,7 +39,7 @@ from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.accounting import Accounts
 from palaestra.training.method import chosen, critic_of, progress_model_of
-from palaestra.training.policy_building import selection
+from palaestra.training.policy_building import put_state, selection, state_of
 from palaestra.training.ranks import Team, described, make_learner, memory_of_rank, reference_of
 from palaestra.training.recipe import Recipe
 from palaestra.training.role_adapters import models_of_roles
@@ -102,16 +102,18 @@ class RunContext:
         self.whole = recipe  # with all its stages
         self.reward_model: RewardModel | None = None  # that replaces outcomes in the stage's RL
         self.first_task = 0  # of those on which the stage records episodes
+        self.learners = recipe.training.learners  # roles whose adapters learn in the stage
 
-    def of(self, record: str, recipe: Recipe) -> Self:
+    def of(self, record: str, recipe: Recipe, learners: tuple[str, ...]) -> Self:
         """Return the context of one stage, which shares all that belongs to the run.
 
         Args:
             record: under what the stage's episodes, metrics and weights are recorded.
             recipe: of that stage alone.
+            learners: roles and clusters whose adapters learn in it; without LoRA none.
         """
         found = copy.copy(self)
-        found.record, found.recipe = record, recipe
+        found.record, found.recipe, found.learners = record, recipe, learners
         found.method = Method(chosen(recipe.rl))
         return found
 
@@ -146,7 +148,8 @@ class RunContext:
 
     def roles(self, model: Model) -> dict[str, Model]:
         """Return the model of each role, where `model` acts for the policy; see `role_adapters`."""
-        return models_of_roles(self.recipe, self.policy, model)
+        known = (*self.agent.roles, *spec(self.recipe.environment.id).players)
+        return models_of_roles(self.recipe, self.policy, model, known)
 
     def rollout(
         self,
@@ -241,13 +244,18 @@ class RunContext:
         Other stages name the reference that they need.
         """
         learner = make_learner(
-            self.recipe, self.policy, learning_rate, for_rl=for_rl, reference=reference
+            self.recipe,
+            self.policy,
+            learning_rate,
+            for_rl=for_rl,
+            roles=self.learners,
+            reference=reference,
         )
         if self.team is not None:
             revisions = self.store.get(REVISIONS) or {}
             folder = self.run.path / VOCABULARY
             description = described(
-                self.recipe, learning_rate, for_rl, revisions, folder, reference
+                self.recipe, learning_rate, for_rl, self.learners, revisions, folder, reference
             )
             learner.lead(self.team.leader(description, ordered=self.recipe.deterministic))
         return learner
@@ -290,7 +298,7 @@ class RunContext:
         beside: Beside = MappingProxyType({}),
     ) -> None:
         """Write a checkpoint of the stage; keep only the latest two of its RL."""
-        whole = {**state, "version": self.policy.version}
+        whole = {**state, **state_of(self.policy)}
         tensors = learner.state()
         for prefix, model in beside.items():
             tensors |= {prefix + part: tensor for part, tensor in model.state().items()}
@@ -319,7 +327,7 @@ class RunContext:
                 own = found.tensors.items()
                 model.restore({p[len(prefix) :]: t for p, t in own if p.startswith(prefix)})
             self.policy.engine.clear()
-            self.policy.version = found.state["version"]
+            put_state(self.policy, found.state)
             return dict(found.state)
         return None
 

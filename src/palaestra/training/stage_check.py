@@ -16,6 +16,7 @@ from palaestra.learning.loop.preference_learning import takes_pairs
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Component, Kind, Need, find
 from palaestra.models.registry import check_model
+from palaestra.training.adapter_check import check_stage_adapters
 from palaestra.training.demonstrations import check_recorded
 from palaestra.training.method import check_declared, chosen
 from palaestra.training.prompt_check import (
@@ -71,6 +72,7 @@ def check_stages(recipe: Recipe) -> None:
     used = _check_reads(recipe, steps)
     _check_used(steps_of(steps), used)
     _check_together(steps_of(steps))
+    check_stage_adapters(recipe, steps_of(steps))
 
 
 def _repeats(stages: Sequence[StagePart]) -> list[Repeat]:

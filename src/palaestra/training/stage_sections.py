@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from palaestra.core.task import Split
+from palaestra.training.adapter_sections import Clusters, TrainedRoles
 from palaestra.training.distillation_section import Distillation
 from palaestra.training.general_section import General
 from palaestra.training.prompt_sections import Commanded, Hinted
@@ -160,11 +161,14 @@ class Explore(StagePart, Hinted, Commanded):
     )
 
 
-class Imitate(TrainingPart, ReadingPart):
+class Imitate(TrainedRoles, TrainingPart, ReadingPart):
     """Learn the replies of chosen episodes (supervised fine-tuning)."""
 
     do: Literal["imitate"]
-    paper: ClassVar[str] = "Pomerleau 1989; the rules of examples name their own sources"
+    paper: ClassVar[str] = (
+        "Pomerleau 1989; the rules of examples name their own sources; adapters of clusters: "
+        "Belcak et al. 2025"
+    )
     examples: str = Field(
         "filtered-cloning", description="how to choose them, of `palaestra list curricula`"
     )
@@ -172,12 +176,23 @@ class Imitate(TrainingPart, ReadingPart):
     epochs: int = Field(2, ge=1)
     batch: int = Field(8, ge=1, description="examples per optimizer step")
     learning_rate: float = Field(1e-4, gt=0)
+    adapters: Clusters | None = Field(
+        None,
+        description="cluster the calls, train an adapter for each cluster, and let a router choose "
+        "among them from then on, e.g. {clusters = 4}; unset: no clusters",
+    )
     general: General | None = Field(
         None, description='general text to mix in, e.g. {files = ["LICENSE"], share = 0.2}'
     )
 
+    @model_validator(mode="after")
+    def _clusters_learn_alone(self) -> Imitate:
+        if self.adapters is not None and self.train is not None:
+            raise ValueError("adapters trains those of its clusters, and train others; unset one")
+        return self
 
-class Prefer(TrainingPart, ReadingPart):
+
+class Prefer(TrainedRoles, TrainingPart, ReadingPart):
     """Learn from pairs of replies or rollouts, or from labels, near the policy it begins with."""
 
     do: Literal["prefer"]
@@ -200,7 +215,7 @@ class Distil(TrainingPart, ReadingPart, Distillation):
     paper: ClassVar[str] = "Rusu et al. 2016 (policy distillation); Memento No More 2025 (hints)"
 
 
-class Reinforce(TrainingPart, Reinforcement):
+class Reinforce(TrainedRoles, TrainingPart, Reinforcement):
     """Reinforcement learning from rollouts; the keys are those of the table `rl`."""
 
     do: Literal["reinforce"]

@@ -96,6 +96,7 @@ class Learner:
         """
         self.model, self.optimisation, self.temperature = model, optimisation, temperature
         self.parameters, self.frozen = selection.parameters, selection.frozen_layers
+        self.adapters, self._beside = selection.adapters, selection.beside
         self.budget = MemoryBudget(
             model.network,
             self.parameters,
@@ -385,8 +386,12 @@ class Learner:
     # ── stopping and resuming ────────────────────────────────────────────────
 
     def state(self) -> Parts:
-        """Return everything that a resumed run needs: weights, moments, critic, reference."""
+        """Return everything that a resumed run needs: weights, moments, critic, reference.
+
+        Among the weights are those of adapters that do not learn here.
+        """
         parts = self._optimiser.state()
+        parts["weights"].update({name: p.detach() for name, p in self._beside.items()})
         for head in self._heads:
             for part, tensors in head.optimiser.state().items():
                 parts[part].update(tensors)
@@ -401,6 +406,8 @@ class Learner:
         Heads that the state does not hold are reset; a reference that it does not hold stays.
         """
         self._optimiser.restore(parts)
+        for name, parameter in self._beside.items():
+            round_into(parameter, parts["weights"][name].to(parameter.device))
         for head in self._heads:
             head.restore(parts)
         if self._reference and "reference" in parts:

@@ -16,6 +16,7 @@ from palaestra.learning.critics.progress_estimator import ProgressEstimator, con
 from palaestra.learning.critics.reward_model import RewardModel
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.critics.value_head import ValueUpdate
+from palaestra.learning.data.adapter_replies import learned_by
 from palaestra.learning.data.advised import AdvicePlan, executed
 from palaestra.learning.data.filters import spread
 from palaestra.learning.data.rewards import Shaping
@@ -140,8 +141,9 @@ class TrainerStep:
             InputError: rewards, log-probabilities, or a rule's results, are missing or not
                 numbers; names them.
         """
-        policy = self.learner.model.name
+        policy, network = self.learner.model.name, self.learner.model.network
         episodes, advised = self._advised(episodes, policy)
+        episodes = learned_by(episodes, policy, network, self.learner.adapters)
         every = b.trajectories(episodes, shaping, policy)
         if Need.TREE in self.method.needs:
             every = with_parents(every, episodes)

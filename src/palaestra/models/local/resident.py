@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.model import Generation, Listener, Model, Prompt, Renderer, Sampling
+from palaestra.models.call_router import CallRouter
 from palaestra.models.local.choices import ChoiceTree
 from palaestra.models.local.engine import MEMORY, Engine, OnUpdate
 from palaestra.models.local.forced_calls import CallGrammars
@@ -105,6 +106,7 @@ class ResidentModel(Model):
         self.lockstep = lockstep
         self.adapter: str | None = OWN  # of the network, if it has any; None: the base alone
         self.adapters: set[str] = set()  # that were added to the network since
+        self.router: CallRouter | None = None  # of the calls to adapters; None: there is none
         self.engine = Engine(
             network,
             renderer.end_tokens,

@@ -16,6 +16,7 @@ from palaestra.training.demonstrations import RECORDED
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 from palaestra.training.stage_sections import Distil, Imitate, Prefer, Study
+from palaestra.training.stages.assigning import assigned, find_clusters
 from palaestra.training.stages.reading import Shown, read
 from palaestra.training.stages.testing import tokens_of
 
@@ -63,7 +64,7 @@ async def learn(
         reference: of the learner, see `Learner`.
 
     Raises:
-        InputError: a source has nothing to show.
+        InputError: a source has nothing to show, or not to the roles that learn.
     """
     learner = context.learner(part.learning_rate, reference=reference)
     done = context.accounts.is_done(context.record)
@@ -77,6 +78,9 @@ async def learn(
         )
     started = time.monotonic()
     shown = await read(context, part.sources, made)
+    if isinstance(part, Imitate) and part.adapters is not None:
+        find_clusters(context, part.adapters, shown)
+    shown = assigned(context, part, shown)
     lesson = prepare(shown)
     rows_learned(context, lesson.rows, shown)
     expected = part.epochs * math.ceil(lesson.items / part.batch)

@@ -22,11 +22,21 @@ from palaestra.training.reinforcement_section import Advisor
 from palaestra.training.rollout_trees import run_tree, tree_of
 from palaestra.training.run_context import RunContext, Stateful
 from palaestra.training.stage_counters import StepCounter
+from palaestra.training.stage_sections import Reinforce
+from palaestra.training.stages.assigning import check_speakers
 from palaestra.training.time_limit import used_up
 
 
-async def reinforcement(context: RunContext) -> Valued | None:
-    """Learn from rollouts, starting at the last checkpoint; return the critic, if any."""
+async def reinforcement(context: RunContext, whole: Reinforce) -> Valued | None:
+    """Learn from rollouts, starting at the last checkpoint; return the critic, if any.
+
+    Args:
+        context: of the stage.
+        whole: its table.
+
+    Raises:
+        InputError: a role that the stage trains did not speak in its first step.
+    """
     part, own = context.recipe.rl, context.record
     if Need.BELIEF in context.method.needs and not context.policy.scores_answers:
         raise InputError(
@@ -56,6 +66,9 @@ async def reinforcement(context: RunContext) -> Valued | None:
             counter = StepCounter(context, shown)
 
             def after(result: StepResult) -> bool:
+                if result.step == 1:
+                    spoken = {context.policy.name: list(result.episodes)}
+                    check_speakers(whole, spoken, f"the first rollouts of '{own}'")
                 counter.add(result)
                 last = result.step == part.steps or used_up(context, result.step)
                 if result.step % context.recipe.checkpoint_every == 0 or last:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from statistics import fmean
 
 from palaestra.core.episode import Episode, Key
+from palaestra.core.model import adapter_role
 from palaestra.core.task import Split, Task
 from palaestra.environments.registry import tasks
 from palaestra.rollout.annotated_environment import Notes
@@ -66,9 +68,21 @@ async def _run(
     scored = [e.outcome.solved for e in episodes if e.outcome.scored]
     where = f" on {tasks[0].environment}, never trained on" if phase.startswith("transfer/") else ""
     context.reporter.say(f"{phase}: success {percent(fmean(scored))} of {len(scored)}{where}")
+    if context.policy.router is not None:
+        context.reporter.say(f"{phase}: {_answers(episodes)}")
     seconds = time.monotonic() - started
     context.accounts.finish_stage(phase, seconds, **tokens_of(episodes), trained=0)
     context.tracking.log_success(phase)
+
+
+def _answers(episodes: Sequence[Episode]) -> str:
+    """Return which adapters answered the calls of episodes, and at what cost, in words."""
+    own = "agent"  # its adapter answers what is not routed, whoever is asked
+    names = Counter(adapter_role(call.policy, own) for e in episodes for call in e.calls)
+    shares = ", ".join(f"{name} {percent(n / names.total())}" for name, n in sorted(names.items()))
+    tokens, solved = tokens_of(episodes), sum(e.outcome.solved for e in episodes)
+    cost = f"{sum(tokens.values()) / solved:,.0f}" if solved else "no"
+    return f"calls answered by {shares}; {cost} tokens per success"
 
 
 def tokens_of(episodes: Sequence[Episode]) -> dict[str, int]:
