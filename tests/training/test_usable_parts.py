@@ -31,6 +31,7 @@ SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen fo
     Need.PREFERENCE: ["stage=[{do = 'prefer'}]"],
     Need.CONTRIBUTION: ["rl.credit=spa"],
     Need.ATTEMPT: ["stage=[{do = 'explore', group = 4}]"],
+    Need.GOAL: ["environment.id=gymnasium-goals/Taxi-v4"],
 }
 
 CREDIT = {
@@ -98,6 +99,7 @@ def keys(part: Component) -> list[str]:
             return staged("imitate", part.name)
         case Kind.EXAMPLES:
             studied = ["imitation.demonstrations=16", "imitation.batch=8", "rl.steps=0"]
+            studied += SUPPLIED[Need.GOAL] if Need.GOAL in part.needs else []
             return [f"imitation.examples={part.name}", *studied, *EXAMPLES.get(part.name, [])]
     raise AssertionError(f"no recipe key names a {part.kind}")
 

@@ -39,6 +39,7 @@ from palaestra.training.stage_sections import (
     Explore,
     Imitate,
     Judge,
+    Label,
     Merge,
     Prefer,
     Reinforce,
@@ -48,6 +49,7 @@ from palaestra.training.stage_sections import (
 )
 from palaestra.training.stages.exploring import explore
 from palaestra.training.stages.imitating import imitation
+from palaestra.training.stages.labelling import label
 from palaestra.training.stages.learning_updates import learned_rows
 from palaestra.training.stages.merging import merge
 from palaestra.training.stages.passing_verdicts import judge
@@ -97,6 +99,8 @@ class Pipeline:
             await explore(context, part, ready)
         elif isinstance(part, Judge):
             await judge(context, part, self._made, ready)
+        elif isinstance(part, Label):
+            await label(context, part, self._made, ready)
         elif isinstance(part, Reward):
             await reward(context, part, self._made, ready)
         elif isinstance(part, Evaluate):

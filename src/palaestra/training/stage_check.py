@@ -12,6 +12,7 @@ from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.preferred import Label, Pair
 from palaestra.learning.loop.preference_learning import takes_pairs
 from palaestra.learning.methods.component import Component, Kind, Need, find
+from palaestra.runtime.machine import launched_rank
 from palaestra.training.demonstrations import check_recorded
 from palaestra.training.method import check_declared
 from palaestra.training.recipe import Recipe
@@ -128,12 +129,17 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                 if source.judged is not None:
                     _check_judged(source.judged, who, made, every)
                     used.add(source.judged)
+                if source.labelled is not None:
+                    _check_labelled(source, who, made, every)
+                    used.add(source.labelled)
         if isinstance(part, Explore):
             _check_speaker(recipe, part.speaker, who)
             if part.like is not None and part.like not in made.first_tasks:
                 raise UnknownName("earlier stage with tasks", part.like, made.first_tasks)
         if isinstance(part, Imitate | Prefer):
             _check_rule(recipe, part, who, made)
+        if isinstance(part, Imitate) and part.adapter_rank is not None:
+            _check_adapters(recipe, who)
         if isinstance(part, Reinforce) and part.reward_model is not None:
             if part.reward_model not in made.models:
                 raise UnknownName("earlier reward model", part.reward_model, made.models)
@@ -200,6 +206,19 @@ def _check_judged(name: str, who: str, made: Made, every: dict[str, StagePart]) 
         )
 
 
+def _check_labelled(source: FromStage, who: str, made: Made, every: dict[str, StagePart]) -> None:
+    """Raise InputError unless that stage has labelled the source's episodes by then."""
+    name = source.labelled
+    if name is None or name not in made.labels:
+        raise UnknownName("earlier stage that labels", str(name), made.labels)
+    read = getattr(every[name], "sources", ())
+    if not any(isinstance(one, FromStage) and one.stage == source.stage for one in read):
+        raise RecipeError(
+            f"{who} takes actions of '{source.stage}' from '{name}', which does not read it; add "
+            f"it to the from of '{name}'."
+        )
+
+
 def _writers(every: dict[str, StagePart]) -> set[str]:
     made = Made()
     for part in every.values():
@@ -213,6 +232,20 @@ def _check_speaker(recipe: Recipe, speaker: str, who: str) -> None:
         raise RecipeError(
             f"{who} records the expert of '{environment}', which has none; let the policy speak, "
             "or choose another environment."
+        )
+
+
+def _check_adapters(recipe: Recipe, who: str) -> None:
+    """Raise RecipeError if a stage cannot train adapters of its own."""
+    if recipe.training.weights != "full":
+        raise RecipeError(
+            f"{who} sets adapter_rank, and training.weights = '{recipe.training.weights}' chooses "
+            "what all stages train; unset one of them."
+        )
+    if launched_rank() is not None:
+        raise RecipeError(
+            f"{who} sets adapter_rank, which one process trains alone; start the run without "
+            "torchrun, or unset it."
         )
 
 

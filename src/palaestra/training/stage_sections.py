@@ -45,6 +45,11 @@ class FromStage(Section):
         description="a stage that judges, or learned to predict success, whose verdicts replace "
         "the outcomes; unset: the true ones",
     )
+    labelled: str | None = Field(
+        None,
+        description="a stage that labels: the actions that it named replace those that it did not "
+        "read; unset: the true ones",
+    )
 
 
 class FromRun(Section):
@@ -159,6 +164,12 @@ class Imitate(TrainingPart, ReadingPart):
     epochs: int = Field(2, ge=1)
     batch: int = Field(8, ge=1, description="examples per optimizer step")
     learning_rate: float = Field(1e-4, gt=0)
+    adapter_rank: int | None = Field(
+        None,
+        ge=1,
+        description="train LoRA adapters of this rank, and add them to the weights at the end; "
+        "unset: train the weights",
+    )
 
 
 class Prefer(TrainingPart, ReadingPart):
@@ -201,6 +212,11 @@ class Study(TrainingPart):
     sources: tuple[Source, ...] = Field(
         (), alias="from", description="episodes to retell, in the forms of `imitate`'s from"
     )
+    form: Literal["text", "chat"] = Field(
+        "text",
+        description="of the episodes: retold as text, or the conversations in the model's own "
+        "format, with all their tokens learned",
+    )
     files: tuple[str, ...] = Field((), description="text files to learn")
     epochs: int = Field(1, ge=1)
     batch: int = Field(8, ge=1, description="texts per optimizer step")
@@ -215,6 +231,8 @@ class Study(TrainingPart):
     def _there_are_texts(self) -> Study:
         if not (self.instructions or self.sources or self.files):
             raise ValueError("there is nothing to study; set instructions, from or files")
+        if self.form == "chat" and not self.sources:
+            raise ValueError("form has no effect without episodes; set from, or unset form")
         return self
 
 
@@ -252,6 +270,21 @@ class Judge(ReadingPart):
         None, description="a rubric's file, for models; unset: solved or not"
     )
     tokens: int = Field(96, ge=1, description="of a model's reply")
+
+
+class Label(ReadingPart):
+    """Name the actions of most episodes, by a model that learns from the others."""
+
+    do: Literal["label"]
+    writes: ClassVar[str] = "proxy labels"
+    reads: ClassVar[str] = "a version, episodes"
+    paper: ClassVar[str] = "Zheng et al. 2023 (SS-ORL); Torabi et al. 2018"
+    share: float = Field(
+        0.1, gt=0, lt=1, description="share of the episodes whose actions are read: the first ones"
+    )
+    updates: int = Field(200, ge=1)
+    batch: int = Field(64, ge=1, description="actions per update")
+    learning_rate: float = Field(1e-3, gt=0)
 
 
 class Merge(TrainingPart):
@@ -325,7 +358,17 @@ class Repeat(StagePart):
 
 
 AnyStage = Annotated[
-    Explore | Judge | Imitate | Prefer | Reinforce | Study | Reward | Merge | Evaluate | Repeat,
+    Explore
+    | Judge
+    | Label
+    | Imitate
+    | Prefer
+    | Reinforce
+    | Study
+    | Reward
+    | Merge
+    | Evaluate
+    | Repeat,
     Discriminator("do"),
 ]
 Repeat.model_rebuild()
@@ -333,6 +376,7 @@ Repeat.model_rebuild()
 STAGES: Mapping[str, type[StagePart]] = {
     "explore": Explore,
     "judge": Judge,
+    "label": Label,
     "study": Study,
     "imitate": Imitate,
     "prefer": Prefer,
