@@ -23,4 +23,5 @@ def test_only_a_line_of_its_own_is_a_goal() -> None:
 
 def test_what_stands_around_the_goal_stays() -> None:
     text = "Rules.\nGoal: row 1.\nYou are here.\nGoal: row 2."
-    assert restated(text, "row 3") == "Rules.\nGoal: row 3.\nYou are here.\nGoal: row 2."
+    assert restated(text, "row 3") == "Rules.\nGoal: row 3.\nYou are here.\nGoal: row 3."
+    assert without_goal(text) == "Rules.\nYou are here.\n"

@@ -1,7 +1,7 @@
 """Goals that a task states, and that any episode may reach: what hindsight relabelling reads.
 
 Source: goal-conditioned RL with a map from states to the goals that they achieve (Schaul et al.
-2015; Andrychowicz et al. 2017). An environment states its goal in the first line of the first
+2015; Andrychowicz et al. 2017). An environment states its goal in the first line of each
 observation (`with_goal`), and each transition's `info[ACHIEVED]` is the goal that the new state
 achieves, in the same words; it is missing where that state achieves none that a task could state.
 """
@@ -32,8 +32,8 @@ def with_goal(text: str, goal: str) -> str:
 
 
 def without_goal(text: str) -> str:
-    """Return a text without the goal that it states, if it does."""
-    return _STATED.sub("", text, count=1)
+    """Return a text without the goals that it states."""
+    return _STATED.sub("", text)
 
 
 def states_goal(text: str) -> bool:
@@ -42,5 +42,5 @@ def states_goal(text: str) -> bool:
 
 
 def restated(text: str, goal: str) -> str:
-    """Return a text that states this goal in place of its own; unchanged if it states none."""
-    return _STATED.sub(lambda _: with_goal("", goal), text, count=1)
+    """Return a text that states this goal wherever it stated one; unchanged if it stated none."""
+    return _STATED.sub(lambda found: f"Goal: {goal}." + "\n" * found[0].endswith("\n"), text)

@@ -112,7 +112,7 @@ def test_the_walls_that_the_instructions_name_are_the_packages() -> None:
             if made._cell_of(int(after)) == (row, column):
                 between.add((row, column))
     assert between == {(0, 1), (1, 1), (3, 0), (4, 0), (3, 2), (4, 2)}
-    assert "rows 0 and 1 between columns 1 and 2" in made.instructions
+    assert "in rows 0 and 1 between columns 1 and 2; in rows 3" in made.instructions
 
 
 def test_what_is_no_move_is_answered_in_words() -> None:

@@ -62,9 +62,9 @@ class GoalGrids(Gymnasium, id="gymnasium-goals"):
     words: ClassVar[Mapping[str, Words]] = {
         "Taxi": Words(
             goal=(
-                "Drive the taxi to the goal. Rows are counted from the north and columns from the "
-                "west, both from 0. Walls stop you: in rows 0 and 1 between columns 1 and 2, in "
-                "rows 3 and 4 between columns 0 and 1 and between columns 2 and 3."
+                "Drive the taxi to the goal. Row 0 is in the north, column 0 in the west. Walls: "
+                "in rows 0 and 1 between columns 1 and 2; in rows 3 and 4 between columns 0 and 1, "
+                "and 2 and 3."
             ),
             actions=("south", "north", "east", "west"),
             solved=Solved.ENDS,
@@ -73,9 +73,9 @@ class GoalGrids(Gymnasium, id="gymnasium-goals"):
         ),
         "CliffWalking": Words(
             goal=(
-                "Walk to the goal. Rows are counted from the top and columns from the left, both "
-                "from 0. Row 3 is a cliff from column 1 to 10: who steps over it is back at row 3, "
-                "column 0. At row 3, column 11 it is over."
+                "Walk to the goal. Row 0 is at the top, column 0 on the left. Row 3 is a cliff "
+                "from column 1 to 10: who steps over it is back at row 3, column 0. At row 3, "
+                "column 11 it is over."
             ),
             actions=("up", "right", "down", "left"),
             solved=Solved.ENDS,
@@ -113,7 +113,7 @@ class GoalGrids(Gymnasium, id="gymnasium-goals"):
         self._goal = rng.choice([cell for cell in self._region if cell != start])
         self._plan = _plan(type(self), self._id, self._goal)
         self._start_distance = self._plan.left(int(self._env.unwrapped.s))
-        return Observation(with_goal(self._described(), worded(self._goal)))
+        return Observation(self._described())
 
     def _act(self, action: Action) -> Transition:
         choice = self._parser.parse(line(action.text))
@@ -139,7 +139,7 @@ class GoalGrids(Gymnasium, id="gymnasium-goals"):
         return CELLS[self._id](self._env.unwrapped, state)
 
     def _described(self) -> str:
-        return f"You are in {worded(self._cell())}."
+        return with_goal(f"You are in {worded(self._cell())}.", worded(self._goal))
 
     @classmethod
     def _made(cls, name: str) -> Any:

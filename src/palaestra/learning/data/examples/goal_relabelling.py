@@ -203,8 +203,8 @@ def _rows(one: Relabelled, policy: str, renderer: Renderer) -> Iterator[Row]:
     if not any(states_goal(m.text) for call in one.episode.calls for m in call.messages):
         raise InputError(
             f"No prompt of episode {one.episode.key} states its goal in a line of its own, so that "
-            "another one cannot take its place; choose an agent that shows first observations as "
-            "they are, such as direct."
+            "another one cannot take its place; choose an agent that shows observations as they "
+            "are, such as direct."
         )
 
     def edit(call: Call) -> Sequence[Message]:
