@@ -148,6 +148,9 @@ def _words(part: StagePart) -> str:
         how = str(getattr(part, "examples", ""))
         if isinstance(part, Imitate) and part.adapter_rank is not None:
             how += f", by adapters of rank {part.adapter_rank}"
+        general = getattr(part, "general", None)
+        if general is not None:
+            read.append(f"{general.share:.0%} general text of {', '.join(general.files)}")
     return f"{begin} + {' and '.join(read)} ({how}) → version"
 
 
