@@ -235,4 +235,7 @@ def test_adapters_of_a_stage_and_of_the_run_exclude_each_other(tmp_path: Path) -
     with pytest.raises(InputError, match=r"sets adapter_rank, and training\.weights = 'lora'"):
         recipe_of(tmp_path, text, *keys)
     with pytest.raises(InputError, match="form has no effect without episodes"):
-        recipe_of(tmp_path, text.replace('from = "explore"\nform', "form"))
+        other = text.replace(
+            'from = "explore"\nform = "chat"\ninstructions = false', 'form = "chat"'
+        )
+        recipe_of(tmp_path, other)
