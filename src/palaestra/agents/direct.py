@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from palaestra.agents.history import History, Keep
 from palaestra.core.agent import Agent
+from palaestra.core.errors import InputError
 from palaestra.core.session import Session
 
 REFLECTION = "That was a mistake. I take another way from here."
@@ -16,19 +17,25 @@ class DirectAgent(Agent):
     name = "direct"
     sees = True
 
-    def __init__(self, *, history: Keep = None, reflects: bool = False) -> None:
+    def __init__(self, *, history: Keep = None, first: bool = True, reflects: bool = False) -> None:
         """Show the model all exchanges, or only the last `history`.
 
+        The first observation stays in prompts that drop exchanges, because it states the task;
+        `first=false` is for environments that state it in each one, such as `gymnasium-goals`.
         With `reflects`, a reply that is the sentence `REFLECTION` is no action: it is answered
         with `ANSWER` and takes no turn, unless the reply before it was one as well. So policies
         that learned journeys or splices can notice a mistake.
         """
-        self.history, self.reflects = history, reflects
+        if not first and history is None:
+            raise InputError(
+                "first=false has no effect on a prompt with all exchanges; set history=0, say."
+            )
+        self.history, self.first, self.reflects = history, first, reflects
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
         opening = self.opening(session.instructions)
-        history = History(opening, session.observation.text, self.history)
+        history = History(opening, session.observation.text, self.history, keep_first=self.first)
         history.add_images(session.observation)
         reflected = False
         while not session.over:

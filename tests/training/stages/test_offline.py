@@ -234,8 +234,6 @@ def test_adapters_of_a_stage_and_of_the_run_exclude_each_other(tmp_path: Path) -
     keys = ("training.weights=lora", "training.lora_rank=2")
     with pytest.raises(InputError, match=r"sets adapter_rank, and training\.weights = 'lora'"):
         recipe_of(tmp_path, text, *keys)
+    whole = 'from = "explore"\nform = "chat"\ninstructions = false'
     with pytest.raises(InputError, match="form has no effect without episodes"):
-        other = text.replace(
-            'from = "explore"\nform = "chat"\ninstructions = false', 'form = "chat"'
-        )
-        recipe_of(tmp_path, other)
+        recipe_of(tmp_path, text.replace(whole, 'form = "chat"'))
