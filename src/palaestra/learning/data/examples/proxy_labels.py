@@ -68,7 +68,9 @@ def with_labels(
         for call in episode.calls
     )
     steps = tuple(
-        replace(step, action=Action(labels[step.call])) if step.call in labels else step
+        replace(step, action=Action(labels[step.call]))
+        if step.call is not None and step.call in labels
+        else step
         for step in episode.steps
     )
     role = next((call.role for call in calls if call.index in labels), "agent")
