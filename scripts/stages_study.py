@@ -4,11 +4,13 @@
     python scripts/stages_study.py table FOLDER
 
 `run` trains every recipe of recipes/stages (or those named) with every seed into FOLDER/NAME-SEED,
-and goes on where it stopped. `table` adds the results of FOLDER to docs/results/stages_scores.csv,
-and writes docs/results/stages.md between its markers from all of that: the success of the last
-version on held-out tasks, and for each claim in a recipe's head the difference from what it is
-against, paired by seed, with Student's 95 % interval over seeds. A claim "against NAME on transfer"
-compares the success in the environment that the recipes test besides the one they train in.
+and goes on where it stopped. Where a recipe's head names a base, its model is the last version of
+that recipe's run with the same seed, which is trained before. `table` adds the results of FOLDER to
+docs/results/stages_scores.csv, and writes docs/results/stages.md between its markers from all of
+that: the success of the last version on held-out tasks, and for each claim in a recipe's head the
+difference from what it is against, paired by seed, with Student's 95 % interval over seeds. A
+claim "against NAME on transfer" compares the success in the environment that the recipes test
+besides the one they train in.
 """
 
 from __future__ import annotations
@@ -72,12 +74,20 @@ def claims() -> list[Claim]:
     return found
 
 
+def base_of(name: str) -> str | None:
+    """Return the recipe whose last version a recipe begins with; None: with its own model."""
+    head = re.search(r"^# base: (.*)$", (RECIPES / f"{name}.toml").read_text(), re.MULTILINE)
+    return None if head is None else head[1]
+
+
 def train(name: str, seed: int, folder: Path) -> str:
     """Train one recipe with one seed, unless that is done; return what to say."""
     run = folder / f"{name}-{seed}"
     if (run / "report.json").is_file() and (run / "final").is_dir():
         return f"{run.name}: done before"
     words = ["train", str(RECIPES / f"{name}.toml"), "--run", str(run), "--set", f"seed={seed}"]
+    if (base := base_of(name)) is not None:
+        words.append(f"model.name={(folder / f'{base}-{seed}' / 'final').resolve()}")
     if run.exists():
         words = ["train", "--resume", str(run)]
     done = subprocess.run(
@@ -212,10 +222,13 @@ def main() -> int:
     first, _, last = options.seeds.partition("-")
     names = options.only or sorted(file.stem for file in RECIPES.glob("*.toml"))
     options.folder.mkdir(parents=True, exist_ok=True)
-    work = [(name, seed) for seed in range(int(first), int(last or first) + 1) for name in names]
+    seeds = range(int(first), int(last or first) + 1)
+    bases = sorted({base for name in names if (base := base_of(name)) is not None})
     with ThreadPoolExecutor(options.jobs) as pool:
-        for line in pool.map(lambda one: train(*one, options.folder), work):
-            print(line, flush=True)
+        for stage in (bases, [name for name in names if name not in bases]):
+            work = [(name, seed) for seed in seeds for name in stage]
+            for line in pool.map(lambda one: train(*one, options.folder), work):
+                print(line, flush=True)
     return 0
 
 

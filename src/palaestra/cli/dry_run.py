@@ -6,7 +6,7 @@ number in the chosen precision:
     weights       P b
     packed        P b on processors: the copy with which the engine acts
     masters       master weights: 4 T in bf16; none in fp32
-    gradients     4 T
+    gradients     4 T, and as much for each family of tasks and their sum with `rl.conflict`
     moments       8 T (AdamW keeps two)
     cache         2 b x layers x key/value heads x head size x (concurrency + 2) x tokens
     pass          memory of one pass of the learner: see `learning.compute.memory_budget`,
@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any, cast
 from palaestra.cli.stage_plan import efforts, graph
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Tiny
-from palaestra.training.stage_program import named_versions
+from palaestra.training.stage_program import named_versions, program, steps_of
+from palaestra.training.stage_sections import Reinforce
 
 if TYPE_CHECKING:
     import torch
@@ -257,12 +258,19 @@ def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
         weights=size.weights,
         packed=size.weights if _packs(recipe, size) else 0,
         masters=4 * size.trained if narrow else 0,
-        gradients=4 * size.trained,
+        gradients=4 * size.trained * (1 + _apart(recipe)),
         moments=8 * size.trained,
         cache=(size.state_bytes + tokens * size.token_bytes) * (recipe.concurrency + 2),
         learning_pass=size.learning_pass,
         process=PROCESS_BYTES + WORKER_BYTES * recipe.environment.workers,
     )
+
+
+def _apart(recipe: Recipe) -> int:
+    """Return how many more gradients `rl.conflict` keeps: one per family, and their sum."""
+    parts = [step.part for step in steps_of(program(recipe))]
+    families = max((part.families for part in parts if isinstance(part, Reinforce)), default=0)
+    return families and families + 1
 
 
 def seconds(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[str, float]:

@@ -175,6 +175,13 @@ FAMILIES: dict[str, Family] = {
         "delayed credit, memory and exploration, each by itself",
         "Apache-2.0",
     ),
+    "questions": Family(
+        "palaestra.environments.families.questions.environment:Questions",
+        "",
+        "after twenty questions",
+        "a hidden thing to be found out by questions, then named",
+        "Apache-2.0",
+    ),
     "reasoning": Family(
         "palaestra.environments.families.reasoning.environment:ReasoningGym",
         "reasoning",

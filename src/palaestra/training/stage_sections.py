@@ -14,7 +14,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from palaestra.core.task import Split
+from palaestra.training.adapter_sections import Clusters, TrainedRoles
+from palaestra.training.distillation_section import Distillation
 from palaestra.training.general_section import General
+from palaestra.training.offline_sections import InverseModel, OwnAdapters
+from palaestra.training.prompt_sections import Commanded, Hinted
 from palaestra.training.recipe_sections import Section
 from palaestra.training.reinforcement_section import Reinforcement
 
@@ -28,8 +32,9 @@ LAST, ALL = "last", "all"
 class FromSpeaker(Section):
     """Episodes that the stage records itself, on training tasks that were not used before."""
 
-    speaker: Literal["expert", "policy", "random"] = Field(
-        description="the environment's expert, the policy, or random actions"
+    speaker: str = Field(
+        min_length=1,
+        description="expert (the environment's), policy, random (actions), or a model's name",
     )
     demonstrations: int = Field(32, ge=1, description="number of episodes")
 
@@ -138,31 +143,38 @@ class TrainingPart(StagePart):
 # ── what stages do ───────────────────────────────────────────────────────────
 
 
-class Explore(StagePart):
+class Explore(StagePart, Hinted, Commanded):
     """Record episodes on training tasks that were not used before."""
 
     do: Literal["explore"]
     paper: ClassVar[str] = "demonstrations by scripted experts; exploration as in ReST-EM, AgentGym"
-    speaker: Literal["policy", "expert", "random"] = Field(
-        "policy", description="the policy, the environment's expert, or random actions"
+    speaker: str = Field(
+        "policy",
+        min_length=1,
+        description="policy, expert (the environment's), random (actions), or a model's name, such "
+        "as openai:MODEL@URL or smollm2-135m",
     )
     tasks: int = Field(32, ge=1)
     group: int = Field(1, ge=1, description="episodes per task")
     agent: str | None = Field(
         None,
-        description="another agent than the recipe's that acts here, e.g. plan, a team whose runs "
-        "the rule flattened joins; unset: the recipe's",
+        description="another agent than the recipe's that acts here: a team, such as plan, whose "
+        "runs the rule flattened joins, or one that searches, such as best_first, of which only "
+        "the path that it took is learned; unset: the recipe's",
     )
     like: str | None = Field(
         None, description="a stage whose tasks are taken again, from its first one; unset: new ones"
     )
 
 
-class Imitate(TrainingPart, ReadingPart):
+class Imitate(TrainedRoles, OwnAdapters, TrainingPart, ReadingPart):
     """Learn the replies of chosen episodes (supervised fine-tuning)."""
 
     do: Literal["imitate"]
-    paper: ClassVar[str] = "Pomerleau 1989; the rules of examples name their own sources"
+    paper: ClassVar[str] = (
+        "Pomerleau 1989; the rules of examples name their own sources; adapters of clusters: "
+        "Belcak et al. 2025"
+    )
     examples: str = Field(
         "filtered-cloning", description="how to choose them, of `palaestra list curricula`"
     )
@@ -170,18 +182,23 @@ class Imitate(TrainingPart, ReadingPart):
     epochs: int = Field(2, ge=1)
     batch: int = Field(8, ge=1, description="examples per optimizer step")
     learning_rate: float = Field(1e-4, gt=0)
-    adapter_rank: int | None = Field(
+    adapters: Clusters | None = Field(
         None,
-        ge=1,
-        description="train LoRA adapters of this rank, and add them to the weights at the end; "
-        "unset: train the weights",
+        description="cluster the calls, train an adapter for each cluster, and let a router choose "
+        "among them from then on, e.g. {clusters = 4}; unset: no clusters",
     )
     general: General | None = Field(
         None, description='general text to mix in, e.g. {files = ["LICENSE"], share = 0.2}'
     )
 
+    @model_validator(mode="after")
+    def _clusters_learn_alone(self) -> Imitate:
+        if self.adapters is not None and self.train is not None:
+            raise ValueError("adapters trains those of its clusters, and train others; unset one")
+        return self
 
-class Prefer(TrainingPart, ReadingPart):
+
+class Prefer(TrainedRoles, TrainingPart, ReadingPart):
     """Learn from pairs of replies or rollouts, or from labels, near the policy it begins with."""
 
     do: Literal["prefer"]
@@ -197,7 +214,14 @@ class Prefer(TrainingPart, ReadingPart):
     learning_rate: float = Field(2e-5, gt=0)
 
 
-class Reinforce(TrainingPart, Reinforcement):
+class Distil(TrainingPart, ReadingPart, Distillation):
+    """Learn a teacher's distribution at each token of recorded replies, without their hints."""
+
+    do: Literal["distil"]
+    paper: ClassVar[str] = "Rusu et al. 2016 (policy distillation); Memento No More 2025 (hints)"
+
+
+class Reinforce(TrainedRoles, TrainingPart, Reinforcement):
     """Reinforcement learning from rollouts; the keys are those of the table `rl`."""
 
     do: Literal["reinforce"]
@@ -281,19 +305,13 @@ class Judge(ReadingPart):
     tokens: int = Field(96, ge=1, description="of a model's reply")
 
 
-class Label(ReadingPart):
+class Label(InverseModel, ReadingPart):
     """Name the actions of most episodes, by a model that learns from the others."""
 
     do: Literal["label"]
     writes: ClassVar[str] = "proxy labels"
     reads: ClassVar[str] = "a version, episodes"
     paper: ClassVar[str] = "Zheng et al. 2023 (SS-ORL); Torabi et al. 2018"
-    share: float = Field(
-        0.1, gt=0, lt=1, description="share of the episodes whose actions are read: the first ones"
-    )
-    updates: int = Field(200, ge=1)
-    batch: int = Field(64, ge=1, description="actions per update")
-    learning_rate: float = Field(1e-3, gt=0)
 
 
 class Merge(TrainingPart):
@@ -323,7 +341,7 @@ class Merge(TrainingPart):
         return self
 
 
-class Evaluate(StagePart):
+class Evaluate(StagePart, Commanded):
     """Test the policy as it is now."""
 
     do: Literal["evaluate"]
@@ -372,6 +390,7 @@ AnyStage = Annotated[
     | Label
     | Imitate
     | Prefer
+    | Distil
     | Reinforce
     | Study
     | Reward
@@ -389,6 +408,7 @@ STAGES: Mapping[str, type[StagePart]] = {
     "study": Study,
     "imitate": Imitate,
     "prefer": Prefer,
+    "distil": Distil,
     "reward": Reward,
     "reinforce": Reinforce,
     "merge": Merge,

@@ -5,6 +5,7 @@ each, W = max(b, 4), a vocabulary of V and a pass over N tokens:
 
     optimiser    (W if b < W) T + W T + 2 W T: master weights, gradients, moments
     reference    b T, where a copy of the trained weights is kept
+    families     W T for each family of tasks whose gradient is kept apart, and for their sum
     pass         2 b x the largest trained tensor: gradients not yet added to W's
                  b x the largest quantised matrix, dequantised
                  CHUNK b V + FP32_CHUNK 3 W V: logits (CHUNK 3 b V if they are capped)
@@ -51,7 +52,7 @@ REMEDIES = "give it more memory (training.memory) or train fewer weights (top la
 class Needs:
     """Bytes that learning takes besides the weights."""
 
-    optimiser: int  # master weights, gradients and moments; a copy kept as reference policy
+    optimiser: int  # master weights, gradients, moments; a reference policy, families' gradients
     fixed: int  # of a pass, whatever its size
     per_token: int  # of a pass
     per_token_recomputed: int  # of a pass that recomputes its blocks
@@ -68,6 +69,7 @@ def needs_of(
     frozen: int = 0,
     *,
     reference: bool = False,
+    families: int = 0,
 ) -> Needs:
     """Return what training takes; the weights themselves are not read and may be on "meta".
 
@@ -76,11 +78,12 @@ def needs_of(
         parameters: the trained ones of its weights.
         frozen: number of lowest blocks that need no gradient.
         reference: whether a copy of the trained weights is kept.
+        families: number of task families whose gradients are kept apart; 0: none is.
     """
     optimiser = largest = 0
     for parameter in parameters.values():
         wide = max(parameter.itemsize, 4)
-        copies = 4 if parameter.itemsize < wide else 3
+        copies = (4 if parameter.itemsize < wide else 3) + (families and families + 1)
         optimiser += copies * wide * parameter.numel() + reference * parameter.nbytes
         largest = max(largest, parameter.nbytes)
     narrow, wide = network.dtype.itemsize, network.wide_dtype.itemsize
@@ -114,6 +117,7 @@ class MemoryBudget:
         memory: int | None = None,
         *,
         reference: bool = False,
+        families: int = 0,
     ) -> None:
         """Plan for one network; the other arguments are those of `needs_of`.
 
@@ -122,13 +126,14 @@ class MemoryBudget:
             parameters: the trained ones of its weights.
             frozen: number of lowest blocks that need no gradient.
             reference: whether a copy of the trained weights is kept.
+            families: number of task families whose gradients are kept apart; 0: none is.
             memory: bytes that learning may take besides the weights; None means half of the
                 machine's memory, or of the device's.
 
         Raises:
             InputError: not even a pass over one token fits.
         """
-        self.needs = needs_of(network, parameters, frozen, reference=reference)
+        self.needs = needs_of(network, parameters, frozen, reference=reference, families=families)
         self.memory = int(SHARE * memory_of(network.device)) if memory is None else memory
         least = self.needs.of(1, recompute=True)
         if least > self.memory:
