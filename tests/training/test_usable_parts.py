@@ -34,6 +34,7 @@ SUPPLIED = {  # by every run, or by one whose recipe or environment is chosen fo
     Need.TREE: ["rl.tree.width=2"],
     Need.ADVISOR: ["rl.advisor.after=1"],
     Need.ATTEMPT: ["stage=[{do = 'explore', group = 4}]"],
+    Need.GOAL: ["environment.id=gymnasium-goals/Taxi-v4"],
     Need.HINT: ["stage=[{do = 'explore', hints = 'explore', like = 'explore'}]"],
     Need.COMMAND: ["stage=[{do = 'evaluate', commands = 'explore'}]"],
 }
@@ -126,6 +127,7 @@ def keys(part: Component) -> list[str]:
             return staged("imitate", part.name)
         case Kind.EXAMPLES:
             studied = ["imitation.demonstrations=16", "imitation.batch=8", "rl.steps=0"]
+            studied += SUPPLIED[Need.GOAL] if Need.GOAL in part.needs else []
             return [f"imitation.examples={part.name}", *studied, *EXAMPLES.get(part.name, [])]
     raise AssertionError(f"no recipe key names a {part.kind}")
 

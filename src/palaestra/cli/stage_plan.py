@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from palaestra.environments.registry import spec
 from palaestra.training.adapter_sections import roles_trained
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import Made, Step, program, steps_of
@@ -18,6 +19,7 @@ from palaestra.training.stage_sections import (
     FromStage,
     Imitate,
     Judge,
+    Label,
     Merge,
     Prefer,
     Reinforce,
@@ -63,6 +65,9 @@ def _effort(recipe: Recipe, step: Step, made: Made) -> Effort:
         return Effort(name, count, count)
     if isinstance(part, Reward):
         return Effort(name, 0, part.updates * part.batch)
+    if isinstance(part, Label):
+        turns = recipe.environment.turns or spec(recipe.environment.id).typical_turns
+        return Effort(name, 0, part.updates * part.batch / turns)
     if isinstance(part, Imitate | Prefer | Study | Distil):
         read = sum(_episodes(source, made) for source in part.sources)
         factor = COMPARING if isinstance(part, Prefer) else 1.0
@@ -137,6 +142,9 @@ def _words(part: StagePart) -> str:
     if isinstance(part, Reward):
         read = [_source(source) for source in part.sources]
         return f"{begin} + {' and '.join(read)} ({part.kind}) → reward model"
+    if isinstance(part, Label):
+        read = [_source(source) for source in part.sources]
+        return f"{begin} + {part.share:.0%} of {' and '.join(read)} → proxy labels of the rest"
     if isinstance(part, Reinforce):
         judged = f", rewarded by {part.reward_model}" if part.reward_model else ""
         rollouts = f"{part.steps} steps of {part.tasks} x {part.group} rollouts"
@@ -150,6 +158,8 @@ def _words(part: StagePart) -> str:
         how = "every token"
     else:
         how = f"{getattr(part, 'examples', '')}{_trains(part)}"
+        if isinstance(part, Imitate) and part.adapter_rank is not None:
+            how += f", by adapters of rank {part.adapter_rank}"
         general = getattr(part, "general", None)
         if general is not None:
             read.append(f"{general.share:.0%} general text of {', '.join(general.files)}")
@@ -175,4 +185,6 @@ def _source(source: object) -> str:
         return f"run {source.run}"
     assert isinstance(source, FromStage)
     rounds = " of all rounds" if source.rounds == ALL else ""
-    return source.stage + rounds + (f" as judged by {source.judged}" if source.judged else "")
+    judged = f" as judged by {source.judged}" if source.judged else ""
+    labelled = f" with the labels of {source.labelled}" if source.labelled else ""
+    return source.stage + rounds + judged + labelled

@@ -8,7 +8,7 @@ from typing import Any
 
 from palaestra.core.environment import Capability
 from palaestra.core.errors import CapabilityMissing, GroupTooSmall, RecipeError
-from palaestra.environments.registry import spec
+from palaestra.environments.registry import spec, states_goals
 from palaestra.learning.credit import compose
 from palaestra.learning.credit.per_player import JOINT
 from palaestra.learning.methods.algorithms import Algorithm, Method
@@ -168,6 +168,10 @@ def check_declared(
     remedy: str = "choose another rule or another environment",
 ) -> None:
     """Raise CapabilityMissing if the environment does not declare what a part reads."""
+    if Need.GOAL in needed and not states_goals(environment):
+        raise CapabilityMissing(
+            f"{who} needs {Need.GOAL}, but the tasks of '{environment}' state none; {remedy}."
+        )
     has = spec(environment).capabilities
     for need, capability in (
         (Need.ANCHOR, Capability.STATE_KEY),

@@ -42,6 +42,7 @@ from palaestra.training.stage_sections import (
     Explore,
     Imitate,
     Judge,
+    Label,
     Merge,
     Prefer,
     Reinforce,
@@ -53,6 +54,7 @@ from palaestra.training.stages.distilling import distillation
 from palaestra.training.stages.exploring import explore
 from palaestra.training.stages.general_loss import GeneralLoss
 from palaestra.training.stages.imitating import imitation
+from palaestra.training.stages.labelling import label
 from palaestra.training.stages.learning_updates import learned_rows
 from palaestra.training.stages.merging import merge
 from palaestra.training.stages.passing_verdicts import judge
@@ -105,6 +107,8 @@ class Pipeline:
             await explore(context, part, self._made, ready)
         elif isinstance(part, Judge):
             await judge(context, part, self._made, ready)
+        elif isinstance(part, Label):
+            await label(context, part, self._made, ready)
         elif isinstance(part, Reward):
             await reward(context, part, self._made, ready)
         elif isinstance(part, Evaluate):

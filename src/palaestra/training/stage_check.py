@@ -19,6 +19,7 @@ from palaestra.models.registry import check_model
 from palaestra.training.adapter_check import check_stage_adapters
 from palaestra.training.demonstrations import check_recorded
 from palaestra.training.method import check_declared, chosen
+from palaestra.training.offline_check import check_labelled, check_own_adapters
 from palaestra.training.prompt_check import (
     Tested,
     check_needs_of_prompts,
@@ -147,6 +148,9 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                 if source.judged is not None:
                     _check_judged(source.judged, who, made, every)
                     used.add(source.judged)
+                if source.labelled is not None:
+                    check_labelled(source, who, made, every)
+                    used.add(source.labelled)
         if isinstance(part, Explore | Evaluate):
             used.update(check_prompts(recipe, part, who, made, every))
         if isinstance(part, Evaluate):
@@ -159,6 +163,8 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                 raise UnknownName("earlier stage with tasks", part.like, made.first_tasks)
         if isinstance(part, Imitate | Prefer):
             _check_rule(recipe, part, who, made)
+        if isinstance(part, Imitate) and part.adapter_rank is not None:
+            check_own_adapters(recipe, who)
         if isinstance(part, Reinforce) and part.reward_model is not None:
             if part.reward_model not in made.models:
                 raise UnknownName("earlier reward model", part.reward_model, made.models)

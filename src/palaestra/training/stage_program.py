@@ -25,6 +25,7 @@ from palaestra.training.stage_sections import (
     FromStage,
     Imitate,
     Judge,
+    Label,
     Merge,
     Reinforce,
     Repeat,
@@ -205,6 +206,7 @@ class Made:
     versions: dict[str, list[str]] = field(default_factory=lambda: {BASE: [BASE]})  # records
     models: dict[str, list[str]] = field(default_factory=dict)  # records of reward models
     judges: dict[str, list[str]] = field(default_factory=dict)  # records of judgements
+    labels: dict[str, list[str]] = field(default_factory=dict)  # records of proxy labels
     latest: str = BASE  # the record of the policy as it is
     tested: dict[str, list[str]] = field(default_factory=dict)  # versions, by the evaluation's name
     tasks: int = 0  # training tasks on which stages recorded episodes, of any speaker
@@ -226,6 +228,8 @@ class Made:
             self.models.setdefault(step.name, []).append(step.record)
         if isinstance(part, Judge):
             self.judges.setdefault(step.name, []).append(step.record)
+        if isinstance(part, Label):
+            self.labels.setdefault(step.name, []).append(step.record)
         if isinstance(part, Evaluate):
             self.tested.setdefault(step.name, []).append(self.latest)
         own = [s for s in getattr(part, "sources", ()) if isinstance(s, FromSpeaker)]

@@ -17,6 +17,7 @@ from palaestra.core.task import Split
 from palaestra.training.adapter_sections import Clusters, TrainedRoles
 from palaestra.training.distillation_section import Distillation
 from palaestra.training.general_section import General
+from palaestra.training.offline_sections import InverseModel, OwnAdapters
 from palaestra.training.prompt_sections import Commanded, Hinted
 from palaestra.training.recipe_sections import Section
 from palaestra.training.reinforcement_section import Reinforcement
@@ -49,6 +50,11 @@ class FromStage(Section):
         None,
         description="a stage that judges, or learned to predict success, whose verdicts replace "
         "the outcomes; unset: the true ones",
+    )
+    labelled: str | None = Field(
+        None,
+        description="a stage that labels: the actions that it named replace those that it did not "
+        "read; unset: the true ones",
     )
 
 
@@ -161,7 +167,7 @@ class Explore(StagePart, Hinted, Commanded):
     )
 
 
-class Imitate(TrainedRoles, TrainingPart, ReadingPart):
+class Imitate(TrainedRoles, OwnAdapters, TrainingPart, ReadingPart):
     """Learn the replies of chosen episodes (supervised fine-tuning)."""
 
     do: Literal["imitate"]
@@ -239,6 +245,11 @@ class Study(TrainingPart):
     sources: tuple[Source, ...] = Field(
         (), alias="from", description="episodes to retell, in the forms of `imitate`'s from"
     )
+    form: Literal["text", "chat"] = Field(
+        "text",
+        description="of the episodes: retold as text, or the conversations in the model's own "
+        "format, with all their tokens learned",
+    )
     files: tuple[str, ...] = Field((), description="text files to learn")
     epochs: int = Field(1, ge=1)
     batch: int = Field(8, ge=1, description="texts per optimizer step")
@@ -253,6 +264,8 @@ class Study(TrainingPart):
     def _there_are_texts(self) -> Study:
         if not (self.instructions or self.sources or self.files):
             raise ValueError("there is nothing to study; set instructions, from or files")
+        if self.form == "chat" and not self.sources:
+            raise ValueError("form has no effect without episodes; set from, or unset form")
         return self
 
 
@@ -290,6 +303,15 @@ class Judge(ReadingPart):
         None, description="a rubric's file, for models; unset: solved or not"
     )
     tokens: int = Field(96, ge=1, description="of a model's reply")
+
+
+class Label(InverseModel, ReadingPart):
+    """Name the actions of most episodes, by a model that learns from the others."""
+
+    do: Literal["label"]
+    writes: ClassVar[str] = "proxy labels"
+    reads: ClassVar[str] = "a version, episodes"
+    paper: ClassVar[str] = "Zheng et al. 2023 (SS-ORL); Torabi et al. 2018"
 
 
 class Merge(TrainingPart):
@@ -365,6 +387,7 @@ class Repeat(StagePart):
 AnyStage = Annotated[
     Explore
     | Judge
+    | Label
     | Imitate
     | Prefer
     | Distil
@@ -381,6 +404,7 @@ Repeat.model_rebuild()
 STAGES: Mapping[str, type[StagePart]] = {
     "explore": Explore,
     "judge": Judge,
+    "label": Label,
     "study": Study,
     "imitate": Imitate,
     "prefer": Prefer,

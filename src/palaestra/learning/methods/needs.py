@@ -67,6 +67,7 @@ LACKS: dict[Need, tuple[str, str]] = {
     Need.ATTEMPT: ("rewards alone cannot be joined to one attempt", "call it with episodes"),
     Need.HINT: ("rewards hold no prompts", "call it with episodes"),
     Need.COMMAND: ("rewards hold no prompts", "call it with episodes"),
+    Need.GOAL: ("rewards hold no goals", "call it with episodes"),
     Need.ACTION_VALUE: (
         "a trace holds no critic of actions",
         "it can only run in a loop that trains one",

@@ -16,6 +16,7 @@ from palaestra.training.demonstrations import RECORDED
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 from palaestra.training.stage_sections import Distil, Imitate, Prefer, Study
+from palaestra.training.stages.adapter_learning import adapter_learner
 from palaestra.training.stages.assigning import assigned, find_clusters
 from palaestra.training.stages.reading import Shown, read
 from palaestra.training.stages.testing import tokens_of
@@ -84,7 +85,14 @@ async def learn(
     lesson = prepare(shown)
     rows_learned(context, lesson.rows, shown)
     expected = part.epochs * math.ceil(lesson.items / part.batch)
-    trained = await _run(context, lesson.updates(learner), expected)
+    rank = part.adapter_rank if isinstance(part, Imitate) else None
+    if rank is None:
+        trained = await _run(context, lesson.updates(learner), expected)
+    else:
+        learner.close()
+        with adapter_learner(context, rank, part.learning_rate) as own:
+            trained = await _run(context, lesson.updates(own), expected)
+        learner = context.learner(part.learning_rate)  # of all weights, as others load them
     context.save(context.record, learner, {})
     learner.close()
     if not done:

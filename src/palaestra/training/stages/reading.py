@@ -22,6 +22,7 @@ from palaestra.learning.data.rows import Row
 from palaestra.training.demonstrations import RECORDED, recorded_demonstrations
 from palaestra.training.judged_outcomes import with_judged_outcomes
 from palaestra.training.loop_plan import shaping
+from palaestra.training.proxy_labels import with_proxy_labels
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made, Step
 from palaestra.training.stage_sections import (
@@ -91,6 +92,9 @@ def of_stage(context: RunContext, source: FromStage, made: Made) -> list[Shown]:
                     context, made, source.judged, one.episodes, one.speaker
                 )
                 one = replace(one, episodes=given)
+            if source.labelled is not None:
+                named = with_proxy_labels(context, made, source.labelled, one.episodes, one.speaker)
+                one = replace(one, episodes=named)
             found.append(one)
     return found
 
