@@ -59,7 +59,7 @@ def _features(role: str, tools: tuple[str, ...], text: str) -> Vector:
         vector[place] += sign
     norm = float(np.linalg.norm(vector))
     vector = vector / norm if norm else vector  # opposite signs may cancel out
-    vector.flags.writeable = False
+    vector.setflags(write=False)
     return vector
 
 
