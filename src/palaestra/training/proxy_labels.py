@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from palaestra.core.episode import Episode
-from palaestra.learning.data.examples.proxy_labels import with_labels
+from palaestra.learning.data.examples.action_free import with_labels
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 

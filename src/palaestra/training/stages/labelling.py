@@ -16,8 +16,8 @@ from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
 from palaestra.core.message import user
 from palaestra.learning.critics.inverse_dynamics import InverseDynamics, Labelled
+from palaestra.learning.data.examples.action_free import States, actions_of, states_of
 from palaestra.learning.data.examples.example import usable
-from palaestra.learning.data.examples.proxy_labels import States, actions_of, states_of
 from palaestra.runtime.progress import percent
 from palaestra.training.proxy_labels import LABELS
 from palaestra.training.run_context import RunContext

@@ -25,9 +25,9 @@ from palaestra.core.graph import Call
 from palaestra.core.message import Message, text_message
 from palaestra.core.model import Renderer
 from palaestra.learning.critics.goal_values import GoalValues, Move, fit_goal_values
+from palaestra.learning.data.examples.action_free import states_of
 from palaestra.learning.data.examples.draft import only
 from palaestra.learning.data.examples.example import Example, usable
-from palaestra.learning.data.examples.proxy_labels import states_of
 from palaestra.learning.data.examples.rerendering import rerendered
 from palaestra.learning.data.rows import Row
 from palaestra.learning.methods.component import Kind, Need, Options, Status, component

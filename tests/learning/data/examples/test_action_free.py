@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.model import Finish
+from palaestra.learning.data.examples.action_free import actions_of, states_of, with_labels
 from palaestra.learning.data.examples.goal_relabelling import hindsight_goals
-from palaestra.learning.data.examples.proxy_labels import actions_of, states_of, with_labels
 from palaestra.learning.data.rows import rows_of
 from tests.learning.data.examples.test_goal_relabelling import RENDERER, WALKS, shown, trained, walk
 
