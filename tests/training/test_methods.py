@@ -80,7 +80,12 @@ def undo_last_step(run: RunFolder, recipe: Recipe) -> None:
 
 
 def varied(name: str) -> list[str]:
-    """Small batches that teach something: DAPO's filter may leave out all of their groups."""
+    """Small batches that teach something: DAPO's filter may leave out all of their groups.
+
+    IGPO has a world with a known answer.
+    """
+    if name == "igpo":
+        return ["environment.id=questions/things-2"]
     if name in BESIDE:  # models that learn alone at first
         return [f"rl.{BESIDE[name]}.warmup=0", f"rl.{BESIDE[name]}.updates=2"]
     return ["rl.filter=all"] if ALGORITHMS[name].filter == "dapo" else []
@@ -161,7 +166,7 @@ def test_a_killed_run_ends_with_the_same_weights(
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (["rl.credit=igpo"], "beliefs"),
+        (["rl.credit=igpo"], "does not declare 'answer'"),
         (["rl.credit=nonsense"], "There is no credit 'nonsense'"),
         (["rl.credit=rloo +"], "cannot be read"),
         (["rl.credit_options.gamma=0.5"], "no option 'gamma'"),

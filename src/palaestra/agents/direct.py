@@ -10,6 +10,7 @@ from pydantic import Field
 from palaestra.agents.history import History, Keep
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
+from palaestra.core.errors import InputError
 from palaestra.core.message import Message
 from palaestra.core.session import Session
 
@@ -33,21 +34,29 @@ class DirectAgent(Agent):
         self,
         *,
         history: Keep = None,
+        first: bool = True,
         reflects: bool = False,
         actions: Annotated[int, Field(ge=1)] = 1,
     ) -> None:
         """Show all exchanges, or only the last `history`; take up to `actions` of each reply.
 
+        The first observation stays in prompts that drop exchanges, because it states the task;
+        `first=false` is for environments that state it in each one, such as `gymnasium-goals`.
         With `reflects`, a reply that is the sentence `REFLECTION` is no action: it is answered
         with `ANSWER` and takes no turn, unless the reply before it was one as well. So policies
         that learned journeys or splices can notice a mistake.
         """
-        self.history, self.reflects, self.actions = history, reflects, actions
+        if not first and history is None:
+            raise InputError(
+                "first=false has no effect on a prompt with all exchanges; set history=0, say."
+            )
+        self.history, self.first = history, first
+        self.reflects, self.actions = reflects, actions
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
         opening = self.opening(session.instructions)
-        history = History(opening, session.observation.text, self.history)
+        history = History(opening, session.observation.text, self.history, keep_first=self.first)
         history.add_images(session.observation)
         reflected = False
         while not session.over:
@@ -61,7 +70,7 @@ class DirectAgent(Agent):
             for action in self._proposed(text):
                 transition = await session.act(action, by=reply)
                 seen.append(transition.observation.text)
-                if session.over or not transition.valid:
+                if session.outcome is not None or not transition.valid:
                     break
             history.add(reply.message, "\n".join(seen))
             history.add_images(transition.observation)

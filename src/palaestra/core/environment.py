@@ -83,6 +83,7 @@ class Capability(StrEnum):
     ORACLE = "oracle"  # a reference solution from the present state
     ADMISSIBLE = "admissible"  # the actions that make sense now
     PICTURE = "picture"  # what the agent sees now, as an image
+    ANSWER = "answer"  # the right answer is known: the one action that solves the task
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +264,18 @@ class Pictured(Protocol):
 
 
 @runtime_checkable
+class Answered(Protocol):
+    """An environment that can declare `answer`."""
+
+    def answer(self) -> Action:
+        """Return the action that solves the task, by itself and at any time before its end.
+
+        It is the same throughout the task: what an agent would do at once if it knew.
+        """
+        ...
+
+
+@runtime_checkable
 class Privileged(Protocol):
     """An environment whose spec names `privileged` numbers."""
 
@@ -308,6 +321,13 @@ def picture_of(environment: Environment) -> bytes:
 def caption_of(environment: Environment) -> str:
     """Return the text beside the first picture where pictures take the place of text."""
     return environment.caption() if isinstance(environment, Pictured) else ""
+
+
+def answer_of(environment: Environment) -> Action:
+    """Return the known right answer; raises CapabilityMissing if it is undeclared."""
+    if isinstance(environment, Answered) and Capability.ANSWER in environment.spec.capabilities:
+        return environment.answer()
+    environment._undeclared(Capability.ANSWER)
 
 
 def privileged_of(environment: Environment) -> tuple[float, ...]:
@@ -421,6 +441,12 @@ class AsyncEnvironment(ABC):
         """Return a random action, where the environment can sample one (`sample_action`)."""
         raise CapabilityMissing(
             "This environment samples no actions; choose another model than chance."
+        )
+
+    async def answer(self) -> Action:
+        """Return the right answer of the task, where it is known (`Answered.answer`)."""
+        raise CapabilityMissing(
+            "This environment knows no answer; choose one that declares 'answer'."
         )
 
     async def snapshot(self) -> bytes:

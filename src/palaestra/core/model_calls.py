@@ -49,6 +49,7 @@ class Question(NamedTuple):
     sampling: Sampling
     listen: Listener | None = None
     tools: tuple[Tool, ...] = ()
+    answer: str | None = None  # see `Prompt.answer`
 
     def asked_by(self, call: Call) -> bool:
         """Return whether a recorded call has this prompt."""
@@ -74,6 +75,7 @@ class Question(NamedTuple):
             self.listen,
             self.tools,
             self.images,
+            self.answer,
         )
 
 
@@ -219,6 +221,7 @@ def call_of(question: Question, generation: Generation, index: int) -> Call:
         tools=question.tools,
         forced=generation.forced,
         images=question.new_images,
+        answer_logprobs=generation.answer_logprobs,
     )
 
 
@@ -239,6 +242,7 @@ def generation_of(call: Call) -> Generation:
         reasoning=call.reply.reasoning,
         signature=call.reply.signature,
         forced=call.forced,
+        answer_logprobs=call.answer_logprobs,
     )
 
 

@@ -27,6 +27,7 @@ from palaestra.core.environment import (
     Observation,
     Signals,
     Transition,
+    answer_of,
     sample_action,
     signals_of,
 )
@@ -66,7 +67,7 @@ TASK = TypeAdapter(Task)
 ACTION = TypeAdapter(Action)
 STARTED: Wire[Started] = Wire(Started)
 STEPPED: Wire[Stepped] = Wire(Stepped)
-SAMPLED: Wire[Action] = Wire(Action)
+ACTED: Wire[Action] = Wire(Action)
 ACTIONS: Wire[list[Action]] = Wire(list[Action])
 WORDS: Wire[list[str]] = Wire(list[str])
 NOTHING: Wire[None] = Wire(None)
@@ -136,7 +137,10 @@ class GuardedEnvironment:
 
     def sample(self, seed: int) -> Answer[Action]:
         rng = random.Random(seed)
-        return self._call("step", "sample", lambda: sample_action(self.environment, rng), SAMPLED)
+        return self._call("step", "sample", lambda: sample_action(self.environment, rng), ACTED)
+
+    def answer(self) -> Answer[Action]:
+        return self._call("step", "answer", lambda: answer_of(self.environment), ACTED)
 
     def snapshot(self) -> Answer[bytes]:
         return self._call("step", "snapshot", self.environment.snapshot, SAVED)
@@ -229,6 +233,9 @@ class LocalEnvironment(AsyncEnvironment):
 
     async def sample(self, seed: int) -> Action:
         return self._guarded.sample(seed).value
+
+    async def answer(self) -> Action:
+        return self._guarded.answer().value
 
     async def snapshot(self) -> bytes:
         return self._guarded.snapshot().value

@@ -82,6 +82,8 @@ class Rollout:
     """When the model of the role "advisor" acts in place of the agent's; None: never."""
     elsewhere: Elsewhere | None = None
     """Makes sessions that run in other processes, with environments there; None: all run here."""
+    probes: bool = False
+    """Whether each call measures the probability of the known answer (see `Session`)."""
 
     async def run(self, jobs: Sequence[Job]) -> list[Episode]:
         """Run all jobs; return their episodes in the order of the jobs.
@@ -296,6 +298,7 @@ class _Progress:
             seed=rollout.seed,
             journal=rollout.store,
             past=past,
+            probes=rollout.probes,
         )
 
 

@@ -16,7 +16,6 @@ from palaestra.learning.losses.entropy import Smoother
 from palaestra.learning.losses.entropy_control import EntropyPlan
 from palaestra.learning.methods.component import Kind, find
 from palaestra.training.method import progress_model_of
-from palaestra.training.recipe import Recipe
 from palaestra.training.reinforcement_section import Advisor, Entropy, Horizon, Reinforcement
 from palaestra.training.role_adapters import learning
 from palaestra.training.run_context import RunContext, typical_turns
@@ -37,7 +36,7 @@ def plan_of(context: RunContext) -> ReinforcementPlan:
         recompute=(part.staleness > 0 and part.recompute) or part.advisor is not None,
         critic_warmup=part.critic.warmup if part.critic else 0,
         progress=_progress(context),
-        in_turns=_in_turns(context.recipe),
+        in_turns=_in_turns(context),
         conflict=part.conflict,
         advice=advice_plan(part.advisor),
         privileged=part.predicts_privileged,
@@ -63,9 +62,9 @@ def _progress(context: RunContext) -> FittingProgress | None:
     return None if found is None else FittingProgress(found.updates, found.warmup)
 
 
-def _in_turns(recipe: Recipe) -> InTurns | None:
-    every = recipe.training.alternate
-    return None if every is None else InTurns(tuple(learning(recipe).values()), every)
+def _in_turns(context: RunContext) -> InTurns | None:
+    every, own = context.recipe.training.alternate, learning(context.recipe, context.learners)
+    return None if every is None else InTurns(tuple(own.values()), every)
 
 
 def advice_plan(part: Advisor | None) -> AdvicePlan | None:

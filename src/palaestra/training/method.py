@@ -8,7 +8,7 @@ from typing import Any
 
 from palaestra.core.environment import Capability
 from palaestra.core.errors import CapabilityMissing, GroupTooSmall, RecipeError
-from palaestra.environments.registry import spec
+from palaestra.environments.registry import spec, states_goals
 from palaestra.learning.credit import compose
 from palaestra.learning.credit.per_player import JOINT
 from palaestra.learning.methods.algorithms import Algorithm, Method
@@ -20,6 +20,7 @@ from palaestra.training.reinforcement_section import (
     Reinforcement,
     UtteranceCritic,
 )
+from palaestra.training.rollout_trees import check_tree
 from palaestra.training.usable_parts import named, refuse_unmet
 
 PARTS = ("credit", "loss", "aggregation", "filter", "correction", "whiten")
@@ -89,7 +90,14 @@ def check_method(recipe: Recipe) -> Method:
         )
     _check_utterance_critic(recipe, method, who)
     _check_players(recipe, method)
-    check_declared(method.needs, recipe.environment.id, who)
+    check_tree(recipe, method, who)
+    for environment in (recipe.environment.id, *part.levels):
+        check_declared(method.needs, environment, who)
+    if Need.BELIEF in method.needs and recipe.acting_elsewhere is not None:
+        raise RecipeError(
+            f"{who} asks the policy for the probability of the known answer, which needs the "
+            f"learner's process to act, not {recipe.acting_elsewhere}; unset it."
+        )
     _check_rewards(recipe)
     if part.advisor is not None:
         _check_advisor(recipe)
@@ -203,10 +211,15 @@ def check_declared(
     remedy: str = "choose another rule or another environment",
 ) -> None:
     """Raise CapabilityMissing if the environment does not declare what a part reads."""
+    if Need.GOAL in needed and not states_goals(environment):
+        raise CapabilityMissing(
+            f"{who} needs {Need.GOAL}, but the tasks of '{environment}' state none; {remedy}."
+        )
     has = spec(environment).capabilities
     for need, capability in (
         (Need.ANCHOR, Capability.STATE_KEY),
         (Need.PROGRESS, Capability.PROGRESS),
+        (Need.BELIEF, Capability.ANSWER),
     ):
         if need in needed and capability not in has:
             raise CapabilityMissing(

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
 from palaestra.store.schema import Durability
+from palaestra.training.adapter_sections import with_adapters
 from palaestra.training.recipe_sections import (
     AgentPart,
     ClusterPart,
@@ -91,6 +92,11 @@ class Recipe(Section):
                     f"that does '{'imitate' if table == 'imitation' else 'reinforce'}'"
                 )
         return {**data, **{t: data.get(t) or {key: value} for t, (key, value) in idle.items()}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_stages_train_has_adapters(cls, data: object) -> object:
+        return with_adapters(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
     def _stages_have_no_clock(self) -> Recipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -54,6 +55,26 @@ class UtteranceCritic(Section):
     )
     replay: int = Field(100_000, ge=1, description="replies that are kept, the latest ones")
     warmup: int = Field(3, ge=0, description="first steps, in which only the critic learns")
+
+
+class Tree(Section):
+    """Rollouts of a task that share beginnings, for credit rules that read trees."""
+
+    width: int = Field(2, ge=2, description="rollouts that one goes on as, at each branching")
+    after: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (1,), min_length=1, description="replies after which rollouts branch, e.g. [1, 2]"
+    )
+
+    @property
+    def leaves(self) -> int:
+        """The number of rollouts that have their first reply in common."""
+        return int(self.width ** len(self.after))
+
+    @model_validator(mode="after")
+    def _one_branching_after_the_other(self) -> Tree:
+        if any(later <= earlier for earlier, later in pairwise(self.after)):
+            raise ValueError("rl.tree.after must rise; list each number of replies once, in order")
+        return self
 
 
 class Entropy(Section):
@@ -198,6 +219,9 @@ class Reinforcement(Section):
     )
     utterance_critic: UtteranceCritic | None = Field(
         None, description="for credit rules that read action values; unset: the defaults"
+    )
+    tree: Tree | None = Field(
+        None, description="for credit rules that read trees; unset: the defaults"
     )
     entropy: Entropy | None = Field(None, description="unset: no entropy term")
     staleness: int = Field(

@@ -13,7 +13,6 @@ from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Episode, Step
 from palaestra.core.errors import InputError, RecipeError, UnknownName
 from palaestra.core.outcome import Outcome
-from palaestra.learning.data.reward_terms import overlong_punishment
 from palaestra.learning.data.rewards import DEFAULT_WEIGHTS, Shaping
 from tests.learning.made import call, episode
 
@@ -151,25 +150,3 @@ def test_a_term_that_gives_too_few_numbers_is_refused_by_name() -> None:
 def two_numbers(episode: Episode) -> list[float]:
     """Return two numbers, however many steps there were."""
     return [0.0, 0.0]
-
-
-# ── DAPO's punishment of long rollouts ───────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("length", "reward"), [(0, 0), (16384, 0), (18432, -0.5), (20480, -1), (20481, -1)]
-)
-def test_overlong_shaping_gives_the_published_numbers(length: int, reward: float) -> None:
-    assert overlong_punishment(length) == reward
-
-
-@given(st.integers(0, 300), st.integers(0, 300))
-def test_a_longer_rollout_never_earns_more(a: int, b: int) -> None:
-    short, long = (overlong_punishment(n, limit=200, buffer=50) for n in sorted((a, b)))
-    assert short >= long >= -1
-
-
-@pytest.mark.parametrize("buffer", [0, 201])
-def test_the_overlong_buffer_lies_within_the_limit(buffer: int) -> None:
-    with pytest.raises(RecipeError, match="buffer"):
-        overlong_punishment(10, limit=200, buffer=buffer)

@@ -22,7 +22,7 @@ from tests.learning.credit import made
 
 NEVER = {  # no trajectory can hold these
     *(Need.REFERENCE, Need.SNAPSHOT, Need.ERROR, Need.SKILL, Need.PREFERENCE),
-    *(Need.ATTEMPT, Need.HINT, Need.COMMAND, Need.ADVISOR),
+    *(Need.ATTEMPT, Need.HINT, Need.COMMAND, Need.GOAL, Need.ADVISOR),
 }
 
 

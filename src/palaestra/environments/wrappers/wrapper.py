@@ -14,6 +14,7 @@ from palaestra.core.environment import (
     Observation,
     Spec,
     Transition,
+    answer_of,
     caption_of,
     picture_of,
     privileged_of,
@@ -126,6 +127,9 @@ class Wrapper(Environment):
 
     def oracle(self) -> Sequence[Action]:
         return self.inner.oracle()
+
+    def answer(self) -> Action:
+        return answer_of(self.inner)
 
     def admissible(self) -> Sequence[str]:
         return self.inner.admissible()

@@ -55,6 +55,8 @@ class Trained:
     value_old: list[float] | None = None  # the critic's values when the targets were made
     roles: Set[str] = frozenset()  # whose replies it trains; see `adapter_of`
     images: tuple[ImageSpan, ...] = ()  # among its tokens, for a network that sees; never trained
+    teacher: Trained | None = None
+    """The row in which a teacher reads the same trained tokens, after other prompts [this row]."""
     privileged: Mapping[int, Sequence[float]] = field(default_factory=dict)
     """Of turns that it trains, by index of the call: numbers of the state before the reply."""
 
@@ -78,6 +80,14 @@ class Trained:
                 "The first token of a row cannot be trained: nothing predicts it; put the prompt "
                 "before it."
             )
+        if self.teacher is not None and _trained(self.teacher) != _trained(self):
+            raise InputError(
+                "A teacher's row trains other tokens than the student's; change prompts only."
+            )
+
+
+def _trained(row: Trained) -> list[int]:
+    return list(compress(row.tokens, row.mask))
 
 
 def spread(mask: Sequence[bool], values: Iterable[float], elsewhere: float = 0.0) -> list[float]:
@@ -229,8 +239,19 @@ class Micro:
         with adapters.used(self.adapter) if adapters and own else nullcontext():
             return self.network.run(x, self.positions, self.attend, first=first, last=last)
 
-    def seen(self, lp: Tensor, *, current: int, proximal: int) -> Tokens:
-        """Return what a loss reads: the micro-batch with its present log-probabilities [M]."""
+    def teacher(self) -> Micro:
+        """Return the rows in which a teacher reads the same trained tokens, in the same order."""
+        rows = [row.teacher or row for row in self.rows]
+        bare = [Trained(r.tokens, r.mask, roles=r.roles, images=r.images) for r in rows]
+        return Micro(bare, self.network)
+
+    def seen(
+        self, lp: Tensor, *, current: int, proximal: int, divergence: Tensor | None = None
+    ) -> Tokens:
+        """Return what a loss reads: the micro-batch with its present log-probabilities [M].
+
+        `divergence` is that of each token from the teacher [M], where a student learns.
+        """
         return Tokens(
             lp=lp,
             lp_old=self.lp_old,
@@ -241,6 +262,7 @@ class Micro:
             version=self.version,
             call=self.call,
             lp_ref=self.lp_ref,
+            divergence=divergence,
             current=current,
             proximal=proximal,
         )

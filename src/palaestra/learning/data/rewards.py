@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +18,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
 from palaestra.core.model import is_of
 from palaestra.core.outcome import Status
+from palaestra.learning.credit.turn_rewards import belief
 from palaestra.learning.data.control_reward import ControlReward
 from palaestra.learning.data.reward_terms import OUTCOME
 from palaestra.learning.data.trajectory import Trajectory, Turn
@@ -145,6 +146,10 @@ class Shaping:
                 found = [a + term.weight * b for a, b in zip(found, value, strict=True)]
         return found
 
+    def step_rewards(self, episode: Episode) -> list[float]:
+        """Return the reward of each step of an episode, how it ended apart."""
+        return self._of_steps(self.values(episode), len(episode.steps))
+
     def episode_return(self, episode: Episode) -> float:
         """Return the undiscounted return of a scored episode."""
         values = self.values(episode)
@@ -155,7 +160,8 @@ class Shaping:
         """Return the turns of `policy` in a scored episode, with their rewards.
 
         A step belongs to the call that proposed it (see `Step.call`); rewards of steps that no call
-        of the policy proposed count for its latest call before them (or its first).
+        of the policy proposed count for its latest call before them (or its first). The belief
+        after a turn is the one measured at the policy's next call, on all that it then read.
 
         Raises:
             ValueError: the policy has no reply in it.
@@ -168,6 +174,8 @@ class Shaping:
             earlier = [index for index in owned if index < step.calls_before]
             latest = max(earlier, default=calls[0].index)
             owned[step.call if step.call in owned else latest].append(step)
+        beliefs = [belief(c.answer_logprobs) if c.answer_logprobs else None for c in calls]
+        later = dict(zip([c.index for c in calls], [*beliefs[1:], None], strict=True))
         segments, values = _segments(episode), self.values(episode)
         rewards = self._of_steps(values, len(episode.steps))
         following = None  # the state before a call that did not act is that of the next step
@@ -178,7 +186,8 @@ class Shaping:
                 following = left.pop()
             steps = owned[call.index]
             state = steps[0] if steps else following
-            turns.append(_turn(episode, call, steps, state, segments[call.index], rewards))
+            turn = _turn(episode, call, steps, state, segments[call.index], rewards)
+            turns.append(replace(turn, belief=later[call.index]))
         true = Trajectory(
             key=episode.key,
             group=f"{episode.key.phase}/{episode.key.group}",
@@ -188,6 +197,7 @@ class Shaping:
             success=episode.outcome.solved,
             truncated=episode.outcome.status is Status.TRUNCATED,
             outcomes=self._outcomes(values, episode),
+            belief=beliefs[0],
         )
         return true if self.control is None else self.control.trajectory(true)
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from palaestra.core.errors import InputError, RankLost
 from palaestra.learning.compute.cooperative import run_to_end
+from palaestra.learning.compute.divergences import token_divergences
 from palaestra.learning.compute.heap import keep_freed_memory
 from palaestra.learning.compute.logprobs import token_logprobs
 from palaestra.learning.compute.master_weights import MasterOptimiser, Optimisation, Parts
@@ -44,11 +45,13 @@ from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.shared_work import SharedWork
 from palaestra.learning.loop.update_metrics import StepSums, Update
 from palaestra.learning.losses.gradient_conflicts import Families, by_family
+from palaestra.learning.losses.kl import Divergence
 from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens
 from palaestra.learning.methods.checks import check_gradient, check_tokens
 from palaestra.learning.methods.component import Kind, name_of
 from palaestra.learning.parallel import checksum
 from palaestra.models.local.resident import ResidentModel
+from palaestra.models.local.rounding import round_into
 
 __all__ = ["EntropyTerm", "Learner", "Reference", "Update"]
 
@@ -93,6 +96,7 @@ class Learner:
         """
         self.model, self.optimisation, self.temperature = model, optimisation, temperature
         self.parameters, self.frozen = selection.parameters, selection.frozen_layers
+        self.adapters, self._beside = selection.adapters, selection.beside
         self.budget = MemoryBudget(
             model.network,
             self.parameters,
@@ -138,6 +142,7 @@ class Learner:
         proximal: int | None = None,
         whole_rollouts: bool = False,
         families: Families | None = None,
+        divergence: Divergence | None = None,
     ) -> Generator[None, None, Update]:
         """Run one optimiser step on the weighted sum of `loss` over all trained tokens, in chunks.
 
@@ -153,13 +158,18 @@ class Learner:
                 weights under training count as one version ahead of it.
             whole_rollouts: no micro-batch splits a rollout; for losses over whole rollouts.
             families: keep the gradients of these families of rollouts apart, and combine them.
+            divergence: the loss is of each token's divergence from the reference policy, which
+                reads the `teacher` of each row; no other figure has a gradient then. None: of none.
 
         Raises:
-            InputError: a row does not fit into memory, tokens have no log-probabilities, or the
-                loss is not one finite number per token; the weights have not changed.
+            InputError: there is no reference policy to diverge from, a row does not fit into
+                memory, tokens have no log-probabilities, or the loss is not one finite number per
+                token; the weights have not changed.
             PalaestraError: the weights no longer give finite log-probabilities.
         """
         check_sampled(rows)
+        if divergence is not None and not self._reference:
+            raise self._no_reference()
         name, network = name_of(loss), self.model.network
         parts: Mapping[str, Sequence[Trained]] = {"": rows}
         if families is not None:
@@ -179,10 +189,17 @@ class Learner:
             regression = self._critic.regression(rows) if self._critic else None
             prediction = Prediction(rows) if self._privileged else None
             try:
+                wanted = Wanted(
+                    gradient=True,
+                    entropy=entropy is not None,
+                    values=regression is not None,
+                    privileged=prediction is not None,
+                    divergence=divergence,
+                )
                 gradients: dict[str, Tensor] = {}
                 for family, own in micros.items():
                     yield from self._add_gradients(
-                        own, loss, entropy, before, sums, regression, prediction
+                        own, wanted, loss, entropy, before, sums, regression, prediction
                     )
                     if families is not None:
                         gradients[family] = self._optimiser.take_gradient()
@@ -212,6 +229,7 @@ class Learner:
     def _add_gradients(
         self,
         micros: Sequence[Micro],
+        wanted: Wanted,
         loss: TokenLoss,
         entropy: EntropyTerm | None,
         proximal: int,
@@ -221,15 +239,11 @@ class Learner:
     ) -> Generator[None, None, None]:
         """Run all micro-batches forward and backward; add their metrics to `sums`."""
         name, current = name_of(loss), self.model.version + 1
-        wanted = Wanted(
-            gradient=True,
-            entropy=entropy is not None,
-            values=regression is not None,
-            privileged=prediction is not None,
-        )
         for one in self._work.passes(micros, wanted):
             micro, found = one.micro, (yield from one.outputs())
-            tokens = micro.seen(found.lp, current=current, proximal=proximal)
+            tokens = micro.seen(
+                found.lp, current=current, proximal=proximal, divergence=found.divergence
+            )
             total = (check_tokens(Kind.LOSS, name, loss(tokens), found.lp) * micro.weight).sum()
             if entropy is not None:
                 total = total + entropy(found.entropy, tokens, micro.weight)
@@ -284,6 +298,19 @@ class Learner:
         self._reference = {name: p.detach().clone() for name, p in self.parameters.items()}
         self._work.tell("set_reference")
 
+    @torch.no_grad()
+    def take_reference(self, weights: Mapping[str, Tensor]) -> None:
+        """Make the policy with other trained weights, in any precision, the reference policy.
+
+        Raises:
+            InputError: there is no copy of the reference policy's weights.
+        """
+        if not self._reference:
+            raise self._no_reference()
+        for name, tensor in self._reference.items():
+            round_into(tensor, weights[name].to(tensor.device))
+        self._work.share(self.state())
+
     def reference(self, rows: Sequence[Trained]) -> list[list[float]]:
         """Return `logprobs` under the reference policy; the present weights stay as they are.
 
@@ -293,10 +320,13 @@ class Learner:
         if self._base_is_reference:
             return self._without_gradient(rows, base=True)
         if not self._reference:
-            raise InputError(
-                "The learner has no reference policy; construct it with reference='start'."
-            )
+            raise self._no_reference()
         return self._without_gradient(rows, reference=True)
+
+    def _no_reference(self) -> InputError:
+        return InputError(
+            "The learner has no reference policy; construct it with reference='start'."
+        )
 
     @contextmanager
     def _as_reference(self) -> Iterator[None]:
@@ -356,8 +386,12 @@ class Learner:
     # ── stopping and resuming ────────────────────────────────────────────────
 
     def state(self) -> Parts:
-        """Return everything that a resumed run needs: weights, moments, critic, reference."""
+        """Return everything that a resumed run needs: weights, moments, critic, reference.
+
+        Among the weights are those of adapters that do not learn here.
+        """
         parts = self._optimiser.state()
+        parts["weights"].update({name: p.detach() for name, p in self._beside.items()})
         for head in self._heads:
             for part, tensors in head.optimiser.state().items():
                 parts[part].update(tensors)
@@ -372,6 +406,8 @@ class Learner:
         Heads that the state does not hold are reset; a reference that it does not hold stays.
         """
         self._optimiser.restore(parts)
+        for name, parameter in self._beside.items():
+            round_into(parameter, parts["weights"][name].to(parameter.device))
         for head in self._heads:
             head.restore(parts)
         if self._reference and "reference" in parts:
@@ -403,12 +439,38 @@ class Learner:
     def outputs(self, micro: Micro, wanted: Wanted) -> Outputs:
         """Run a micro-batch; its figures have a gradient where one is wanted."""
         hidden = self._hidden(micro)
+        if wanted.divergence is not None:
+            return self._divergences(micro, hidden, wanted.divergence)
         lp, entropy = self._logprobs(hidden, micro.targets, with_gradient=wanted.entropy)
         values = self._with_critic().values(hidden) if wanted.values else None
         privileged = None
         if wanted.privileged and self._privileged is not None:
             privileged = self._privileged.predictions(hidden[micro.privileged_at])
         return Outputs(lp, entropy, values, privileged)
+
+    def _divergences(self, micro: Micro, hidden: Tensor, direction: Divergence) -> Outputs:
+        """Return how far each token's distribution is from that of the reference policy."""
+        network = self.model.network
+
+        def logits(states: Tensor) -> Tensor:
+            with self._exchanged():
+                return network.logits(states)
+
+        with torch.no_grad(), self._exchanged():
+            teacher = self._hidden(micro.teacher())
+        divergence, lp, entropy = token_divergences(
+            network, hidden, micro.targets, teacher, logits, self.temperature, direction
+        )
+        return Outputs(lp, entropy, divergence=divergence)
+
+    @contextmanager
+    def _exchanged(self) -> Iterator[None]:
+        """Make this process's network the reference policy within the context."""
+        self.exchange()
+        try:
+            yield
+        finally:
+            self.exchange()
 
     def step(self, learning_rate: float) -> float:
         """Take the optimiser step along the summed gradients; return the policy's norm."""

@@ -17,11 +17,13 @@ from palaestra.learning.critics.progress_estimator import ProgressEstimator, con
 from palaestra.learning.critics.reward_model import RewardModel
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.critics.value_head import ValueUpdate
+from palaestra.learning.data.adapter_replies import learned_by
 from palaestra.learning.data.advised import AdvicePlan, executed
 from palaestra.learning.data.filters import spread
 from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.data.rows import Row, rows_of
 from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.data.trees import with_parents
 from palaestra.learning.loop import batch as b
 from palaestra.learning.loop.learner import Learner, Update
 from palaestra.learning.losses.aggregation import Aggregation
@@ -143,9 +145,12 @@ class TrainerStep:
             InputError: rewards, log-probabilities, or a rule's results, are missing or not
                 numbers; names them.
         """
-        policy = self.learner.model.name
+        policy, network = self.learner.model.name, self.learner.model.network
         episodes, advised = self._advised(episodes, policy)
+        episodes = learned_by(episodes, policy, network, self.learner.adapters)
         every = b.trajectories(episodes, shaping, policy)
+        if Need.TREE in self.method.needs:
+            every = with_parents(every, episodes)
         modelled: dict[str, float] = {}
         if self.reward_model is not None and every:
             every, modelled = _modelled(every, episodes, self.reward_model, policy, shaping)

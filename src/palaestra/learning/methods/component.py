@@ -68,6 +68,7 @@ class Need(StrEnum):
     ATTEMPT = "attempts"  # at one task, failures and successes, to be joined as one
     HINT = "hints"  # in prompts, to be removed again
     COMMAND = "commands"  # in prompts: the return to earn
+    GOAL = "goals"  # that tasks state, and that states achieve
     ADVISOR = "an advisor"  # that acts in some turns of the rollouts
     ACTION_VALUE = "action values"  # a critic of whole replies, learned off-policy
 
@@ -163,6 +164,7 @@ MODULES = (
     "palaestra.learning.data.examples.decisions",
     "palaestra.learning.data.examples.splice",
     "palaestra.learning.data.examples.return_conditioning",
+    "palaestra.learning.data.examples.goal_relabelling",
     "palaestra.learning.data.examples.distillation",
     "palaestra.learning.data.examples.feedback_labels",
     "palaestra.learning.data.examples.flattened",

@@ -67,6 +67,7 @@ LACKS: dict[Need, tuple[str, str]] = {
     Need.ATTEMPT: ("rewards alone cannot be joined to one attempt", "call it with episodes"),
     Need.HINT: ("rewards hold no prompts", "call it with episodes"),
     Need.COMMAND: ("rewards hold no prompts", "call it with episodes"),
+    Need.GOAL: ("rewards hold no goals", "call it with episodes"),
     Need.ACTION_VALUE: (
         "no critic judged the replies",
         "it can only run while one is trained",

@@ -8,7 +8,7 @@ measure how far the policy is from the sampler, and are not fit for importance r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from palaestra.core.episode import Episode
@@ -28,13 +28,18 @@ class Example:
 
     row: Row
     weight: float = 1.0  # of each trained token's negative log-likelihood; not negative
-    factors: Sequence[float] = ()  # of `weight` for each trained token; empty: 1
+    by_call: Mapping[int, float] = field(default_factory=dict)
+    """Weights of single replies, by their number in the row's `calls`, in place of `weight`."""
+    factors: Sequence[float] = ()  # of these weights for each trained token; empty: 1
 
     @property
     def advantage(self) -> list[float]:
         """Per token of the row: the advantage that turns a policy-gradient loss into this loss."""
         factors = iter(self.factors or [1.0] * self.row.trained)
-        return [self.weight * next(factors) if on else 0.0 for on in self.row.mask]
+        return [
+            self.by_call.get(call, self.weight) * next(factors) if on else 0.0
+            for on, call in zip(self.row.mask, self.row.calls, strict=True)
+        ]
 
 
 def success(episode: Episode) -> float:
