@@ -13,6 +13,9 @@ number in the chosen precision:
                   which also plans the size of passes
     process       a constant for Python and torch, and one per environment worker
 
+Where learners divide it (`cluster.shard`), masters, gradients and moments are divided by their
+number; in deterministic runs gradients are not.
+
 Disk: checkpoints of weights and moments (12 T; after imitation, and the latest two of RL), the
 trained model (P b), and TOKEN_BYTES for each token of an episode.
 
@@ -155,6 +158,7 @@ def describe(recipe: Recipe, folder: str, as_json: bool, on: str | None = None) 
             "trained_parameters": found.size.trained,
             "runs_by": found.size.way,
             "memory_bytes": _with_total(asdict(found.memory)),
+            "learners": of_learners(recipe),
             "seconds": _with_total(found.seconds),
             "disk_bytes": _with_total(found.disk),
             "learns": list(learning(recipe)),
@@ -178,7 +182,8 @@ def describe(recipe: Recipe, folder: str, as_json: bool, on: str | None = None) 
         recipe.environment.id, recipe.concurrency, "--set concurrency=", recipe.agent.chosen
     )
     stages = graph(recipe) if recipe.stage else []
-    for line in (*described(recipe), size.note, concurrency_note, *placed, *stages):
+    learners = of_learners(recipe)
+    for line in (*described(recipe), size.note, concurrency_note, learners, *placed, *stages):
         if line:
             print(f"# {line}")
     print()
@@ -232,7 +237,14 @@ def measure(recipe: Recipe) -> Size:
             chosen = top_layers(network, part.top_layers or 1)
         else:
             chosen = everything(network)
-    budget = MemoryBudget(network, chosen.parameters, chosen.frozen_layers, part.memory_bytes)
+    budget = MemoryBudget(
+        network,
+        chosen.parameters,
+        chosen.frozen_layers,
+        part.memory_bytes,
+        ranks=recipe.sharing,
+        whole=recipe.deterministic,
+    )
     parameters = sum(p.numel() for p in network.parameters())
     stored = sum(p.nbytes for p in (*network.parameters(), *network.buffers()))
     for layer in network.modules():
@@ -251,17 +263,43 @@ def measure(recipe: Recipe) -> Size:
 
 def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
     """Estimate memory; see the top of this module."""
-    narrow = _narrow(recipe)
+    kept = _kept(recipe, size)
     tokens = min(recipe.model.context, max(256, round(_episode(recipe, turns))))
     return Memory(
         weights=size.weights,
         packed=size.weights if _packs(recipe, size) else 0,
-        masters=4 * size.trained if narrow else 0,
-        gradients=4 * size.trained,
-        moments=8 * size.trained,
+        **kept,
         cache=(size.state_bytes + tokens * size.token_bytes) * (recipe.concurrency + 2),
         learning_pass=size.learning_pass,
         process=PROCESS_BYTES + WORKER_BYTES * recipe.environment.workers,
+    )
+
+
+def _kept(recipe: Recipe, size: Size) -> dict[str, float]:
+    """Return the bytes that one learner keeps besides the weights, by use."""
+    own = size.trained / recipe.sharing
+    return {
+        "masters": 4 * own if _narrow(recipe) else 0,
+        "gradients": 4 * (size.trained if recipe.deterministic else own),
+        "moments": 8 * own,
+    }
+
+
+def of_learners(recipe: Recipe) -> str | None:
+    """Return a line about the memory of each further learner; None if there are none."""
+    part = recipe.cluster
+    if part is None or part.learners == 1:
+        return None
+    totals = {}
+    for shard in (False, True):
+        update = {"cluster": part.model_copy(update={"shard": shard})}
+        one = recipe.model_copy(update=update)
+        size = measure(one)
+        kept = sum(_kept(one, size).values())
+        totals[shard] = size.weights + kept + size.learning_pass + PROCESS_BYTES
+    return (
+        f"each further learner: about {totals[part.shard] / 1e9:.2f} GB; with cluster.shard = "
+        f"{str(not part.shard).lower()} about {totals[not part.shard] / 1e9:.2f} GB"
     )
 
 

@@ -21,6 +21,7 @@ import torch
 from palaestra.core.errors import InputError, PalaestraError, RankLost
 from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.memory_budget import SHARE, memory_of
+from palaestra.learning.compute.shards import Sharding
 from palaestra.learning.critics.value_head import Critic
 from palaestra.learning.loop.following import serve
 from palaestra.learning.loop.leading import Leader
@@ -96,9 +97,22 @@ def described(
 
 
 def make_learner(
-    recipe: Recipe, policy: ResidentModel, learning_rate: float, *, for_rl: bool = False
+    recipe: Recipe,
+    policy: ResidentModel,
+    learning_rate: float,
+    *,
+    for_rl: bool = False,
+    ranks: Ranks | None = None,
 ) -> Learner:
-    """Create the policy's learner; for RL, with the critic and reference that it needs."""
+    """Create the policy's learner; for RL, with the critic and reference that it needs.
+
+    Args:
+        recipe: of the run.
+        policy: what learns.
+        learning_rate: of the policy.
+        for_rl: whether it learns by RL.
+        ranks: with which it learns; None: alone.
+    """
     part, critic, method = recipe.training, None, Method(chosen(recipe.rl))
     settings = critic_of(recipe.rl, method) if for_rl else None
     if settings is not None and settings.kind == "head":
@@ -110,6 +124,7 @@ def make_learner(
         temperature=recipe.agent.temperature,
         critic=critic,
         reference=reference_of(recipe, method) if for_rl else None,
+        sharding=Sharding(ranks, recipe.deterministic) if ranks and recipe.sharing > 1 else None,
     )
 
 
@@ -145,13 +160,14 @@ def follow(ranks: Ranks) -> int:
         RankLost: rank 0 died, or has been silent for too long.
         PalaestraError: this rank cannot make the learner, or its work failed; rank 0 knows.
     """
-    return serve(ranks, _Maker().make)
+    return serve(ranks, _Maker(ranks).make)
 
 
 class _Maker:
     """Makes the learners that rank 0 describes, one after the other, on one policy."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
         self._policy: ResidentModel | None = None
 
     def make(self, description: Description) -> Learner:
@@ -160,7 +176,7 @@ class _Maker:
             prepare_torch(recipe)
             self._policy = _policy_of(recipe, description)
         rate, for_rl = description.learning_rate, description.for_rl
-        return make_learner(recipe, self._policy, rate, for_rl=for_rl)
+        return make_learner(recipe, self._policy, rate, for_rl=for_rl, ranks=self._ranks)
 
 
 def _policy_of(recipe: Recipe, description: Description) -> ResidentModel:

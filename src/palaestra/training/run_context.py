@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
+from collections import ChainMap
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from rich.markup import escape
+from torch import Tensor
 
 from palaestra.agents.registry import make_agent
 from palaestra.core.agent import Agent
@@ -217,7 +219,8 @@ class RunContext:
 
     def learner(self, learning_rate: float, *, for_rl: bool = False) -> Learner:
         """Create the policy's learner; for RL, with the critic and reference it needs."""
-        learner = make_learner(self.recipe, self.policy, learning_rate, for_rl=for_rl)
+        ranks = None if self.team is None else self.team.ranks
+        learner = make_learner(self.recipe, self.policy, learning_rate, for_rl=for_rl, ranks=ranks)
         if self.team is not None:
             revisions = self.store.get(REVISIONS) or {}
             folder = self.run.path / VOCABULARY
@@ -234,6 +237,8 @@ class RunContext:
             chosen.frozen_layers,
             memory_of_rank(self.recipe),
             reference=reference_of(self.recipe, self.method) == "start",
+            ranks=self.recipe.sharing,
+            whole=self.recipe.deterministic,
         )
 
     def critic(self) -> SeparateCritic | None:
@@ -263,9 +268,14 @@ class RunContext:
     ) -> None:
         """Write a checkpoint of the stage; keep only the latest two of its RL."""
         whole = {**state, "version": self.policy.version}
-        tensors = learner.state()
-        for prefix, model in beside.items():
-            tensors |= {prefix + part: tensor for part, tensor in model.state().items()}
+        tensors = ChainMap[str, Mapping[str, Tensor]](
+            {
+                prefix + part: tensor
+                for prefix, model in beside.items()
+                for part, tensor in model.state().items()
+            },
+            cast("dict[str, Mapping[str, Tensor]]", learner.state()),  # read part by part
+        )
         self.store.sync()  # a checkpoint is never ahead of the record
         checkpoint.save(self.run.checkpoints, name, tensors, whole)
         for old in self.checkpoints()[:-2]:

@@ -3,11 +3,14 @@
 Besides the weights, an optimiser step takes, in bytes, with T trained weights of b bytes
 each, W = max(b, 4), a vocabulary of V and a pass over N tokens:
 
-    optimiser    (W if b < W) T + W T + 2 W T: master weights, gradients, moments
+    optimiser    (W if b < W) T + W T + 2 W T: master weights, gradients, moments; divided among
+                 ranks with `shard` (in deterministic runs, gradients are not)
     reference    b T, where a copy of the trained weights is kept
     pass         2 b x the largest trained tensor: gradients not yet added to W's
                  b x the largest quantised matrix, dequantised
                  CHUNK b V + FP32_CHUNK 3 W V: logits (CHUNK 3 b V if they are capped)
+                 with `shard`, W x the trained weights of two layers and of all that is in none, and
+                 2 x what travels at once: gradients on their way to the ranks that keep them
     activations  N x (kept + 2 kept / layers with a gradient)
                  N x 3 b heads MOST_QUERIES: attention weights in use, or GENERAL W for 3 b
                  where attention is not plain (windows, caps on scores, sinks)
@@ -36,6 +39,7 @@ from torch import Tensor, nn
 from palaestra.core.errors import InputError
 from palaestra.learning.compute.logprobs import CHUNK, FP32_CHUNK
 from palaestra.learning.compute.shared_prefix_attention import MOST_QUERIES, RowAttention
+from palaestra.learning.parallel import BUCKET
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.quantised import QuantisedLinear
 
@@ -68,6 +72,8 @@ def needs_of(
     frozen: int = 0,
     *,
     reference: bool = False,
+    ranks: int = 1,
+    whole: bool = False,
 ) -> Needs:
     """Return what training takes; the weights themselves are not read and may be on "meta".
 
@@ -76,12 +82,15 @@ def needs_of(
         parameters: the trained ones of its weights.
         frozen: number of lowest blocks that need no gradient.
         reference: whether a copy of the trained weights is kept.
+        ranks: that divide gradients and the optimiser's state.
+        whole: gradients are not divided.
     """
     optimiser = largest = 0
     for parameter in parameters.values():
         wide = max(parameter.itemsize, 4)
-        copies = 4 if parameter.itemsize < wide else 3
-        optimiser += copies * wide * parameter.numel() + reference * parameter.nbytes
+        kept = (2 if parameter.itemsize < wide else 1) + 2 - whole
+        copies = -(-kept * wide * parameter.numel() // ranks) + whole * wide * parameter.numel()
+        optimiser += copies + reference * parameter.nbytes
         largest = max(largest, parameter.nbytes)
     narrow, wide = network.dtype.itemsize, network.wide_dtype.itemsize
     copies = 1 if network.config.logit_softcap is None else 3
@@ -97,7 +106,10 @@ def needs_of(
     whole = kept + 2 * kept // layers + asking + _kept_by_tower(network)
     return Needs(
         optimiser,
-        fixed=2 * largest + dense + logits,
+        fixed=2 * largest
+        + dense
+        + logits
+        + (_under_way(network, parameters) if ranks > 1 and not whole else 0),
         per_token=whole,
         per_token_recomputed=whole if network.whole else inputs + 3 * kept // layers + asking,
     )
@@ -114,6 +126,8 @@ class MemoryBudget:
         memory: int | None = None,
         *,
         reference: bool = False,
+        ranks: int = 1,
+        whole: bool = False,
     ) -> None:
         """Plan for one network; the other arguments are those of `needs_of`.
 
@@ -122,13 +136,17 @@ class MemoryBudget:
             parameters: the trained ones of its weights.
             frozen: number of lowest blocks that need no gradient.
             reference: whether a copy of the trained weights is kept.
+            ranks: that divide gradients and the optimiser's state.
+            whole: gradients are not divided.
             memory: bytes that learning may take besides the weights; None means half of the
                 machine's memory, or of the device's.
 
         Raises:
             InputError: not even a pass over one token fits.
         """
-        self.needs = needs_of(network, parameters, frozen, reference=reference)
+        self.needs = needs_of(
+            network, parameters, frozen, reference=reference, ranks=ranks, whole=whole
+        )
         self.memory = int(SHARE * memory_of(network.device)) if memory is None else memory
         least = self.needs.of(1, recompute=True)
         if least > self.memory:
@@ -157,6 +175,20 @@ class MemoryBudget:
             f"{_size(self.memory)}; {REMEDIES}, or make episodes shorter "
             "(environment.turns, agent.max_tokens)."
         )
+
+
+def _under_way(network: DecoderNetwork, parameters: Mapping[str, nn.Parameter]) -> int:
+    """Return the bytes of gradients that ranks have computed and not yet divided."""
+    layers: dict[int | None, int] = {}
+    largest = 0
+    for name, parameter in parameters.items():
+        size = max(parameter.itemsize, 4) * parameter.numel()
+        layer = None if network.whole else network.layer_of(name)
+        layers[layer] = layers.get(layer, 0) + size
+        largest = max(largest, size)
+    rest = layers.pop(None, 0)
+    travelling = 2 * max(largest, min(BUCKET, rest + sum(layers.values())))
+    return rest + 2 * max(layers.values(), default=0) + travelling
 
 
 def memory_of(device: torch.device) -> int:

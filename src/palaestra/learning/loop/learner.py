@@ -9,21 +9,22 @@ Other processes may share the work (see `leading`): results stay the same up to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from palaestra.core.errors import InputError, RankLost
 from palaestra.learning.compute.cooperative import run_to_end
 from palaestra.learning.compute.heap import keep_freed_memory
 from palaestra.learning.compute.logprobs import token_logprobs
-from palaestra.learning.compute.master_weights import MasterOptimiser, Optimisation, Parts
+from palaestra.learning.compute.master_weights import Optimisation, Parts
 from palaestra.learning.compute.memory_budget import MemoryBudget, out_of_memory
 from palaestra.learning.compute.packing import Micro, Trained, check_sampled, per_row
 from palaestra.learning.compute.passes import Outputs, Wanted
+from palaestra.learning.compute.shards import Sharding
 from palaestra.learning.compute.weight_selection import Selection
 from palaestra.learning.critics.value_head import (
     AttachedCritic,
@@ -36,11 +37,11 @@ from palaestra.learning.critics.value_head import (
 )
 from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.shared_work import SharedWork
+from palaestra.learning.loop.trained_state import TrainedState
 from palaestra.learning.loop.update_metrics import StepSums, Update
 from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens
 from palaestra.learning.methods.checks import check_gradient, check_tokens
 from palaestra.learning.methods.component import Kind, name_of
-from palaestra.learning.parallel import checksum
 from palaestra.models.local.resident import ResidentModel
 
 __all__ = ["EntropyTerm", "Learner", "Reference", "Update"]
@@ -64,6 +65,7 @@ class Learner:
         temperature: float = 1.0,
         critic: Critic | None = None,
         reference: Reference | None = None,
+        sharding: Sharding | None = None,
     ) -> None:
         """Train the selected weights of `model`.
 
@@ -75,6 +77,8 @@ class Learner:
             critic: adds a value head to the policy; None trains no values.
             reference: of `reference`: "start" copies the trained weights as they are now, "base"
                 takes no memory and needs adapters; None: there is none.
+            sharding: the ranks, this process among them, that divide gradients and the optimiser's
+                state, see `ShardedOptimiser`; None: each has all of them.
 
         Raises:
             InputError: not even the optimiser fits into the memory that learning may take, or there
@@ -88,16 +92,17 @@ class Learner:
             self.frozen,
             optimisation.memory,
             reference=reference == "start",
+            ranks=1 if sharding is None else sharding.ranks.world,
+            whole=sharding is not None and sharding.whole,
         )
         if model.network.device.type == "cpu":
             keep_freed_memory()
         else:  # gradients cancel out: parts of their sums must not be rounded to bf16
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-        self._optimiser = MasterOptimiser(self.parameters, optimisation)
+        self.trained = TrainedState(model.network, self.parameters, optimisation, critic, sharding)
+        self._optimiser, self._critic = self.trained.optimiser, self.trained.critic
         self._tried = False
         self._work = SharedWork(self)
-        self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None
-        self._reference: dict[str, Tensor] = {}
         self._base_is_reference = reference == "base"
         if self._base_is_reference and model.network.adapters is None:
             raise InputError(
@@ -147,7 +152,7 @@ class Learner:
         self._fits(rows, micros)
         before = self.model.version if proximal is None else proximal
         while True:
-            self._work.everywhere(self.drop_gradients)  # of a step that failed
+            self._work.everywhere(self.trained.drop_gradients)  # of a step that failed
             sums = StepSums(self._adapters_of_roles())
             regression = self._critic.regression(rows) if self._critic else None
             try:
@@ -162,7 +167,7 @@ class Learner:
                 yield
             norms = {own: self._optimiser.norm(f".{own}") for own in sums.adapters}
             rate = self._optimiser.learning_rate if learning_rate is None else learning_rate
-            norm = self._work.everywhere(self.step, rate)
+            norm = self._work.everywhere(self.trained.step, rate)
             self.model.updated()
         self._work.agree()
         return sums.update(norm, norms, regression)
@@ -229,8 +234,7 @@ class Learner:
 
     def set_reference(self) -> None:
         """Make the present policy the reference policy from now on."""
-        self._reference = {name: p.detach().clone() for name, p in self.parameters.items()}
-        self._work.tell("set_reference")
+        self._work.everywhere(self.trained.set_reference)
 
     def reference(self, rows: Sequence[Trained]) -> list[list[float]]:
         """Return `logprobs` under the reference policy; the present weights stay as they are.
@@ -240,7 +244,7 @@ class Learner:
         """
         if self._base_is_reference:
             return self._without_gradient(rows, base=True)
-        if not self._reference:
+        if not self.trained.reference:
             raise InputError(
                 "The learner has no reference policy; construct it with reference='start'."
             )
@@ -249,16 +253,11 @@ class Learner:
     @contextmanager
     def _as_reference(self) -> Iterator[None]:
         """Make the model the reference policy within the context, by swapping tensors uncopied."""
-        self._work.everywhere(self.exchange)
+        self._work.everywhere(self.trained.exchange)
         try:
             yield
         finally:
-            self._work.everywhere(self.exchange)
-
-    def exchange(self) -> None:
-        """Exchange the weights for those of the reference policy, and back."""
-        for name, parameter in self.parameters.items():
-            parameter.data, self._reference[name] = self._reference[name], parameter.data
+            self._work.everywhere(self.trained.exchange)
 
     # ── the critic ───────────────────────────────────────────────────────────
 
@@ -288,7 +287,7 @@ class Learner:
         """
         critic = self._with_critic()
         found = critic.update(rows, self.budget)
-        self._work.share(critic.optimiser.state(), "restore_critic")
+        self._work.share(critic.optimiser.state(), "load_critic")
         return found
 
     @property
@@ -303,30 +302,22 @@ class Learner:
 
     # ── stopping and resuming ────────────────────────────────────────────────
 
-    def state(self) -> Parts:
-        """Return everything that a resumed run needs: weights, moments, critic, reference."""
-        parts = self._optimiser.state()
-        if self._critic is not None:
-            for part, tensors in self._critic.optimiser.state().items():
-                parts[part].update(tensors)
-        if self._reference:
-            parts["reference"] = dict(self._reference)
-        return parts
+    def state(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """Return everything that a resumed run needs: weights, moments, critic, reference.
 
-    @torch.no_grad()
+        Each part of a state that is divided among ranks is put together when it is read.
+        """
+        return self._work.state()
+
     def restore(self, parts: Parts) -> None:
         """Restore what `state` returned.
 
         A critic that the state does not hold is reset; a reference that it does not hold stays.
         """
-        self._optimiser.restore(parts)
-        if self._critic is not None:
-            self._critic.restore(parts)
-        if self._reference and "reference" in parts:
-            for name, tensor in self._reference.items():
-                tensor.copy_(parts["reference"][name])
+        self.trained.load(parts)
         self.model.engine.clear()
-        self._work.share(self.state())
+        self._work.share(self.trained.with_own(parts))
+        self._work.everywhere(self.trained.publish)
 
     # ── learning with other ranks ────────────────────────────────────────────
 
@@ -338,39 +329,12 @@ class Learner:
         """
         self._work.lead(leader)
 
-    def restore_critic(self, parts: Parts) -> None:
-        """Restore the critic's part of a state."""
-        self._with_critic().restore(parts)
-
-    @property
-    def masters(self) -> dict[str, nn.Parameter]:
-        """All that is trained, the critic included, in the precision of its gradient's sum."""
-        own = {} if self._critic is None else self._critic.optimiser.master_weights
-        return {**self._optimiser.master_weights, **own}
-
     def outputs(self, micro: Micro, wanted: Wanted) -> Outputs:
         """Run a micro-batch; its figures have a gradient where one is wanted."""
         hidden = self._hidden(micro)
         lp, entropy = self._logprobs(hidden, micro.targets, with_gradient=wanted.entropy)
         values = self._with_critic().values(hidden) if wanted.values else None
         return Outputs(lp, entropy, values)
-
-    def step(self, learning_rate: float) -> float:
-        """Take the optimiser step along the summed gradients; return the policy's norm."""
-        norm = self._optimiser.step(learning_rate)
-        if self._critic is not None:
-            self._critic.optimiser.step()
-        return norm
-
-    def checksum(self) -> str:
-        """Return a hash of the network and of all that is trained."""
-        return checksum([*self.model.network.state_dict().values(), *self.masters.values()])
-
-    def drop_gradients(self) -> None:
-        """Drop the gradients of a step that was not taken."""
-        self._optimiser.drop_gradients()
-        if self._critic is not None:
-            self._critic.optimiser.drop_gradients()
 
     def _adapters_of_roles(self) -> dict[str, str]:
         """Return the role of each adapter, if several learn."""
