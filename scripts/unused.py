@@ -38,7 +38,7 @@ ALLOWED = {
         beam malt_values preference_pairs requested sample_command steered_logits tallies
         value_targets voted warming""",
     "documented for programs of one's own": """
-        conversation_example disagreements in_reward journey_score python_mounts repair
+        disagreements in_reward journey_score python_mounts repair
         to_pandas trace_of weakest win_probability""",
     "what tests compare with": "EXPLOITABLE in_torchs_order SIGNATURE",
     "made when a recipe's file is run": "Maze Solver",

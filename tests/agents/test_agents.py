@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.agents.agent_listing import entries, papers_in
-from palaestra.agents.direct import DirectAgent
+from palaestra.agents.direct import ANSWER, REFLECTION, DirectAgent
 from palaestra.agents.react import FORMAT, ReActAgent, action_of, confidence_of
 from palaestra.agents.registry import AGENTS, agent_class, make_agent
 from palaestra.core.agent import Agent
@@ -35,6 +35,28 @@ def test_the_direct_agent_does_what_the_model_says() -> None:
     roles = ["system", "user", *["assistant", "user"] * 2, "assistant"]
     assert [message.role for message in conversation] == roles
     assert conversation[2].text == " up\n"  # the words as they were, for the branch to go on
+
+
+def test_a_reflection_takes_no_turn() -> None:
+    script = ["down", REFLECTION, "up", "up", "up", "up"]
+    agent = make_agent("direct?reflects=yes")
+    episode = run_episode(agent, ScriptedModel(script, renderer=renderer()))
+    assert episode.outcome == Outcome.success()
+    assert REFLECTION not in [step.action.text for step in episode.steps]
+    assert len(episode.calls) == len(episode.steps) + 1
+    said = episode.graph.conversation(2)
+    assert [message.text for message in said][-3:] == [REFLECTION, ANSWER, "up"]
+    assert [step.call for step in episode.steps] == [0, 2, *range(3, len(episode.calls))]
+
+
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [("direct?reflects=yes", [REFLECTION, REFLECTION, "up", "up", "up"]), ("direct", [REFLECTION])],
+)
+def test_other_reflections_are_actions(name: str, script: list[str]) -> None:
+    script = [*script, "up", "up", "up"]
+    episode = run_episode(make_agent(name), ScriptedModel(script, renderer=renderer()))
+    assert REFLECTION in [step.action.text for step in episode.steps]
 
 
 @pytest.mark.parametrize("name", ["direct", "players", "react"])

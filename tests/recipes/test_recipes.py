@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2] / "recipes"
 RECIPES = [path for of in FOLDERS for path in sorted((ROOT / of).glob("*.toml"))]
 MAZE = "recipes.classical.procedure_cloning:Maze"
 GRID = "recipes.classical.waker:Grid"
+FACTS = "recipes.stages.facts:Facts"
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -40,7 +41,7 @@ def test_a_recipe_may_turn_the_knobs_of_its_world() -> None:
     assert any("The user wants" in text for text in words)
 
 
-@pytest.mark.parametrize("id", [f"{MAZE}/hard", f"{GRID}/4-ice"])
+@pytest.mark.parametrize("id", [f"{MAZE}/hard", f"{GRID}/4-ice", FACTS])
 def test_the_worlds_of_recipes_keep_the_contract(id: str) -> None:
     for clause in CLAUSES:
         clause(Subject.of(id, steps=6, per_split=1))

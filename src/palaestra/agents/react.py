@@ -64,7 +64,7 @@ class ReActAgent(Agent):
             history.add_images(transition.observation)
 
     def phrase(self, action: Action) -> str:
-        reply = f"Thought: {action.text} is the next step.\nAction: {action.text}"
+        reply = reply_of(f"{action.text} is the next step.", action.text)
         return f"{reply}\nConfidence: 1" if self.confidence else reply
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
@@ -73,6 +73,11 @@ class ReActAgent(Agent):
             return self.phrase(action)
         sure = "\nConfidence: 1" if self.confidence else ""
         return f"{action.text} is the next step.{sure}\n{in_tags(action.call)}"
+
+
+def reply_of(thought: str, action: str) -> str:
+    """Return the reply with a thought and an action."""
+    return f"Thought: {thought}\nAction: {action}"
 
 
 def action_of(reply: str) -> str:

@@ -53,6 +53,10 @@ def show_run(run: Row, console: Console) -> None:
     if run["lineage"]:
         lines = ["lineage:", *map(_version, run["lineage"])]
         console.print("\n".join(lines), markup=False, soft_wrap=True)
+    if run["general_loss"]:
+        losses = [f"{version} {loss:.3f}" for version, loss in run["general_loss"].items()]
+        line = f"loss on held-out general text, nats per token: {' → '.join(losses)}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     if run["rl"]:
         columns = [name for name in RL_COLUMNS if any(name in row for row in run["rl"])]
         steps = [

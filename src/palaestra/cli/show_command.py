@@ -109,6 +109,7 @@ def summary(opened: RunFolder) -> Row:
     """Return the run as one JSON object."""
     from palaestra.cli.run_text import phases_of
     from palaestra.evaluation.reports.learning_curves import curve_stage
+    from palaestra.evaluation.reports.report import GENERAL_LOSS
     from palaestra.models.registry import REVISIONS, RUNS_BY
     from palaestra.training.lineage import LINEAGE
 
@@ -128,6 +129,7 @@ def summary(opened: RunFolder) -> Row:
         "rl": [{"step": step, **values} for step, values in database.metrics(learning)],
         "alarms": database.get(f"alarms/{learning}"),
         "lineage": database.get(LINEAGE) or [],
+        "general_loss": database.get(GENERAL_LOSS) or {},
         "phases": phases_of(database),
     }
 

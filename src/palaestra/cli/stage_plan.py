@@ -138,6 +138,9 @@ def _words(part: StagePart) -> str:
         how = "every token"
     else:
         how = str(getattr(part, "examples", ""))
+        general = getattr(part, "general", None)
+        if general is not None:
+            read.append(f"{general.share:.0%} general text of {', '.join(general.files)}")
     return f"{begin} + {' and '.join(read)} ({how}) → version"
 
 

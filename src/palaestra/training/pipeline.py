@@ -47,6 +47,7 @@ from palaestra.training.stage_sections import (
     Study,
 )
 from palaestra.training.stages.exploring import explore
+from palaestra.training.stages.general_loss import GeneralLoss
 from palaestra.training.stages.imitating import imitation
 from palaestra.training.stages.learning_updates import learned_rows
 from palaestra.training.stages.merging import merge
@@ -65,6 +66,7 @@ class Pipeline:
         """Prepare to run the stages; the context's policy is the base."""
         self._context, self._program = context, program(context.whole)
         self._made = Made()
+        self._general = GeneralLoss(context)
         self._present = BASE  # the version in the policy now
         self._makers: dict[str, tuple[Step, Made]] = {}  # how a version is made, and from what
         self._valued: Valued | None = None  # the critic of the version in the policy
@@ -74,6 +76,7 @@ class Pipeline:
         """Run all steps; leave the last version in the policy, and return its critic, if any."""
         if BASE in named_versions(self._context.whole) and not is_saved(self._context, BASE):
             save_present(self._context, BASE)
+        await self._test_general(BASE)
         for place, step in enumerate(self._program):
             if self._is_over(step):
                 continue
@@ -109,6 +112,7 @@ class Pipeline:
                     self._context.reporter.say(
                         f"{step.record} found nothing to learn from; the policy stays as it is"
                     )
+            await self._test_general(step.record)
             self._made.add(step)
             return not done
         self._made.add(step)
@@ -152,6 +156,12 @@ class Pipeline:
                 record = made.models[part.reward_model][-1]
                 context.reward_model = saved_model(context, record)
             self._valued = await reinforcement(context)
+
+    async def _test_general(self, version: str) -> None:
+        """Measure what a version loses on general text, unless that is done."""
+        if self._general.lacks(version):
+            await self._become(version)
+            self._general.measure(version)
 
     async def _become(self, version: str) -> None:
         """Make a version the policy, unless it is."""

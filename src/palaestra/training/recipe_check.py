@@ -18,6 +18,7 @@ from palaestra.models.local.serving_process import check_packages
 from palaestra.models.registry import check_checkpoint, device
 from palaestra.training.actor import check_actor
 from palaestra.training.demonstrations import RECORDED, check_recorded
+from palaestra.training.general_text import check_general
 from palaestra.training.method import check_declared, check_method, chosen
 from palaestra.training.recipe import Recipe, check
 from palaestra.training.reinforcement_section import Curriculum
@@ -36,6 +37,7 @@ def check_recipe(recipe: Recipe) -> None:
     Raises:
         InputError: the first problem found.
     """
+    check_general(recipe)
     if recipe.stage:
         check_stages(recipe)
         for alone in _alone(recipe):

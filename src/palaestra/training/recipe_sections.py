@@ -340,7 +340,12 @@ class ClusterPart(Section):
 
 
 class Evaluation(Section):
-    """The number of held-out test tasks."""
+    """The number of held-out test tasks, and general text that must not be forgotten."""
 
     tasks: int = Field(256, ge=1)
     transfer_tasks: int = Field(128, ge=1)
+    general: tuple[str, ...] = Field(
+        (),
+        description="text files whose held-out paragraphs' loss is measured after each stage that "
+        "trains, beside those that stages mix in",
+    )

@@ -110,6 +110,12 @@ class RunContext:
         found.method = Method(chosen(recipe.rl))
         return found
 
+    def acting_as(self, agent: str) -> Self:
+        """Return the context in which another agent than the recipe's acts."""
+        found = copy.copy(self)
+        found.agent = make_agent(agent)
+        return found
+
     @property
     def stage_seed(self) -> int:
         """The seed of the stage: the run's own, for the only stage of its kind."""

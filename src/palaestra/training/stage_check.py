@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import get_type_hints
 
+from palaestra.agents.registry import make_agent
 from palaestra.core.environment import Capability
 from palaestra.core.errors import GroupTooSmall, RecipeError, UnknownName
 from palaestra.environments.registry import spec
@@ -42,6 +44,8 @@ from palaestra.training.usable_parts import refuse_unmet
 
 MADE: dict[object, str] = {list[Example]: "examples", list[Pair]: "pairs", list[Label]: "labels"}
 """What a rule of kind examples returns, in words."""
+TEACHES = {"feedback-labels": "labelled", "flattened": "chain", "world-knowledge": "react"}
+"""The agent whose prompts and replies are in the examples of a rule, where it is a certain one."""
 
 
 def check_stages(recipe: Recipe) -> None:
@@ -130,6 +134,8 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                     used.add(source.judged)
         if isinstance(part, Explore):
             _check_speaker(recipe, part.speaker, who)
+            if part.agent is not None:
+                make_agent(part.agent)
             if part.like is not None and part.like not in made.first_tasks:
                 raise UnknownName("earlier stage with tasks", part.like, made.first_tasks)
         if isinstance(part, Imitate | Prefer):
@@ -239,10 +245,41 @@ def _check_rule(recipe: Recipe, part: Imitate | Prefer, who: str, made: Made) ->
             "'prefer' with them."
         )
     check_declared(rule.needs, recipe.environment.id, f"{who}, with '{part.examples}',")
+    _check_agents(recipe, part, who, made, team=Need.ROLES in rule.needs)
     if compares_speakers(rule.function):
         _check_tasks(part, who, made)
     elif Need.ATTEMPT in rule.needs or makes == "pairs":
         _check_groups(part, who, made)
+
+
+def _check_agents(
+    recipe: Recipe, part: Imitate | Prefer, who: str, made: Made, *, team: bool
+) -> None:
+    """Raise RecipeError if a rule reads no team's runs, or another agent acts than it teaches."""
+    acts = recipe.agent.chosen
+    needed = TEACHES.get(part.examples)
+    if needed is not None and acts.partition("?")[0] != needed:
+        raise RecipeError(
+            f"{who}, with '{part.examples}', learns replies of the agent '{needed}', and "
+            f"agent.name = '{acts}' acts; set agent.name = '{needed}'."
+        )
+    reads = signature(find(Kind.EXAMPLES, part.examples).function).parameters
+    if "tools" in reads and not spec(recipe.environment.id).tools:
+        raise RecipeError(
+            f"{who}, with '{part.examples}', learns of tool calls, and '{recipe.environment.id}' "
+            "has no tools; choose another rule or another environment."
+        )
+    if not team:
+        return
+    recorded = [acts for source in part.sources if isinstance(source, FromSpeaker)]
+    for source in part.sources:
+        steps = made.read(source) if isinstance(source, FromStage) else []
+        recorded += [getattr(step.part, "agent", None) or acts for step in steps]
+    if recorded and not any(make_agent(agent).roles for agent in recorded):
+        raise RecipeError(
+            f"{who}, with '{part.examples}', joins what the roles of a team say, and the agent "
+            f"'{recorded[0]}' speaks in one role alone; explore with agent = 'plan', say."
+        )
 
 
 def _makes(rule: Component) -> str | None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from palaestra.core.task import Split
+from palaestra.training.general_section import General
 from palaestra.training.recipe_sections import Section
 from palaestra.training.reinforcement_section import Reinforcement
 
@@ -142,6 +143,11 @@ class Explore(StagePart):
     )
     tasks: int = Field(32, ge=1)
     group: int = Field(1, ge=1, description="episodes per task")
+    agent: str | None = Field(
+        None,
+        description="another agent than the recipe's that acts here, e.g. plan, a team whose runs "
+        "the rule flattened joins; unset: the recipe's",
+    )
     like: str | None = Field(
         None, description="a stage whose tasks are taken again, from its first one; unset: new ones"
     )
@@ -159,6 +165,9 @@ class Imitate(TrainingPart, ReadingPart):
     epochs: int = Field(2, ge=1)
     batch: int = Field(8, ge=1, description="examples per optimizer step")
     learning_rate: float = Field(1e-4, gt=0)
+    general: General | None = Field(
+        None, description='general text to mix in, e.g. {files = ["LICENSE"], share = 0.2}'
+    )
 
 
 class Prefer(TrainingPart, ReadingPart):

@@ -6,7 +6,8 @@ from palaestra.core.outcome import Outcome
 from palaestra.learning.compute.packing import Trained
 from palaestra.learning.data.examples.cloning import filtered_cloning
 from palaestra.learning.data.examples.example import Example
-from palaestra.learning.loop.imitation import ImitationPlan, imitate
+from palaestra.learning.loop.imitation import ImitationPlan, batches_of
+from palaestra.learning.loop.imitation import imitate as imitate_batches
 from tests.learning.made import call, episode, learner_of, tiny
 
 
@@ -27,6 +28,10 @@ def demonstrations(count=8, outcome=None):
 
 def examples(episodes):
     return filtered_cloning(episodes, "expert")
+
+
+def imitate(learner, chosen, plan, seed):
+    return imitate_batches(learner, batches_of(chosen, plan, seed), plan)
 
 
 def test_imitation_lowers_the_loss_towards_the_experts_words():

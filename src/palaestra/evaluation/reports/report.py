@@ -25,6 +25,9 @@ from palaestra.evaluation.statistics.intervals import (
     policies_of,
 )
 
+GENERAL_LOSS = "general_loss"
+"""The JSON value of a run: the loss on held-out general text by version, in nats per token."""
+
 
 class Source(Protocol):
     """The part of a run's store that a report needs."""
@@ -83,6 +86,8 @@ class Report:
     players: Mapping[str, float] = field(default_factory=dict)
     """Mean result of each player in the last test, in order; empty for a single player."""
     policies: tuple[str, ...] = POLICIES  # that are tested, in the order of training
+    general_loss: Mapping[str, float] = field(default_factory=dict)
+    """Loss on held-out general text by version, in nats per token; empty if not measured."""
 
     @property
     def success(self) -> dict[str, Interval]:
@@ -122,6 +127,7 @@ def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
         alarms=source.get(f"alarms/{learning}"),
         players=_players(tested[finished[-1]]) if finished else {},
         policies=policies,
+        general_loss=source.get(GENERAL_LOSS) or {},
     )
 
 
@@ -156,6 +162,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "machine": report.machine,
         "alarms": report.alarms,
         "players": report.players,
+        "general_loss": report.general_loss,
     }
     return {key: finite(value) for key, value in whole.items()}
 

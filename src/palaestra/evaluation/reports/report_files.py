@@ -64,7 +64,7 @@ def render(report: Report, console: Console) -> None:
         curve = learning_curve_text(report.curve, console.width, held_out=report.success)
         console.print()
         console.print(Text(curve), no_wrap=True, overflow="ignore", crop=False)
-    for section in _transfer(report) + _alarms(report) + _costs(report):
+    for section in _transfer(report) + _general(report) + _alarms(report) + _costs(report):
         _print(section, console)
     if report.example:
         before, after = report.example
@@ -81,7 +81,13 @@ def markdown(report: Report) -> str:
         parts.append(seats(report))
     if report.curve:
         parts.append("![Learning curve](learning_curve.png)")
-    for section in _results(report) + _transfer(report) + _alarms(report) + _costs(report):
+    for section in (
+        *_results(report),
+        *_transfer(report),
+        *_general(report),
+        *_alarms(report),
+        *_costs(report),
+    ):
         parts += [f"## {section.title[0].upper()}{section.title[1:]}", _markdown_table(section)]
         if section.note:
             parts.append(section.note)
@@ -240,6 +246,14 @@ def _paired(
             rows.append((name, points, interval, str(gain.n), _verdict(gain)))
     header = ("difference", "success", "95 % interval", "pairs", "interval is")
     return _Section(title, header, rows, note)
+
+
+def _general(report: Report) -> list[_Section]:
+    """Return the loss on held-out general text; nothing if it was not measured."""
+    rows = [(_name_of(version), f"{loss:.3f}") for version, loss in report.general_loss.items()]
+    note = "It rises where training forgets; its paragraphs are never learned."
+    header = ("policy", "nats per token")
+    return [_Section("loss on held-out general text", header, rows, note)] if rows else []
 
 
 def _alarms(report: Report) -> list[_Section]:

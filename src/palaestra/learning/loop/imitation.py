@@ -6,7 +6,6 @@ fine-tuning with the loss on the policy's tokens only.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,21 +27,25 @@ class ImitationPlan:
     warmup: int = 2  # optimiser steps over which the learning rate rises
 
 
-def imitate(
-    learner: Learner, examples: Sequence[Example], plan: ImitationPlan, seed: int
-) -> Iterator[tuple[int, int, Update]]:
-    """Train on examples (see `examples`); yield (step, steps in all, update) after each step."""
-    per_epoch = math.ceil(len(examples) / plan.batch)
-    steps = plan.epochs * per_epoch
-    for step in range(steps):
-        epoch, position = divmod(step, per_epoch)
+def batches_of(examples: Sequence[Example], plan: ImitationPlan, seed: int) -> list[list[Example]]:
+    """Return the examples of each optimiser step: all of them once in each epoch, shuffled."""
+    found: list[list[Example]] = []
+    for epoch in range(plan.epochs):
         order = list(examples)
         random.Random(f"{seed}/{epoch}").shuffle(order)
-        batch = order[position * plan.batch : (position + 1) * plan.batch]
+        found += [order[at : at + plan.batch] for at in range(0, len(order), plan.batch)]
+    return found
+
+
+def imitate(
+    learner: Learner, batches: Sequence[Sequence[Example]], plan: ImitationPlan
+) -> Iterator[tuple[int, int, Update]]:
+    """Train on one batch after the other; yield (step, steps in all, update) after each step."""
+    for step, batch in enumerate(batches, 1):
         rows = imitated_rows([example.row for example in batch], Aggregation.TOKEN_MEAN)
         weighted = [
             replace(row, advantage=example.advantage)
             for row, example in zip(rows, batch, strict=True)
         ]
-        rate = plan.learning_rate * min(1.0, (step + 1) / plan.warmup)
-        yield step + 1, steps, learner.update(weighted, pg, learning_rate=rate)
+        rate = plan.learning_rate * min(1.0, step / plan.warmup)
+        yield step, len(batches), learner.update(weighted, pg, learning_rate=rate)

@@ -56,7 +56,7 @@ class Need(StrEnum):
     BELIEF = "beliefs"  # probability of a known answer after each turn
     CONTRIBUTION = "contributions"  # a progress model
     GREEDY = "greedy rollouts"
-    ROLES = "roles"  # outcomes by role
+    ROLES = "roles"  # of credit: outcomes by role; of examples: episodes in which several speak
     TREE = "trees"  # samples that share parents
     DURATION = "durations"
     REFERENCE = "reference log-probabilities"
@@ -160,6 +160,11 @@ MODULES = (
     "palaestra.learning.data.examples.splice",
     "palaestra.learning.data.examples.return_conditioning",
     "palaestra.learning.data.examples.distillation",
+    "palaestra.learning.data.examples.feedback_labels",
+    "palaestra.learning.data.examples.flattened",
+    "palaestra.learning.data.examples.granular_skills",
+    "palaestra.learning.data.examples.tool_need",
+    "palaestra.learning.data.examples.world_knowledge",
     "palaestra.learning.data.examples.pairs",
     "palaestra.learning.data.examples.labels",
     "palaestra.learning.losses.preference",

@@ -40,6 +40,8 @@ async def explore(context: RunContext, part: Explore, ready: Callable[[], Awaita
     if part.speaker == "policy":
         await ready()
     started = time.monotonic()
+    if part.agent is not None:
+        context = context.acting_as(part.agent)
     episodes = await record(context, phase, part.speaker, part.tasks, part.group)
     seconds = time.monotonic() - started
     context.accounts.finish_stage(phase, seconds, **tokens_of(episodes), trained=0)

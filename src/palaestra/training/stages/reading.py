@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Any
 
 from palaestra.core.episode import Episode
+from palaestra.environments.registry import make
 from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.labels import as_it_ended, understood
 from palaestra.learning.data.examples.preferred import Label, Pair
@@ -131,12 +132,23 @@ def compares_speakers(rule: Rule) -> bool:
 def _given(context: RunContext, rule: Rule) -> dict[str, Any]:
     """Return the arguments of a rule that are the run's, and no options."""
     wanted = signature(rule).parameters
-    own = {
+    own: dict[str, Any] = {
         "renderer": context.policy.renderer,
         "shaping": shaping(context.recipe.rl, context.turns, context.recipe.seed),
         "judges": (understood, as_it_ended),
     }
+    if wanted.keys() & {"instructions", "tools"}:
+        own |= _told(context.recipe.environment.id)
     return {name: value for name, value in own.items() if name in wanted}
+
+
+def _told(environment: str) -> dict[str, Any]:
+    """Return an environment's instructions and tools, by the names of arguments of rules."""
+    built = make(environment)
+    try:
+        return {"instructions": built.instructions, "tools": built.tools}
+    finally:
+        built.close()
 
 
 def rows_of_items(items: Sequence[Example | Pair | Label]) -> list[Row]:

@@ -7,16 +7,13 @@ trajectories before it fine-tunes; how it writes its texts is not reproduced.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from palaestra.core.episode import Episode, Key
-from palaestra.core.errors import InputError
-from palaestra.core.model import Renderer
 from palaestra.environments.registry import make
 from palaestra.learning.data.examples.example import Example
+from palaestra.learning.data.examples.text_examples import text_rows
 from palaestra.learning.data.rows import Row
+from palaestra.training.general_text import general_files, learned_paragraphs, read_text
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 from palaestra.training.stage_sections import Study
@@ -28,10 +25,18 @@ from palaestra.training.stages.reading import Shown
 async def study(context: RunContext, part: Study, made: Made) -> None:
     """Learn every token of the stage's texts; see `learn`.
 
+    Where the loss on general text is measured, paragraphs that are held out there are left out of
+    files here.
+
     Raises:
         InputError: a file cannot be read, or a source has nothing to show.
     """
     renderer, limit = context.policy.renderer, context.recipe.model.context
+    tested = bool(general_files(context.whole))
+
+    def read(file: str) -> str:
+        text = read_text(file)
+        return "\n\n".join(learned_paragraphs(text)) if tested else text
 
     def prepare(shown: list[Shown]) -> Lesson:
         rows: list[Row] = []
@@ -41,7 +46,7 @@ async def study(context: RunContext, part: Study, made: Made) -> None:
         for episode in (e for one in shown for e in one.episodes):
             rows += text_rows(retold(episode), renderer, limit, episode.key)
         for number, file in enumerate(part.files):
-            rows += text_rows(_read(file), renderer, limit, Key("files", number))
+            rows += text_rows(read(file), renderer, limit, Key("files", number))
         return imitating(context, part, [Example(row) for row in rows])
 
     await learn(context, part, made, prepare)
@@ -65,37 +70,3 @@ def retold(episode: Episode) -> str:
         return ""
     conversation = episode.graph.conversation(episode.calls[-1].index)
     return "\n\n".join(f"{message.role}: {message.text}" for message in conversation)
-
-
-def text_rows(text: str, renderer: Renderer, limit: int, key: Key) -> Iterator[Row]:
-    """Yield rows that train all tokens of a text but the first of each, which nothing predicts.
-
-    Args:
-        text: of any length; an empty one gives none.
-        renderer: of the policy.
-        limit: tokens of a row.
-        key: under which the rows count.
-    """
-    tokens = renderer.reply(text) if text.strip() else []
-    for start in range(0, max(0, len(tokens) - 1), limit - 1):  # the last token begins the next row
-        part = tokens[start : start + limit]
-        yield _row(part, key)
-
-
-def _row(tokens: Sequence[int], key: Key) -> Row:
-    n = len(tokens)
-    return Row(
-        key,
-        list(tokens),
-        mask=[False, *[True] * (n - 1)],
-        logprobs=[0.0, *[math.nan] * (n - 1)],
-        calls=[-1, *[0] * (n - 1)],
-        versions=[0] * n,
-    )
-
-
-def _read(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"The file '{file}' cannot be read: {error}; check the path.") from error

@@ -1,7 +1,4 @@
-"""Mixtures: two kinds of examples in an even ratio."""
-
-import math
-from collections import Counter
+"""Mixtures: agent examples and general text in an exact ratio of trained tokens."""
 
 import pytest
 from hypothesis import given
@@ -9,90 +6,80 @@ from hypothesis import strategies as st
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
-from palaestra.core.message import assistant, system, user
 from palaestra.learning.data.examples.example import Example
-from palaestra.learning.data.examples.mixture import conversation_example, mixed
+from palaestra.learning.data.examples.mixture import GENERAL, mixed
 from palaestra.learning.data.rows import Row
-from tests.learning.data.examples.stories import RENDERER, trained_words, words
+
+TEXTS = [list(range(100, 100 + n)) for n in (1, 2, 5, 40)]  # their tokens say where they stand
 
 
-def examples(phase, count):
+def batch_of(*lengths):
+    """A batch of agent examples that train so many tokens each."""
     return [
-        Example(Row(Key(phase, n), [1, 2], [False, True], [0.0, 0.0], [-1, 0]))
-        for n in range(count)
+        Example(Row(Key("agent", n), [1] * (k + 1), [False] + [True] * k, [0.0] * (k + 1), []))
+        for n, k in enumerate(lengths)
     ]
 
 
-AGENT, GENERAL = examples("agent", 7), examples("general", 5)
+def general(batch):
+    return [example.row for example in batch if example.row.key.phase == GENERAL]
 
 
-def kinds(found):
-    return [example.row.key.phase for example in found]
+BATCHES = st.lists(st.lists(st.integers(1, 30), max_size=4), max_size=12)
 
 
-@given(st.integers(0, 100), st.integers(0, 9))
-def test_every_prefix_keeps_the_ratio(percent, seed):
-    found = kinds(mixed(AGENT, GENERAL, 120, share=percent / 100, seed=seed))
-    for n in range(121):
-        assert found[:n].count("agent") == n * percent // 100
+@given(BATCHES, st.integers(1, 99), st.integers(2, 16), st.integers(0, 9))
+def test_every_prefix_keeps_the_ratio(lengths, percent, limit, seed):
+    batches = [batch_of(*each) for each in lengths]
+    found = mixed(batches, TEXTS, share=percent / 100, limit=limit, seed=seed)
+    agent = text = 0
+    for before, after in zip(batches, found, strict=True):
+        assert after[: len(before)] == before
+        agent += sum(example.row.trained for example in before)
+        text += sum(row.trained for row in general(after))
+        # exact: one token more would be more than the share
+        assert text * 100 <= percent * (agent + text)
+        assert (text + 1) * 100 > percent * (agent + text + 1)
 
 
-def test_a_fifth_of_agent_examples_is_every_fifth_one():
-    found = kinds(mixed(AGENT, GENERAL, 10, share=0.2, seed=0))
-    assert [n for n, kind in enumerate(found) if kind == "agent"] == [4, 9]
+@given(BATCHES, st.integers(2, 16), st.integers(0, 9))
+def test_every_text_is_learned_token_by_token_as_often_as_the_others(lengths, limit, seed):
+    batches = [batch_of(*each) for each in lengths]
+    rows = [
+        row
+        for one in mixed(batches, TEXTS, share=0.5, limit=limit, seed=seed)
+        for row in general(one)
+    ]
+    assert all(2 <= len(row.tokens) <= limit for row in rows)
+    assert all(row.mask == [False] + [True] * (len(row.tokens) - 1) for row in rows)
+    learned = [token for row in rows for token in row.tokens[1:]]
+    longest = [learned.count(token) for token in range(105, 140)]  # in one of the texts only
+    assert max(longest) - min(longest) <= 1
+    pairs = {pair for row in rows for pair in zip(row.tokens, row.tokens[1:], strict=False)}
+    assert all(after == before + 1 for before, after in pairs)  # no text runs into the next
 
 
-@given(st.integers(0, 60), st.floats(0.05, 0.95), st.integers(0, 9))
-def test_all_examples_of_a_kind_are_used_equally_often(count, share, seed):
-    used = Counter(
-        example.row.key for example in mixed(AGENT, GENERAL, count, share=share, seed=seed)
-    )
-    for pool in (AGENT, GENERAL):
-        times = [used[example.row.key] for example in pool]
-        assert max(times) - min(times) <= 1
-        assert max(times) == math.ceil(sum(times) / len(pool))
+def test_a_fifth_by_hand():
+    found = mixed([batch_of(3), batch_of(4, 1), batch_of(8)], TEXTS[3:], share=0.2, limit=9, seed=0)
+    # 3 agent tokens: 3/4 of a general one is due; 8: 2; 16: 4
+    assert [[row.tokens for row in general(one)] for one in found] == [
+        [], [[100, 101, 102]], [[102, 103, 104]],
+    ]  # fmt: skip
 
 
 def test_equal_seeds_mix_equally_and_others_do_not():
-    first, again, other = (mixed(AGENT, GENERAL, 30, share=0.5, seed=seed) for seed in (1, 1, 2))
-    assert first == again
-    assert first != other
-    assert first[:14] != first[14:28]  # and every round has its own order
+    batches = [batch_of(20, 20)] * 3
+    one, again, other = (mixed(batches, TEXTS, share=0.5, limit=8, seed=s) for s in (1, 1, 2))
+    assert one == again
+    assert one != other
 
 
-@pytest.mark.parametrize(
-    ("agent", "general", "share"),
-    [(AGENT, GENERAL, 1.5), (AGENT, GENERAL, -0.1), ([], GENERAL, 0.5), (AGENT, [], 0.5)],
-)
-def test_impossible_mixtures_are_refused(agent, general, share):
-    with pytest.raises(InputError, match="share"):
-        mixed(agent, general, 10, share=share, seed=0)
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 1.5])
+def test_a_share_that_leaves_nothing_of_one_kind_is_refused(share):
+    with pytest.raises(InputError, match="give one between"):
+        mixed([batch_of(1)], TEXTS, share=share, limit=8, seed=0)
 
 
-def test_a_kind_without_a_share_may_be_empty():
-    assert kinds(mixed([], GENERAL, 3, share=0, seed=0)) == ["general"] * 3
-    assert kinds(mixed(AGENT, [], 3, share=1, seed=0)) == ["agent"] * 3
-
-
-def test_a_general_conversation_trains_every_reply():
-    conversation = [system("task"), user("who"), assistant("me"), user("s0"), assistant("a0")]
-    example = conversation_example(conversation, RENDERER, Key("general", 0))
-    assert words(example.row) == "task who me s0 a0"
-    assert trained_words(example.row) == "me a0"
-    numbers = [call for call, on in zip(example.row.calls, example.row.mask, strict=True) if on]
-    assert numbers == [0, 0, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "conversation",
-    [
-        [],
-        [user("who")],
-        [assistant("me")],
-        [user("who"), assistant("me"), user("s0")],
-        [user("who"), assistant("me"), assistant("a0")],
-    ],
-)
-def test_conversations_that_do_not_answer_each_other_are_refused(conversation):
-    with pytest.raises(InputError, match="onversation"):
-        conversation_example(conversation, RENDERER, Key("general", 0))
+def test_texts_without_a_token_to_learn_are_refused():
+    with pytest.raises(InputError, match="no general text"):
+        mixed([batch_of(1)], [[7]], share=0.5, limit=8, seed=0)

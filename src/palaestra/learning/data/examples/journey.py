@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 
+from palaestra.agents.direct import ANSWER, REFLECTION
 from palaestra.core.episode import Episode
 from palaestra.core.message import Message, assistant, user
 from palaestra.core.model import Renderer
@@ -29,9 +30,6 @@ from palaestra.learning.data.examples.mistakes import Mistakes, finder
 from palaestra.learning.data.examples.replies import Reply, conversation
 from palaestra.learning.data.rows import Row
 from palaestra.learning.methods.component import Kind, Need, Status, component
-
-REFLECTION = "That was a mistake. I take another way from here."
-ANSWER = "ok."
 
 
 class Studied(StrEnum):
@@ -64,7 +62,7 @@ def linearised(
         policy: whose replies are joined.
         renderer: of the policy.
         reflection: the policy's reply when it notices a mistake.
-        answer: the message after it; Agent-R's release uses "ok." too.
+        answer: the message after it. The agent `direct?reflects=yes` gives it to `REFLECTION`.
         studied: which replies are trained.
         mistakes: misunderstood, futile, or a function that returns the mistaken calls.
 

@@ -24,7 +24,7 @@ def misunderstood(episode: Episode, policy: str) -> set[int]:
     def wrong(reply: Reply) -> bool:
         return not all(step.transition.valid for step in reply.steps)
 
-    return _with_thoughts(episode, policy, wrong)
+    return with_thoughts(episode, policy, wrong)
 
 
 def futile(episode: Episode, policy: str) -> set[int]:
@@ -39,7 +39,7 @@ def futile(episode: Episode, policy: str) -> set[int]:
             return False
         return episode.steps[after].before.state_key == reply.state
 
-    return _with_thoughts(episode, policy, wrong)
+    return with_thoughts(episode, policy, wrong)
 
 
 MISTAKES: Mapping[str, Mistakes] = {"misunderstood": misunderstood, "futile": futile}
@@ -58,7 +58,8 @@ def finder(mistakes: Mistakes | str) -> Mistakes:
     return MISTAKES[mistakes]
 
 
-def _with_thoughts(episode: Episode, policy: str, wrong: Callable[[Reply], bool]) -> set[int]:
+def with_thoughts(episode: Episode, policy: str, wrong: Callable[[Reply], bool]) -> set[int]:
+    """Return the acting calls of which `wrong` holds, and the thoughts that led to them."""
     found: set[int] = set()
     turn: list[int] = []
     for reply in replies(episode, policy):

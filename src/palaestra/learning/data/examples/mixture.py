@@ -1,8 +1,8 @@
-"""Mixtures: agent examples and general ones in a fixed ratio, so that general skill is kept.
+"""Mixtures: agent examples and general text in an exact ratio, so that general skill is kept.
 
-Source: AgentTuning (Zeng et al. 2023) and Agent-FLAN (Chen et al. 2024): a share of agent
-trajectories, the rest general conversations. The loss of the mixture is
-`share * L(agent) + (1 - share) * L(general)` in expectation.
+Source: AgentTuning (Zeng et al. 2024) learns `(1 - share) * L(agent) + share * L(general)` from
+samples of both kinds. Here tokens are mixed, not samples: the mean over a batch's tokens is that
+loss, however long texts and episodes are.
 """
 
 from __future__ import annotations
@@ -13,77 +13,77 @@ from fractions import Fraction
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
-from palaestra.core.message import Message
-from palaestra.core.model import Renderer
-from palaestra.learning.data.examples.draft import Draft
 from palaestra.learning.data.examples.example import Example
+from palaestra.learning.data.examples.text_examples import text_row
+
+GENERAL = "general"  # the phase under which rows of general text count
 
 
 def mixed(
-    agent: Sequence[Example],
-    general: Sequence[Example],
-    count: int,
+    batches: Sequence[Sequence[Example]],
+    texts: Sequence[Sequence[int]],
     *,
     share: float,
+    limit: int,
     seed: int,
-) -> list[Example]:
-    """Interleave `count` examples of two kinds evenly: every prefix keeps the ratio.
+) -> list[list[Example]]:
+    """Add rows of general text to each batch, so that they are a share of its trained tokens.
 
-    Each kind is shuffled, and shuffled again whenever all of it was used.
+    What is not a whole token is carried to the next batch: of the tokens that the first n batches
+    train, `share` are general, less a fraction of a token, for each n. Texts are read in a
+    shuffled order, shuffled again whenever all were read; a text that does not fit into a batch
+    goes on in the next one.
 
     Args:
-        share: of agent examples, in [0, 1]; the first n hold floor(n * share) of them.
-        seed: of both orders; equal seeds give equal mixtures.
+        batches: of agent examples, of one optimizer step each.
+        texts: tokens of each general text; those of fewer than two tokens train nothing.
+        share: of general tokens among all trained ones, in (0, 1).
+        limit: tokens of a row.
+        seed: of the order; equal seeds give equal mixtures.
 
     Raises:
-        InputError: a share outside [0, 1], or no examples of a kind that has a share.
+        InputError: a share outside (0, 1), or no text to mix in.
     """
-    if not 0 <= share <= 1:
-        raise InputError(f"share = {share:g} is not in [0, 1]; give one from 0 to 1.")
-    if (not agent and share > 0) or (not general and share < 1):
-        kind = "agent" if share > 0 and not agent else "general"
-        raise InputError(f"There are no {kind} examples to mix in; give some, or share 0 or 1.")
+    if not 0 < share < 1:
+        raise InputError(f"share = {share:g} is not in (0, 1); give one between them.")
+    if not any(len(text) > 1 for text in texts):
+        raise InputError("There is no general text to mix in; give texts of at least two tokens.")
     exact = Fraction(share).limit_denominator(10**6)  # 0.29 * 100 is 28.999… in floats
-    streams = (_endless(general, f"{seed}/general"), _endless(agent, f"{seed}/agent"))
-    return [next(streams[(n + 1) * exact // 1 - n * exact // 1]) for n in range(count)]
+    stream = _Stream(texts, limit, seed)
+    agent = general = 0
+    found: list[list[Example]] = []
+    for batch in batches:
+        agent += sum(example.row.trained for example in batch)
+        due = agent * exact // (1 - exact)
+        found.append([*batch, *stream.take(due - general)])
+        general = due
+    return found
 
 
-def conversation_example(conversation: Sequence[Message], renderer: Renderer, key: Key) -> Example:
-    """Turn a conversation of general data into an example: every assistant message is trained.
+class _Stream:
+    """Texts without an end, read token by token."""
 
-    Args:
-        conversation: ends with a reply (an assistant message); none is first or follows another.
-        renderer: of the policy that learns from it.
-        key: counts as its rollout, e.g. Key("general", 17).
+    def __init__(self, texts: Sequence[Sequence[int]], limit: int, seed: int) -> None:
+        self._order, self._limit = _endless(texts, seed), limit
+        self._left: Sequence[int] = ()  # of the text that is being read; its first token is known
 
-    Raises:
-        InputError: the conversation is not of that form.
-    """
-    draft = Draft(key)
-    known: list[Message] = []
-    new: list[Message] = []
-    number = 0
-    for message in conversation:
-        if message.role != "assistant":
-            new.append(message)
-            continue
-        if not new:
-            raise InputError(f"A reply of conversation {key} answers nothing; join it to another.")
-        draft.add_context(renderer.extend(known, new, True) if known else renderer.start(new))
-        draft.add_new_reply(renderer.reply(message), number)
-        known += [*new, message]
-        new = []
-        number += 1
-    row = draft.row()
-    if row is None or new:
-        raise InputError(f"Conversation {key} does not end with a reply; leave out what follows.")
-    return Example(row)
+    def take(self, count: int) -> list[Example]:
+        """Return rows that train the next `count` tokens."""
+        found: list[Example] = []
+        while count:
+            while len(self._left) < 2:
+                self._left = next(self._order)
+            piece = self._left[: min(count + 1, self._limit)]
+            found.append(Example(text_row(piece, Key(GENERAL, 0))))
+            count -= len(piece) - 1
+            self._left = self._left[len(piece) - 1 :]  # the last token predicts the next one
+        return found
 
 
-def _endless(examples: Sequence[Example], seed: str) -> Iterator[Example]:
+def _endless(texts: Sequence[Sequence[int]], seed: int) -> Iterator[Sequence[int]]:
     turn = 0
     while True:
-        order = list(examples)
-        random.Random(f"{seed}/{turn}").shuffle(order)
+        order = list(texts)
+        random.Random(f"{seed}/{GENERAL}/{turn}").shuffle(order)
         yield from order
         turn += 1

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from palaestra.agents.direct import ANSWER, REFLECTION
 from palaestra.core.episode import Episode
 from palaestra.core.model import Renderer
 from palaestra.learning.data.examples.example import Example, Score, grouped, scoring, usable
-from palaestra.learning.data.examples.journey import ANSWER, REFLECTION, Studied, linearised
+from palaestra.learning.data.examples.journey import Studied, linearised
 from palaestra.learning.data.examples.mistakes import Mistakes
 from palaestra.learning.methods.component import Kind, Need, Status, component
 
