@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from palaestra.core.errors import InputError, RankLost
+from palaestra.learning.compute.memory_budget import needs_of
 from palaestra.learning.compute.shards import ALIGNED, Layout, run_of
+from palaestra.learning.compute.weight_selection import everything
 from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.losses.entropy_control import EntropyControl
@@ -23,6 +25,7 @@ from palaestra.learning.losses.policy_loss import pg, ppo, unit_of
 from palaestra.learning.losses.trained_tokens import Unit
 from palaestra.learning.methods.component import Kind, components, find
 from palaestra.learning.parallel import Ranks
+from tests.learning.made import tiny
 from tests.learning.ranks import Described, ended, leading, made, others, started
 from tests.learning.test_parallel import (
     CRITICS,
@@ -260,6 +263,24 @@ def test_a_step_that_fails_leaves_the_ranks_as_they_were(two: Ranks) -> None:
     again = run(learner, partial(steps, count=1))
     for name, tensor in alone.items():
         assert torch.allclose(again[name], tensor, rtol=1e-9, atol=1e-12), name
+
+
+@pytest.mark.parametrize(("dtype", "copies"), [(torch.float32, 3), (torch.bfloat16, 4)], ids=str)
+def test_the_plan_counts_one_part_and_what_is_under_way(dtype: torch.dtype, copies: int) -> None:
+    network = tiny().to(dtype)
+    trained = everything(network).parameters
+    size = 4 * sum(p.numel() for p in trained.values())
+    alone, part = needs_of(network, trained), needs_of(network, trained, ranks=4)
+    whole = needs_of(network, trained, ranks=4, whole_gradients=True)
+    assert alone.optimiser == copies * size
+    assert part.optimiser == pytest.approx(copies * size / 4, abs=len(trained))
+    assert whole.optimiser == pytest.approx((copies - 1) * size / 4 + size, abs=len(trained))
+    layers = [
+        4 * sum(p.numel() for name, p in trained.items() if network.layer_of(name) == layer)
+        for layer in (None, 0)
+    ]
+    assert part.fixed - alone.fixed >= layers[0] + 2 * layers[1]
+    assert whole.fixed == alone.fixed
 
 
 # ── lost ranks ───────────────────────────────────────────────────────────────

@@ -243,7 +243,7 @@ def measure(recipe: Recipe) -> Size:
         chosen.frozen_layers,
         part.memory_bytes,
         ranks=recipe.sharing,
-        whole=recipe.deterministic,
+        whole_gradients=recipe.deterministic,
     )
     parameters = sum(p.numel() for p in network.parameters())
     stored = sum(p.nbytes for p in (*network.parameters(), *network.buffers()))
@@ -263,26 +263,25 @@ def measure(recipe: Recipe) -> Size:
 
 def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
     """Estimate memory; see the top of this module."""
-    kept = _kept(recipe, size)
+    masters, gradients, moments = _kept(recipe, size)
     tokens = min(recipe.model.context, max(256, round(_episode(recipe, turns))))
     return Memory(
         weights=size.weights,
         packed=size.weights if _packs(recipe, size) else 0,
-        **kept,
+        masters=masters,
+        gradients=gradients,
+        moments=moments,
         cache=(size.state_bytes + tokens * size.token_bytes) * (recipe.concurrency + 2),
         learning_pass=size.learning_pass,
         process=PROCESS_BYTES + WORKER_BYTES * recipe.environment.workers,
     )
 
 
-def _kept(recipe: Recipe, size: Size) -> dict[str, float]:
-    """Return the bytes that one learner keeps besides the weights, by use."""
+def _kept(recipe: Recipe, size: Size) -> tuple[float, float, float]:
+    """Return the bytes of master weights, gradients and moments that one learner keeps."""
     own = size.trained / recipe.sharing
-    return {
-        "masters": 4 * own if _narrow(recipe) else 0,
-        "gradients": 4 * (size.trained if recipe.deterministic else own),
-        "moments": 8 * own,
-    }
+    gradients = size.trained if recipe.deterministic else own
+    return 4 * own if _narrow(recipe) else 0, 4 * gradients, 8 * own
 
 
 def of_learners(recipe: Recipe) -> str | None:
@@ -295,8 +294,7 @@ def of_learners(recipe: Recipe) -> str | None:
         update = {"cluster": part.model_copy(update={"shard": shard})}
         one = recipe.model_copy(update=update)
         size = measure(one)
-        kept = sum(_kept(one, size).values())
-        totals[shard] = size.weights + kept + size.learning_pass + PROCESS_BYTES
+        totals[shard] = size.weights + sum(_kept(one, size)) + size.learning_pass + PROCESS_BYTES
     return (
         f"each further learner: about {totals[part.shard] / 1e9:.2f} GB; with cluster.shard = "
         f"{str(not part.shard).lower()} about {totals[not part.shard] / 1e9:.2f} GB"

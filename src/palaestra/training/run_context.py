@@ -244,7 +244,7 @@ class RunContext:
             memory_of_rank(self.recipe),
             reference=reference_of(self.recipe, self.method) == "start",
             ranks=self.recipe.sharing,
-            whole=self.recipe.deterministic,
+            whole_gradients=self.recipe.deterministic,
         )
 
     def critic(self) -> SeparateCritic | None:

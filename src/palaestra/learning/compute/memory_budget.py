@@ -73,7 +73,7 @@ def needs_of(
     *,
     reference: bool = False,
     ranks: int = 1,
-    whole: bool = False,
+    whole_gradients: bool = False,
 ) -> Needs:
     """Return what training takes; the weights themselves are not read and may be on "meta".
 
@@ -83,15 +83,18 @@ def needs_of(
         frozen: number of lowest blocks that need no gradient.
         reference: whether a copy of the trained weights is kept.
         ranks: that divide gradients and the optimiser's state.
-        whole: gradients are not divided.
+        whole_gradients: gradients are not divided.
     """
     optimiser = largest = 0
     for parameter in parameters.values():
         wide = max(parameter.itemsize, 4)
-        kept = (2 if parameter.itemsize < wide else 1) + 2 - whole
-        copies = -(-kept * wide * parameter.numel() // ranks) + whole * wide * parameter.numel()
-        optimiser += copies + reference * parameter.nbytes
+        size = wide * parameter.numel()
+        divided = (3 if parameter.itemsize < wide else 2) * size + (not whole_gradients) * size
+        optimiser += -(-divided // ranks) + whole_gradients * size + reference * parameter.nbytes
         largest = max(largest, parameter.nbytes)
+    fixed = 2 * largest
+    if ranks > 1 and not whole_gradients:
+        fixed += _under_way(network, parameters)
     narrow, wide = network.dtype.itemsize, network.wide_dtype.itemsize
     copies = 1 if network.config.logit_softcap is None else 3
     quantised = (m for m in network.modules() if isinstance(m, QuantisedLinear))
@@ -106,10 +109,7 @@ def needs_of(
     whole = kept + 2 * kept // layers + asking + _kept_by_tower(network)
     return Needs(
         optimiser,
-        fixed=2 * largest
-        + dense
-        + logits
-        + (_under_way(network, parameters) if ranks > 1 and not whole else 0),
+        fixed=fixed + dense + logits,
         per_token=whole,
         per_token_recomputed=whole if network.whole else inputs + 3 * kept // layers + asking,
     )
@@ -127,7 +127,7 @@ class MemoryBudget:
         *,
         reference: bool = False,
         ranks: int = 1,
-        whole: bool = False,
+        whole_gradients: bool = False,
     ) -> None:
         """Plan for one network; the other arguments are those of `needs_of`.
 
@@ -137,7 +137,7 @@ class MemoryBudget:
             frozen: number of lowest blocks that need no gradient.
             reference: whether a copy of the trained weights is kept.
             ranks: that divide gradients and the optimiser's state.
-            whole: gradients are not divided.
+            whole_gradients: gradients are not divided.
             memory: bytes that learning may take besides the weights; None means half of the
                 machine's memory, or of the device's.
 
@@ -145,7 +145,12 @@ class MemoryBudget:
             InputError: not even a pass over one token fits.
         """
         self.needs = needs_of(
-            network, parameters, frozen, reference=reference, ranks=ranks, whole=whole
+            network,
+            parameters,
+            frozen,
+            reference=reference,
+            ranks=ranks,
+            whole_gradients=whole_gradients,
         )
         self.memory = int(SHARE * memory_of(network.device)) if memory is None else memory
         least = self.needs.of(1, recompute=True)

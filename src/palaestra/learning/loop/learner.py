@@ -93,7 +93,7 @@ class Learner:
             optimisation.memory,
             reference=reference == "start",
             ranks=1 if sharding is None else sharding.ranks.world,
-            whole=sharding is not None and sharding.whole,
+            whole_gradients=sharding is not None and sharding.whole,
         )
         if model.network.device.type == "cpu":
             keep_freed_memory()

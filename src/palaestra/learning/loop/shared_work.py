@@ -72,7 +72,7 @@ class SharedWork:
         trained = self._learner.trained
         if trained.sharding is None:
             return {name: trained.part(name) for name in trained.parts}
-        return _Gathered(trained.parts, partial(self.everywhere, trained.part))
+        return _Gathered(trained.parts, lambda part: self.everywhere(trained.part, part))
 
     def share(self, parts: Mapping[str, Mapping[str, Tensor]], command: str = "load") -> None:
         """Let the other ranks restore a part of the present state."""
