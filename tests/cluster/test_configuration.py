@@ -54,8 +54,9 @@ def test_a_key_of_learners_without_others_is_refused(key: str) -> None:
 
 
 def test_a_dry_run_shows_the_memory_of_a_learner_divided_and_not() -> None:
+    large = ["model.tiny.width=512", "model.tiny.layers=8"]
     found = [
-        of_learners(load("quick", ["cluster.learners=4", f"cluster.shard={shard}"]))
+        of_learners(load("quick", [*large, "cluster.learners=4", f"cluster.shard={shard}"]))
         for shard in ("false", "true")
     ]
     numbers = [[float(n) for n in re.findall(r"about ([0-9.]+) GB", str(line))] for line in found]
