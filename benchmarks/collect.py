@@ -36,6 +36,7 @@ ORDER = (
     "rollout_*",
     "backend",
     "adapters",
+    "probes",
     "quantised",
     "decode",
     "first_token",

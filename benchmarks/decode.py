@@ -15,6 +15,7 @@ import os
 import random
 import statistics
 import time
+from collections.abc import Sequence
 
 os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
 
@@ -24,6 +25,7 @@ from measuring import Result, run
 
 from palaestra.core.model import Sampling
 from palaestra.models.local.engine import Engine
+from palaestra.models.local.lora import OWN
 from palaestra.models.local.network import DecoderNetwork
 
 CONTEXT, STEPS = 256, 24
@@ -31,14 +33,25 @@ SPARE = 96  # tokens of each reply beyond the timed ones: prompts are read over 
 GOAL = 0.60
 
 
-def decoded(engine: Engine, batch: int, seed: int, context: int = CONTEXT) -> float:
-    """Tokens per second while every sequence of the batch decodes, to about `context` tokens."""
+def decoded(
+    engine: Engine,
+    batch: int,
+    seed: int,
+    context: int = CONTEXT,
+    adapters: Sequence[str] = (OWN,),
+) -> float:
+    """Tokens per second while every sequence of the batch decodes, to about `context` tokens.
+
+    The sequences use the adapters in turn; a network without adapters has none.
+    """
     dice = random.Random(seed)
     engine.clear()
     requests = []
     for number in range(batch):
         prompt = [dice.randrange(100, 49_000) for _ in range(context - STEPS)]
-        requests.append(engine.submit(prompt, Sampling(1.0, STEPS + SPARE), number))
+        adapter = adapters[number % len(adapters)]
+        sampling = Sampling(1.0, STEPS + SPARE)
+        requests.append(engine.submit(prompt, sampling, number, adapter=adapter))
     while any(not request.completion for request in requests):
         engine.step()
     before = sum(len(request.completion) for request in requests)

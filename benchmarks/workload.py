@@ -103,9 +103,15 @@ def resident(backend: Backend = "auto") -> Rollout:
 
 
 def acting(
-    network: DecoderNetwork, adapters: Sequence[str] = (OWN,), sessions: int = SESSIONS
+    network: DecoderNetwork,
+    adapters: Sequence[str] = (OWN,),
+    sessions: int = SESSIONS,
+    answer: Sequence[int] = (),
 ) -> Rollout:
-    """Palaestra's engine around a network, warmed up; sessions reply by the adapters in turn."""
+    """Palaestra's engine around a network, warmed up; sessions reply by the adapters in turn.
+
+    At each turn, the log-probabilities of `answer` are measured as well; empty: nothing is.
+    """
     engine = Engine(network, frozenset(), slots=SESSIONS + 1, context=512)
 
     def rollout(world: World) -> float:
@@ -119,7 +125,9 @@ def acting(
                 history += session[turn]
                 adapter = adapters[number % len(adapters)]
                 sampling = Sampling(1.0, SAMPLED)
-                requests.append(engine.submit(history, sampling, number, adapter=adapter))
+                requests.append(
+                    engine.submit(history, sampling, number, adapter=adapter, answer=answer)
+                )
             while engine.pending:
                 engine.step()
             for history, request in zip(histories, requests, strict=True):

@@ -81,7 +81,7 @@ async def learn(steps: int = STEPS) -> list[float]:
     )
     model = ResidentModel("policy", network, ChatMLRenderer(tokenizer), context=256)
     learner = Learner(model, everything(network), Optimisation(learning_rate=3e-3))
-    shaping = Shaping(most_turns=TURNS, environment=1.0)  # the environment's reward, turn by turn
+    shaping = Shaping(most_turns=TURNS, weights={"outcome": 1.0, "environment": 1.0})
     tasks, rewards = Shouting.tasks("shouting"), []
 
     for step in range(steps):

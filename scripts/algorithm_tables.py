@@ -17,6 +17,7 @@ PAGE = Path(__file__).parents[1] / "docs/algorithms.md"
 START, END = "<!-- tables: written by scripts/algorithm_tables.py -->", "<!-- end of tables -->"
 TITLES = {
     Kind.CREDIT: "Credit rules",
+    Kind.REWARD: "Reward terms",
     Kind.LOSS: "Losses",
     Kind.CORRECTION: "Off-policy corrections",
     Kind.FILTER: "Group filters",

@@ -84,8 +84,8 @@ TINY_RL = [
     "rl.tokens=500000",
     "rl.tasks=16",
     "rl.group=8",
-    "rl.turn_cost=0",
-    "rl.environment_reward=0.5",
+    "rl.reward_options.outcome.turn_cost=0",
+    "rl.rewards.environment=0.5",
 ]
 PPO = ["rl.loss=ppo", "rl.aggregation=rollout-token-mean"]  # one loss under all credit rules
 CRITIC = ["rl.critic.shared=true"]

@@ -4,10 +4,13 @@
     python scripts/stages_study.py table FOLDER
 
 `run` trains every recipe of recipes/stages (or those named) with every seed into FOLDER/NAME-SEED,
-and goes on where it stopped. `table` adds the results of FOLDER to docs/results/stages_scores.csv,
-and writes docs/results/stages.md between its markers from all of that: the success of the last
-version on held-out tasks, and for each claim in a recipe's head the difference from what it is
-against, paired by seed, with Student's 95 % interval over seeds.
+and goes on where it stopped. Where a recipe's head names a base, its model is the last version of
+that recipe's run with the same seed, which is trained before. `table` adds the results of FOLDER to
+docs/results/stages_scores.csv, and writes docs/results/stages.md between its markers from all of
+that: the success of the last version on held-out tasks, and for each claim in a recipe's head the
+difference from what it is against, paired by seed, with Student's 95 % interval over seeds. A
+claim "against NAME on transfer" compares the success in the environment that the recipes test
+besides the one they train in.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ RECIPES = ROOT / "recipes" / "stages"
 PAGE = ROOT / "docs" / "results" / "stages.md"
 SCORES = ROOT / "docs" / "results" / "stages_scores.csv"
 COLUMNS = ("base", "last", "sampled", "trained", "seconds")
+TRANSFER = "transfer"  # a column that is empty for recipes without such a test
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 STUDENT = {
     1: 12.706,
@@ -54,6 +58,7 @@ class Claim:
     text: str
     source: str
     against: str  # another recipe, or base: the policy before training
+    on: str = "last"  # the success that is compared: last, or transfer
 
 
 def claims() -> list[Claim]:
@@ -63,8 +68,16 @@ def claims() -> list[Claim]:
         head = re.findall(r"^# (claim|source|against): (.*)$", file.read_text(), re.MULTILINE)
         for at in range(0, len(head), 3):
             texts = dict(head[at : at + 3])
-            found.append(Claim(file.stem, texts["claim"], texts["source"], texts["against"]))
+            against, _, on = texts["against"].partition(" on ")
+            claim = Claim(file.stem, texts["claim"], texts["source"], against, on or "last")
+            found.append(claim)
     return found
+
+
+def base_of(name: str) -> str | None:
+    """Return the recipe whose last version a recipe begins with; None: with its own model."""
+    head = re.search(r"^# base: (.*)$", (RECIPES / f"{name}.toml").read_text(), re.MULTILINE)
+    return None if head is None else head[1]
 
 
 def train(name: str, seed: int, folder: Path) -> str:
@@ -73,6 +86,8 @@ def train(name: str, seed: int, folder: Path) -> str:
     if (run / "report.json").is_file() and (run / "final").is_dir():
         return f"{run.name}: done before"
     words = ["train", str(RECIPES / f"{name}.toml"), "--run", str(run), "--set", f"seed={seed}"]
+    if (base := base_of(name)) is not None:
+        words.append(f"model.name={(folder / f'{base}-{seed}' / 'final').resolve()}")
     if run.exists():
         words = ["train", "--resume", str(run)]
     done = subprocess.run(
@@ -106,6 +121,9 @@ def results(folder: Path) -> Scores:
             "trained": sum(s["trained_tokens"] for s in stages),
             "seconds": round(report["seconds"], 1),
         }
+        if report["transfer"] is not None:
+            *_, last = report["transfer"]["scores"].values()
+            found[name, int(seed)][TRANSFER] = last["success"]["mean"]
     return found
 
 
@@ -115,7 +133,9 @@ def kept() -> Scores:
         return {}
     with SCORES.open(newline="") as file:
         return {
-            (row["recipe"], int(row["seed"])): {name: float(row[name]) for name in COLUMNS}
+            (row["recipe"], int(row["seed"])): {
+                name: float(row[name]) for name in (*COLUMNS, TRANSFER) if row.get(name)
+            }
             for row in csv.DictReader(file)
         }
 
@@ -124,9 +144,10 @@ def keep(scores: Scores) -> None:
     """Write the results into docs."""
     with SCORES.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["recipe", "seed", *COLUMNS])
+        writer.writerow(["recipe", "seed", *COLUMNS, TRANSFER])
         for (recipe, seed), row in sorted(scores.items()):
-            writer.writerow([recipe, seed, *(f"{row[name]:g}" for name in COLUMNS)])
+            numbers = (f"{row[name]:g}" if name in row else "" for name in (*COLUMNS, TRANSFER))
+            writer.writerow([recipe, seed, *numbers])
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -155,12 +176,14 @@ def table(scores: Scores) -> str:
         if one.against == "base":
             pairs = [row["last"] - row["base"] for row in ours.values()]
         else:
-            pairs = [ours[s]["last"] - theirs[s]["last"] for s in ours.keys() & theirs.keys()]
+            both = sorted(ours.keys() & theirs.keys())
+            pairs = [ours[seed][one.on] - theirs[seed][one.on] for seed in both]
         if len(pairs) < 2:
             continue
         mean, low, high = (100 * x for x in interval(pairs))
         lines.append(
-            f"| {one.text} ({one.source}) | `{one.recipe}` against `{one.against}` | "
+            f"| {one.text} ({one.source}) | `{one.recipe}` against `{one.against}`"
+            f"{' on transfer' if one.on == TRANSFER else ''} | "
             f"{mean:+.1f} ({low:+.1f} to {high:+.1f}) | {len(pairs)} | {verdict(low, high)} |"
         )
     lines += ["", "| recipe | success, 95 % over seeds | seeds | sampled | trained | seconds |"]
@@ -199,10 +222,13 @@ def main() -> int:
     first, _, last = options.seeds.partition("-")
     names = options.only or sorted(file.stem for file in RECIPES.glob("*.toml"))
     options.folder.mkdir(parents=True, exist_ok=True)
-    work = [(name, seed) for seed in range(int(first), int(last or first) + 1) for name in names]
+    seeds = range(int(first), int(last or first) + 1)
+    bases = sorted({base for name in names if (base := base_of(name)) is not None})
     with ThreadPoolExecutor(options.jobs) as pool:
-        for line in pool.map(lambda one: train(*one, options.folder), work):
-            print(line, flush=True)
+        for stage in (bases, [name for name in names if name not in bases]):
+            work = [(name, seed) for seed in seeds for name in stage]
+            for line in pool.map(lambda one: train(*one, options.folder), work):
+                print(line, flush=True)
     return 0
 
 

@@ -32,10 +32,10 @@ ALLOWED = {
     "read by Python and by notebooks": "__getattr__ __dir__ _repr_html_",
     "fields that are stored or shown all at once, and what requests may hold": """
         background best_of brier clipped clipped_high clipped_low ece echo first_breach
-        overconfidence pearson RECOMPUTE silent_groups spearman
+        gradient_cosine         overconfidence pearson RECOMPUTE silent_groups spearman
         specificity top_logprobs zero_tokens zero_turns""",
     "parts of methods that no recipe can use yet (see docs/algorithms.md)": """
-        beam malt_values preference_pairs requested sample_command steered_logits tallies
+        beam malt_values preference_pairs requested steered_logits tallies
         value_targets voted warming""",
     "documented for programs of one's own": """
         disagreements in_reward journey_score python_mounts repair

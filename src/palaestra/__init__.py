@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from palaestra.api.evaluating import aevaluate, evaluate
     from palaestra.api.policy import Policy, load
     from palaestra.api.results import Results
+    from palaestra.api.reward_term import reward_term
     from palaestra.api.runs import Run, atrain, train
     from palaestra.core.agent import Agent
     from palaestra.core.environment import Action, Environment, Observation, Transition
@@ -35,6 +36,7 @@ _NAMES = {
     "palaestra.api.evaluating": ("aevaluate", "evaluate"),
     "palaestra.api.policy": ("Policy", "load"),
     "palaestra.api.results": ("Results",),
+    "palaestra.api.reward_term": ("reward_term",),
     "palaestra.api.runs": ("Run", "atrain", "train"),
     "palaestra.core.agent": ("Agent",),
     "palaestra.core.environment": ("Action", "Environment", "Observation", "Transition"),
@@ -75,6 +77,7 @@ __all__ = [
     "credit_rule",
     "evaluate",
     "load",
+    "reward_term",
     "system",
     "tool",
     "train",

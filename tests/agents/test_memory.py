@@ -355,6 +355,31 @@ def test_a_history_repeats_the_messages_of_the_last_prompt_unless_their_text_cha
     ]
 
 
+@pytest.mark.parametrize(
+    ("last", "keep_first", "shown"),
+    [
+        (0, True, ["a room\n…\na yard"]),
+        (0, False, ["a yard"]),
+        (1, True, ["a room\n…\na hall", "out", "a yard"]),
+        (1, False, ["a hall", "out", "a yard"]),
+        (9, False, ["a room", "go", "a hall", "out", "a yard"]),
+    ],
+)
+def test_the_first_observation_stays_where_it_states_the_task(
+    last: int, keep_first: bool, shown: list[str]
+) -> None:
+    history = History("rules", "a room", last, keep_first=keep_first)
+    history.add("go", "a hall")
+    history.add("out", "a yard")
+    assert [message.text for message in history.messages] == ["rules", *shown]
+
+
+def test_a_prompt_of_everything_cannot_drop_the_first_observation() -> None:
+    assert make_agent("direct?history=0&first=false").name == "direct"
+    with pytest.raises(InputError, match="first=false has no effect on a prompt with all"):
+        make_agent("direct?first=false")
+
+
 def test_a_prompt_that_was_given_out_does_not_change_when_the_history_grows() -> None:
     history, native = History("rules", "a room"), NativeHistory("rules", Observation("a room"))
     handed: list[tuple[Sequence[Message], list[Message]]] = []

@@ -116,7 +116,7 @@ def test_the_ids_of_a_family_are_listed(capsys: pytest.CaptureFixture[str]) -> N
     assert "only environments have families" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["algorithms", "credit", "losses", "curricula"])
+@pytest.mark.parametrize("kind", ["algorithms", "credit", "rewards", "losses", "curricula"])
 def test_parts_of_the_learning_library_say_what_they_are_and_need(
     kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.losses.entropy import Smoother
 from palaestra.learning.losses.entropy_control import EntropyControl, EntropyPlan
+from palaestra.learning.losses.kl import Divergence, distillation
 from palaestra.learning.losses.policy_loss import pg, ppo, unit_of
 from palaestra.learning.losses.trained_tokens import Unit
 from palaestra.learning.methods.component import Kind, components, find
@@ -130,6 +131,23 @@ def check(
 
 
 # ── the gradient ─────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("direction", Divergence)
+def test_the_gradient_of_a_divergence_is_that_of_one_process(
+    two: Ranks, direction: Divergence
+) -> None:
+    rows = [
+        replace(row, teacher=Trained([5, *row.tokens], [False, *row.mask])) if number % 2 else row
+        for number, row in enumerate(batch())
+    ]
+
+    def work(learner: Learner) -> dict[str, Tensor]:
+        weights = learner.state()["weights"].items()
+        learner.take_reference({name: 1.1 * tensor for name, tensor in weights})
+        return gradient(learner, rows, distillation, divergence=direction)
+
+    check(two, Described(reference="start"), work)
 
 
 @pytest.mark.parametrize(("name", "options"), LOSSES)

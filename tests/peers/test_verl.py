@@ -21,7 +21,7 @@ from palaestra.learning.credit.returns import (
     rloo,
 )
 from palaestra.learning.credit.rule import Credit, whitened
-from palaestra.learning.data.filters import overlong
+from palaestra.learning.data.reward_terms import overlong_punishment
 from palaestra.learning.losses.kl import in_reward
 from tests.peers.conftest import Agree
 from tests.peers.made import SEEDS, Batch, made, of_returns, policies
@@ -237,7 +237,7 @@ def test_overlong_punishment_counts_sampled_tokens_and_stops_at_the_limit(agree:
         ),
     )
     theirs = manager(data).sum(dim=-1)
-    ours = [overlong(n, limit=limit, buffer=buffer) for n in lengths]
+    ours = [overlong_punishment(n, limit=limit, buffer=buffer) for n in lengths]
     agree("overlong, up to the limit", torch.tensor(ours[:-1]), theirs[:-1])
     assert ours[-1] == -1.0
     agree("overlong, beyond the limit", -(26 - 12) / 8, theirs[-1])

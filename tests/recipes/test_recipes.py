@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from palaestra.environments.conformance.subject import Subject
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.training.recipe import load
+from palaestra.training.recipe_check import check_recipe
 from palaestra.training.run import vocabulary_texts
 from recipes.classical import waker
 from recipes.classical.procedure_cloning import KINDS, Maze, Solver, beside
@@ -26,9 +28,9 @@ from recipes.classical.procedure_cloning import KINDS, Maze, Solver, beside
 FOLDERS = ("agents", "classical", "worlds")  # in `procedures` are states of an agent
 ROOT = Path(__file__).parents[2] / "recipes"
 RECIPES = [path for of in FOLDERS for path in sorted((ROOT / of).glob("*.toml"))]
+PIPELINES = sorted((ROOT / "stages").glob("*.toml"))
 MAZE = "recipes.classical.procedure_cloning:Maze"
 GRID = "recipes.classical.waker:Grid"
-FACTS = "recipes.stages.facts:Facts"
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -36,12 +38,20 @@ def test_every_recipe_can_be_read(path: Path) -> None:
     assert load(str(path)).summary
 
 
+@pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.stem)
+def test_every_pipeline_is_short_and_names_recipes_that_are_there(path: Path) -> None:
+    text, known = path.read_text(), {one.stem for one in PIPELINES} | {"base"}
+    check_recipe(load(str(path)))
+    assert len(text.splitlines()) <= 40
+    assert set(re.findall(r"^# (?:against|base): (.*)$", text, re.MULTILINE)) <= known
+
+
 def test_a_recipe_may_turn_the_knobs_of_its_world() -> None:
     words = vocabulary_texts(load("quick", ["environment.id=probe/sea-3?turns=2&profile=quick"]))
     assert any("The user wants" in text for text in words)
 
 
-@pytest.mark.parametrize("id", [f"{MAZE}/hard", f"{GRID}/4-ice", FACTS])
+@pytest.mark.parametrize("id", [f"{MAZE}/hard", f"{GRID}/4-ice"])
 def test_the_worlds_of_recipes_keep_the_contract(id: str) -> None:
     for clause in CLAUSES:
         clause(Subject.of(id, steps=6, per_split=1))

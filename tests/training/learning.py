@@ -25,7 +25,7 @@ SMALL = [
     "environment.workers=0",
     "evaluation.tasks=2",
     "imitation.demonstrations=0",
-    "rl.invalid_cost=0.3",
+    "rl.rewards.invalid=-0.3",
 ]
 
 

@@ -47,6 +47,7 @@ transfer_tasks = 4
 
 
 def write_recipe(folder: Path, text: str = RECIPE) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
     file = folder / "small.toml"
     file.write_text(text)
     return file

@@ -21,7 +21,7 @@ from tests.training.runs import write_recipe
 STEPS, TASKS, GROUP, BOUND = 5, 2, 3, 2
 KEYS = [
     "deterministic=false", "concurrency=9", "environment.transfer=", "environment.workers=1",
-    "evaluation.tasks=2", "checkpoint_every=1", "rl.invalid_cost=0.3",
+    "evaluation.tasks=2", "checkpoint_every=1", "rl.rewards.invalid=-0.3",
     f"rl.steps={STEPS}", f"rl.tasks={TASKS}", f"rl.group={GROUP}", f"rl.staleness={BOUND}",
     "rl.asynchronous=true", "rl.loss=decoupled",
 ]  # fmt: skip

@@ -30,7 +30,7 @@ from tests.core.small import Stairs, renderer
 
 HEIGHT, UP = 3, 0.6
 TASKS = [Task(f"train/{i}", "stairs", i) for i in range(2)]
-SHAPING = Shaping(most_turns=HEIGHT, turn_cost=0.0)
+SHAPING = Shaping(HEIGHT, options={"outcome": {"turn_cost": 0.0}})
 
 
 class Climber(Model):

@@ -97,7 +97,7 @@ def test_a_coin_moves_the_weights(start: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "keys",
     [
-        ["rl.progress_reward=0.5"],
+        ["rl.rewards.progress=0.5"],
         ["rl.curriculum.tasks=4"],
         ["rl.entropulse.rl_steps=1", "rl.entropulse.sft_steps=1"],
     ],

@@ -38,6 +38,10 @@ COMBINATIONS = {
     "entropy bonus": ["rl.entropy.bonus=0.01"],
     "entropy smoothed": ["rl.entropy.bonus=0.01", "rl.entropy.smoothing=1.0", "rl.steps=3"],
     "levels": ['rl.curriculum.levels=["babyai/GoToObjS4", "babyai/GoToObjS6"]'],
+    "conflict": [
+        'rl.curriculum.levels=["babyai/GoToObjS4", "babyai/GoToObjS6"]',
+        "rl.conflict=project",
+    ],
     "replay": [
         "rl.curriculum.tasks=4",
         "rl.curriculum.rule=dart",
@@ -46,8 +50,15 @@ COMBINATIONS = {
     ],
     "entropulse": ["rl.entropulse.rl_steps=1", "rl.entropulse.sft_steps=1", "rl.steps=3"],
     "horizon": ["rl.horizon.turns=[2, 4]", "rl.horizon.every=1"],
-    "progress": ["rl.progress_reward=0.5", "rl.algorithm=mt-grpo"],
-    "overlong": ["rl.overlong.limit=12", "rl.overlong.buffer=10"],
+    "progress": ["rl.rewards.progress=0.5", "rl.algorithm=mt-grpo"],
+    "overlong": [
+        "rl.rewards.overlong=1",
+        "rl.reward_options.overlong.limit=12",
+        "rl.reward_options.overlong.buffer=10",
+    ],
+    "advised": ["rl.advisor.probability=0.5", "rl.advisor.anneal=3"],
+    "interventions": ["rl.advisor.after=1", "rl.rewards.intervention=-1"],
+    "privileged": ["rl.privileged.coefficient=0.5"],
     "running baseline": ["rl.credit=running", "rl.loss=pg"],
 }
 
@@ -66,7 +77,12 @@ def undo_last_step(run: RunFolder, recipe: Recipe) -> None:
 
 
 def varied(name: str) -> list[str]:
-    """Small batches that teach something: DAPO's filter may leave out all of their groups."""
+    """Small batches that teach something: DAPO's filter may leave out all of their groups.
+
+    IGPO has a world with a known answer.
+    """
+    if name == "igpo":
+        return ["environment.id=questions/things-2"]
     return ["rl.filter=all"] if ALGORITHMS[name].filter == "dapo" else []
 
 
@@ -145,7 +161,7 @@ def test_a_killed_run_ends_with_the_same_weights(
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (["rl.credit=igpo"], "beliefs"),
+        (["rl.credit=igpo"], "does not declare 'answer'"),
         (["rl.credit=nonsense"], "There is no credit 'nonsense'"),
         (["rl.credit=rloo +"], "cannot be read"),
         (["rl.credit_options.gamma=0.5"], "no option 'gamma'"),

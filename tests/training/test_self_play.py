@@ -76,7 +76,7 @@ def test_the_winner_of_a_game_is_credited_and_the_loser_blamed(
     games: RunFolder, tmp_path: Path
 ) -> None:
     """Of a group, which has one deal: the best result of a seat is credited, the worst blamed."""
-    rewards = shaping(recipe(tmp_path, "rl.invalid_cost=0").rl, turns=10, seed=1)
+    rewards = shaping(recipe(tmp_path, "rl.rewards.invalid=0").rl, turns=10, seed=1)
     method = Method(algorithm("rloo"))
     batch = filtered(trajectories(games.database.episodes("rl/1"), rewards, POLICY), method)
     credit = method.credit(batch, {})
@@ -145,5 +145,5 @@ def test_other_rules_are_given_results_per_player(rule: str, tmp_path: Path) -> 
 
 
 def test_what_has_no_effect_among_several_players_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"rl\.environment_reward has no effect"):
-        check_recipe(recipe(tmp_path, "rl.environment_reward=1.0"))
+    with pytest.raises(RecipeError, match=r"rl\.rewards\.environment has no effect"):
+        check_recipe(recipe(tmp_path, "rl.rewards.environment=1.0"))

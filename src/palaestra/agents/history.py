@@ -25,10 +25,13 @@ class History(Memory):
     With `last=None` it is append-only, so each prompt extends the one before. With a number, a
     prompt holds the instructions and the first observation (they state the task), then the last
     `last` exchanges. Each prompt that drops an exchange begins a new branch of the message graph.
+    Where every observation states the task, `keep_first=False` drops the first one, too.
     """
 
-    def __init__(self, instructions: str, first: str, last: Keep = None) -> None:
-        self.instructions, self.last = instructions, last
+    def __init__(
+        self, instructions: str, first: str, last: Keep = None, *, keep_first: bool = True
+    ) -> None:
+        self.instructions, self.last, self.keep_first = instructions, last, keep_first
         self.replies: list[str] = []
         self._said: list[Message] = []  # the replies, with their reasoning if it was given
         self.seen = [first]  # one more than the replies
@@ -58,6 +61,8 @@ class History(Memory):
     def opening(self) -> str:
         """Return the first user message, before the first reply."""
         first, cut = self.seen[0], self.cut
+        if not self.keep_first:
+            return self.seen[cut]
         return f"{first}{CUT}{self.seen[cut]}" if cut else first
 
     def shown(self, index: int) -> str:
@@ -68,7 +73,9 @@ class History(Memory):
     def messages(self) -> Sequence[Message]:
         """Return the prompt, which ends with the current observation."""
         cut = self.cut
-        images = self.images_at.get(0, ()) + (self.images_at.get(cut, ()) if cut else ())
+        images = self.images_at.get(cut, ())
+        if cut and self.keep_first:
+            images = self.images_at.get(0, ()) + images
         for index in range(len(self._exchanges) // 2, len(self.replies)):
             seen = user(self.shown(index), *self.images_at.get(index + 1, ()))
             self._exchanges += [self._said[index], seen]

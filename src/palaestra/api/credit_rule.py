@@ -8,10 +8,10 @@ from typing import Any, overload
 
 from torch import Tensor
 
-from palaestra.core.errors import InputError
+from palaestra.api.own_parts import register
 from palaestra.learning.credit.rule import Credit
 from palaestra.learning.data.trajectory import Trajectory
-from palaestra.learning.methods.component import Kind, Need, Status, component, components
+from palaestra.learning.methods.component import Kind
 
 Rule = Callable[..., list[Tensor] | Credit]
 """(Sequence[Trajectory], *, options) -> one advantage per sampled token of each, or `Credit`."""
@@ -54,31 +54,4 @@ def _registered(rule: Rule, source: str, needs: Collection[str]) -> Callable[...
         found = rule(batch, **options)
         return Credit(found) if isinstance(found, list) else found
 
-    name = rule.__name__
-    other = components(Kind.CREDIT).get(name)
-    if other is not None and _definition(other.function) != _definition(rule):
-        raise InputError(
-            f"The credit rule '{name}' exists already, from {other.source}; give yours another "
-            "name."
-        )
-    read = component(
-        Kind.CREDIT,
-        name,
-        source=source or rule.__module__,
-        status=Status.OURS,
-        needs=[_need(need) for need in needs],
-    )
-    return read(credited)
-
-
-def _definition(rule: Callable[..., Any]) -> tuple[str, str]:
-    """Return where a rule is defined, so that a notebook cell can be run again."""
-    return rule.__module__, rule.__qualname__
-
-
-def _need(name: str) -> Need:
-    try:
-        return Need(name)
-    except ValueError:
-        known = ", ".join(sorted(Need))
-        raise InputError(f"'{name}' is not a need of credit rules; choose from: {known}.") from None
+    return register(Kind.CREDIT, "credit rule", rule, source, needs, called=credited)

@@ -6,7 +6,7 @@ number in the chosen precision:
     weights       P b
     packed        P b on processors: the copy with which the engine acts
     masters       master weights: 4 T in bf16; none in fp32
-    gradients     4 T
+    gradients     4 T, and as much for each family of tasks and their sum with `rl.conflict`
     moments       8 T (AdamW keeps two)
     cache         2 b x layers x key/value heads x head size x (concurrency + 2) x tokens
     pass          memory of one pass of the learner: see `learning.compute.memory_budget`,
@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING, Any, cast
 from palaestra.cli.stage_plan import efforts, graph
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Tiny
-from palaestra.training.stage_program import named_versions
+from palaestra.training.stage_program import named_versions, program, steps_of
+from palaestra.training.stage_sections import Reinforce
 
 if TYPE_CHECKING:
     import torch
@@ -269,7 +270,7 @@ def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
         weights=size.weights,
         packed=size.weights if _packs(recipe, size) else 0,
         masters=masters,
-        gradients=gradients,
+        gradients=gradients + 4 * size.trained * _apart(recipe),
         moments=moments,
         cache=(size.state_bytes + tokens * size.token_bytes) * (recipe.concurrency + 2),
         learning_pass=size.learning_pass,
@@ -299,6 +300,13 @@ def of_learners(recipe: Recipe) -> str | None:
         f"each further learner: about {totals[part.shard] / 1e9:.2f} GB; with cluster.shard = "
         f"{str(not part.shard).lower()} about {totals[not part.shard] / 1e9:.2f} GB"
     )
+
+
+def _apart(recipe: Recipe) -> int:
+    """Return how many more gradients `rl.conflict` keeps: one per family, and their sum."""
+    parts = [step.part for step in steps_of(program(recipe))]
+    families = max((part.families for part in parts if isinstance(part, Reinforce)), default=0)
+    return families and families + 1
 
 
 def seconds(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[str, float]:

@@ -235,6 +235,7 @@ def _runs() -> list[Row]:
 LEARNING: dict[str, Callable[[bool], list[Row]]] = {
     "algorithms": _algorithms,
     "credit": lambda every: _components(every, "credit"),
+    "rewards": lambda every: _components(every, "reward"),
     "losses": lambda every: _components(every, "loss", "correction", "preference"),
     "curricula": lambda every: _components(every, "curriculum", "filter", "examples"),
 }

@@ -106,15 +106,19 @@ def _version(one: Row) -> str:
     for phase, of in one["rows"].items():
         stage = re.sub(r"/\d+$", "", phase)  # the steps of a stage together
         what = "rows" if "rows" in of else "rollouts"
-        key = (what, of["speaker"], stage)
+        by = f" by {of['agent']}" if "agent" in of else ""
+        key = (what, of["speaker"] + by, stage)
         counted[key] = counted.get(key, 0) + (of["rows"] if "rows" in of else of["episodes"])
     learned = [
         f"{count} {what}{'' if whose == 'text' else f' of the {whose}'} in {stage}"
         for (what, whose, stage), count in counted.items()
     ]
     line = f"  {one['version']} from {' and '.join(one['start'])}"
+    if teacher := one.get("teacher"):
+        line += f", taught by {teacher}"
     if learned:
-        source = f"{one['environment']}, {one['licence'] or 'licence unknown'}"
+        licences = {one["environment"]: one["licence"], **one.get("models", {})}
+        source = "; ".join(f"{of}, {given or 'licence unknown'}" for of, given in licences.items())
         line += f": {', '.join(learned)} ({source})"
     return line
 

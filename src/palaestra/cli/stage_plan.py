@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from palaestra.environments.registry import spec
+from palaestra.training.adapter_sections import roles_trained
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import Made, Step, program, steps_of
 from palaestra.training.stage_sections import (
     ALL,
+    Distil,
     Evaluate,
     Explore,
     FromRun,
@@ -16,6 +19,7 @@ from palaestra.training.stage_sections import (
     FromStage,
     Imitate,
     Judge,
+    Label,
     Merge,
     Prefer,
     Reinforce,
@@ -27,6 +31,9 @@ from palaestra.training.stage_sections import (
 
 COMPARING = 5 / 3
 """Work of a preference stage on a token, in steps of imitation: two forward passes come before."""
+
+TEACHING = 4 / 3
+"""Work of a stage that distils, likewise: the teacher's forward pass comes before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +65,13 @@ def _effort(recipe: Recipe, step: Step, made: Made) -> Effort:
         return Effort(name, count, count)
     if isinstance(part, Reward):
         return Effort(name, 0, part.updates * part.batch)
-    if isinstance(part, Imitate | Prefer | Study):
+    if isinstance(part, Label):
+        turns = recipe.environment.turns or spec(recipe.environment.id).typical_turns
+        return Effort(name, 0, part.updates * part.batch / turns)
+    if isinstance(part, Imitate | Prefer | Study | Distil):
         read = sum(_episodes(source, made) for source in part.sources)
         factor = COMPARING if isinstance(part, Prefer) else 1.0
+        factor = TEACHING if isinstance(part, Distil) else factor
         own = [s for s in part.sources if isinstance(s, FromSpeaker) and s.speaker == "policy"]
         return Effort(name, sum(s.demonstrations for s in own), read * part.epochs * factor)
     return Effort(name, 0, 0)
@@ -116,9 +127,12 @@ def _until(part: Repeat) -> str:
 def _words(part: StagePart) -> str:
     if isinstance(part, Explore):
         times = f" x {part.group}" if part.group > 1 else ""
-        return f"{part.speaker} on {part.tasks}{times} tasks → episodes"
+        hints = f", with hints of {' and '.join(part.hints)}" if part.hints else ""
+        by = f", by {part.agent}" if part.agent else ""
+        what = f"{by}{hints}{_commands(part.commands)}"
+        return f"{part.speaker} on {part.tasks}{times} tasks{what} → episodes"
     if isinstance(part, Evaluate):
-        return f"the latest version on {part.split} tasks"
+        return f"the latest version on {part.split} tasks{_commands(part.commands)}"
     if isinstance(part, Merge):
         rounds = " of all rounds" if part.rounds == ALL else ""
         return f"mean of {' and '.join(part.versions)}{rounds} → version"
@@ -128,20 +142,40 @@ def _words(part: StagePart) -> str:
     if isinstance(part, Reward):
         read = [_source(source) for source in part.sources]
         return f"{begin} + {' and '.join(read)} ({part.kind}) → reward model"
+    if isinstance(part, Label):
+        read = [_source(source) for source in part.sources]
+        return f"{begin} + {part.share:.0%} of {' and '.join(read)} → proxy labels of the rest"
     if isinstance(part, Reinforce):
         judged = f", rewarded by {part.reward_model}" if part.reward_model else ""
         rollouts = f"{part.steps} steps of {part.tasks} x {part.group} rollouts"
-        return f"{begin} + {rollouts} ({part.algorithm}{judged}) → version"
+        return f"{begin} + {rollouts} ({part.algorithm}{judged}{_trains(part)}) → version"
     read = [_source(source) for source in getattr(part, "sources", ())]
-    if isinstance(part, Study):
+    if isinstance(part, Distil):
+        teacher = part.teacher or "itself, with hints"
+        how = f"taught by {teacher}, {part.divergence} KL"
+    elif isinstance(part, Study):
         read = ["instructions"] * part.instructions + read + list(part.files)
         how = "every token"
     else:
-        how = str(getattr(part, "examples", ""))
+        how = f"{getattr(part, 'examples', '')}{_trains(part)}"
+        if isinstance(part, Imitate) and part.adapter_rank is not None:
+            how += f", by adapters of rank {part.adapter_rank}"
         general = getattr(part, "general", None)
         if general is not None:
             read.append(f"{general.share:.0%} general text of {', '.join(general.files)}")
     return f"{begin} + {' and '.join(read)} ({how}) → version"
+
+
+def _trains(part: StagePart) -> str:
+    """Return which adapters a stage trains, in words; empty if it trains all."""
+    if isinstance(part, Imitate) and part.adapters is not None:
+        return f", trains {part.adapters.clusters} clusters of calls"
+    named = roles_trained(part)
+    return "" if named is None else f", trains {' and '.join(named)}"
+
+
+def _commands(names: Sequence[str]) -> str:
+    return f", with commands of {' and '.join(names)}" if names else ""
 
 
 def _source(source: object) -> str:
@@ -151,4 +185,6 @@ def _source(source: object) -> str:
         return f"run {source.run}"
     assert isinstance(source, FromStage)
     rounds = " of all rounds" if source.rounds == ALL else ""
-    return source.stage + rounds + (f" as judged by {source.judged}" if source.judged else "")
+    judged = f" as judged by {source.judged}" if source.judged else ""
+    labelled = f" with the labels of {source.labelled}" if source.labelled else ""
+    return source.stage + rounds + judged + labelled

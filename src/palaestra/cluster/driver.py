@@ -110,6 +110,7 @@ class Workers(Supervisor):
             rollout.seed,
             self.processes,
             self.timeout,
+            rollout.probes,
         )
         try:
             return pickle.dumps(scene, protocol=5)

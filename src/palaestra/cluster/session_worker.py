@@ -148,6 +148,7 @@ class _Worker:
                 seed=scene.seed,
                 journal=journal,
                 past=message.past,
+                probes=scene.probes,
             )
             journal.session = session
             episode = await session.run()
@@ -169,6 +170,7 @@ class _Elsewhere(Model):
         self.name, self.renderer, self.max_tokens = policy.name, policy.renderer, policy.max_tokens
         self.chooses, self.native_tools = policy.chooses, policy.native_tools
         self.limits_reasoning, self._constrains = policy.limits_reasoning, policy.constrains
+        self.scores_answers = policy.scores_answers
         self._ask = ask
 
     @property

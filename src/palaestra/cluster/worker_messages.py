@@ -63,6 +63,7 @@ class Policy:
     native_tools: bool
     limits_reasoning: bool
     constrains: bool
+    scores_answers: bool
     max_tokens: int | None
 
     @classmethod
@@ -74,6 +75,7 @@ class Policy:
             model.native_tools,
             model.limits_reasoning,
             model.constrains,
+            model.scores_answers,
             model.max_tokens,
         )
 
@@ -89,6 +91,7 @@ class Scene:
     seed: int
     processes: int  # that host the environments of a worker; 0: the worker itself
     timeout: float  # of one call of an environment in such a process, in seconds
+    probes: bool  # see `Rollout.probes`
 
 
 # ── from the driver ──────────────────────────────────────────────────────────

@@ -71,6 +71,7 @@ class Signals:
     state_key: str | None = None  # equal keys, equal states
     progress: float | None = None  # share of the task done, in [0, 1]
     turn: str | None = None  # who acts next; None where there is one player
+    privileged: tuple[float, ...] = ()  # numbers of the hidden state, see `Spec.privileged`
 
 
 class Capability(StrEnum):
@@ -82,6 +83,7 @@ class Capability(StrEnum):
     ORACLE = "oracle"  # a reference solution from the present state
     ADMISSIBLE = "admissible"  # the actions that make sense now
     PICTURE = "picture"  # what the agent sees now, as an image
+    ANSWER = "answer"  # the right answer is known: the one action that solves the task
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,10 @@ class Spec:
     """Numbers that `Contextual.set_context` can change, such as gravity, and their usual values
     (contextual RL, Benjamins et al. 2023)."""
 
+    privileged: tuple[str, ...] = ()
+    """Names of numbers of the hidden state, which training may predict from what the agent saw
+    (`Privileged.privileged_state`). They are recorded, and shown to no agent."""
+
     @property
     def name(self) -> str:
         """The name within the family; empty where the family has a single environment."""
@@ -132,6 +138,7 @@ class Declared(TypedDict, total=False):
     tools: bool
     typical_turns: int
     needs: tuple[str, ...]
+    privileged: tuple[str, ...]
 
 
 class Environment(ABC):
@@ -257,6 +264,27 @@ class Pictured(Protocol):
 
 
 @runtime_checkable
+class Answered(Protocol):
+    """An environment that can declare `answer`."""
+
+    def answer(self) -> Action:
+        """Return the action that solves the task, by itself and at any time before its end.
+
+        It is the same throughout the task: what an agent would do at once if it knew.
+        """
+        ...
+
+
+@runtime_checkable
+class Privileged(Protocol):
+    """An environment whose spec names `privileged` numbers."""
+
+    def privileged_state(self) -> Sequence[float]:
+        """Return these numbers in the present state, in the spec's order, each about -1 to 1."""
+        ...
+
+
+@runtime_checkable
 class TurnTaking(Protocol):
     """An environment with several `players`."""
 
@@ -295,6 +323,25 @@ def caption_of(environment: Environment) -> str:
     return environment.caption() if isinstance(environment, Pictured) else ""
 
 
+def answer_of(environment: Environment) -> Action:
+    """Return the known right answer; raises CapabilityMissing if it is undeclared."""
+    if isinstance(environment, Answered) and Capability.ANSWER in environment.spec.capabilities:
+        return environment.answer()
+    environment._undeclared(Capability.ANSWER)
+
+
+def privileged_of(environment: Environment) -> tuple[float, ...]:
+    """Return the privileged numbers of the present state; empty where the spec names none."""
+    if not environment.spec.privileged:
+        return ()
+    if not isinstance(environment, Privileged):
+        raise CapabilityMissing(
+            f"{type(environment).__name__} names privileged numbers, and has no method "
+            "`privileged_state`; add it."
+        )
+    return tuple(map(float, environment.privileged_state()))
+
+
 def turn_of(environment: Environment) -> str:
     """Return the player that acts next."""
     if isinstance(environment, TurnTaking):
@@ -309,6 +356,7 @@ def signals_of(environment: Environment) -> Signals:
         state_key=environment.state_key() if Capability.STATE_KEY in has else None,
         progress=environment.progress() if Capability.PROGRESS in has else None,
         turn=turn_of(environment) if len(environment.spec.players) > 1 else None,
+        privileged=privileged_of(environment),
     )
 
 
@@ -393,6 +441,12 @@ class AsyncEnvironment(ABC):
         """Return a random action, where the environment can sample one (`sample_action`)."""
         raise CapabilityMissing(
             "This environment samples no actions; choose another model than chance."
+        )
+
+    async def answer(self) -> Action:
+        """Return the right answer of the task, where it is known (`Answered.answer`)."""
+        raise CapabilityMissing(
+            "This environment knows no answer; choose one that declares 'answer'."
         )
 
     async def snapshot(self) -> bytes:

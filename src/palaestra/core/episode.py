@@ -24,6 +24,9 @@ from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
 
+ADVISOR = "advisor"
+"""The role of replies by which an advisor may act in place of the agent, in its conversation."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

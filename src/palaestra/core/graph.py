@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from palaestra.core.chain import Chain
 from palaestra.core.message import ImageSpan, Message
-from palaestra.core.model import Finish
+from palaestra.core.model import Finish, without_adapter
 from palaestra.core.tool import Tool
 
 
@@ -44,6 +44,11 @@ class Call:
     tools: tuple[Tool, ...] = ()  # the tools that the model may call; the same along a branch
     forced: tuple[int, ...] = ()  # positions in `completion` of tokens that were not sampled
     images: tuple[ImageSpan, ...] = ()  # of a model that sees them: their places in `prompt`
+    answer_logprobs: tuple[float, ...] = ()
+    """Log-probabilities of the known right reply in place of this one: a probe, never trained."""
+    shared_by: int | None = None
+    """The member of the group whose rollout sampled the reply, if this one branched off after it;
+    None: this one did."""
 
     @property
     def sampled(self) -> int:
@@ -102,11 +107,12 @@ class MessageGraph:
         usual case, in which nothing is copied. Otherwise it continues the call with the longest
         conversation that it strictly extends; among several, the latest.
         """
-        latest = self._latest.get((policy, role, tools))
+        speaker = without_adapter(policy), role, tools
+        latest = self._latest.get(speaker)
         place = None if latest is None else self._after(latest, messages)
         if place is None and latest is not None:
             self._prefixes.learn(self.calls)
-            longest = self._prefixes.longest(messages, (policy, role, tools))
+            longest = self._prefixes.longest(messages, speaker)
             place = None if longest is None else self._after(longest, messages)
         return place or Place(None, 0, Chain.of(messages))
 
@@ -150,11 +156,13 @@ class MessageGraph:
 
 
 _Speaker = tuple[str, str, tuple[Tool, ...]]
-"""Policy, role and available tools: a call continues only calls of the same speaker."""
+"""Policy, role and available tools: a call continues only calls of the same speaker.
+
+Adapters of one policy that are chosen reply by reply continue each other's conversation."""
 
 
 def _speaker(call: Call) -> _Speaker:
-    return call.policy, call.role, call.tools
+    return without_adapter(call.policy), call.role, call.tools
 
 
 class _Prefixes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 from palaestra.core.errors import InputError
@@ -205,6 +205,18 @@ def tool_result(
 ) -> Message:
     """Return the result of a tool, with its images."""
     return Message("tool", (ToolResult(text, id, error, name), *images))
+
+
+def reworded(message: Message, edit: Callable[[str], str]) -> Message:
+    """Return the message with each text and tool result edited; a text left empty is no part."""
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Text | ToolResult):
+            part = replace(part, text=edit(part.text))
+            if isinstance(part, Text) and not part.text:
+                continue
+        parts.append(part)
+    return Message(message.role, tuple(parts))
 
 
 def _media_type(data: bytes) -> str | None:

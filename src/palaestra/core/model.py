@@ -29,6 +29,9 @@ CONSTRAINED = "|grammar"
 ADAPTER = "|adapter="
 """Begins the suffix of the policy name in calls of a role whose own adapter is in training."""
 
+CONTEXT = "|context"
+"""The suffix of the policy name in replies that a learner reads, and does not learn."""
+
 Listener = Callable[[Sequence[int], Sequence[float]], None]
 """Receives the tokens of a reply and their log-probabilities during sampling: each once, in order.
 They are those of the final `Generation`; a model may skip these calls."""
@@ -95,6 +98,19 @@ def adapted(policy: str, role: str) -> str:
     return f"{policy}{ADAPTER}{role}"
 
 
+def adapter_role(recorded: str, role: str) -> str:
+    """Return the role whose adapter replied: that of the recorded name, or else the call's own."""
+    _, found, named = recorded.partition(ADAPTER)
+    return named.partition("|")[0] if found else role
+
+
+def without_adapter(recorded: str) -> str:
+    """Return the recorded name without the suffix of an adapter; other suffixes stay."""
+    own, found, rest = recorded.partition(ADAPTER)
+    _, bar, suffix = rest.partition("|")
+    return f"{own}{bar}{suffix}" if found else recorded
+
+
 def is_of(recorded: str, policy: str) -> bool:
     """Return whether a recorded name is that of `policy`, with whichever of its adapters."""
     if recorded == policy:
@@ -115,6 +131,9 @@ class Prompt:
     listen: Listener | None = None  # does not affect the reply
     tools: tuple[Tool, ...] = ()  # the tools that the reply may call
     images: tuple[ImageSpan, ...] = ()  # among `tokens`, in order
+    answer: str | None = None
+    """The known right reply, whose log-probabilities are measured beside the sampled one's, by
+    models that support it (`Model.scores_answers`); it does not affect the reply."""
 
 
 class Finish(StrEnum):
@@ -147,6 +166,8 @@ class Generation:
     forced: tuple[int, ...] = ()
     """Positions in `tokens` that were not sampled but written by the engine, where it ended a
     thought; their log-probabilities and entropies are 0."""
+    answer_logprobs: tuple[float, ...] = ()
+    """Log-probabilities of the tokens of `Prompt.answer`, at temperature 1; empty without one."""
 
     @property
     def message(self) -> Message:
@@ -178,6 +199,7 @@ class Generation:
             self.reasoning,
             self.signature,
             self.forced,
+            self.answer_logprobs,
         )
 
 
@@ -332,6 +354,9 @@ class Model(ABC):
 
     limits_reasoning: bool = False
     """Whether `Sampling.reasoning_tokens` holds for its replies."""
+
+    scores_answers: bool = False
+    """Whether it measures `Prompt.answer`."""
 
     max_tokens: int | None = 64
     """The length of a reply where `Sampling.max_tokens` is None; None: its server decides."""

@@ -49,6 +49,7 @@ class Question(NamedTuple):
     sampling: Sampling
     listen: Listener | None = None
     tools: tuple[Tool, ...] = ()
+    answer: str | None = None  # see `Prompt.answer`
 
     def asked_by(self, call: Call) -> bool:
         """Return whether a recorded call has this prompt."""
@@ -74,6 +75,7 @@ class Question(NamedTuple):
             self.listen,
             self.tools,
             self.images,
+            self.answer,
         )
 
 
@@ -219,6 +221,7 @@ def call_of(question: Question, generation: Generation, index: int) -> Call:
         tools=question.tools,
         forced=generation.forced,
         images=question.new_images,
+        answer_logprobs=generation.answer_logprobs,
     )
 
 
@@ -239,6 +242,7 @@ def generation_of(call: Call) -> Generation:
         reasoning=call.reply.reasoning,
         signature=call.reply.signature,
         forced=call.forced,
+        answer_logprobs=call.answer_logprobs,
     )
 
 
@@ -288,15 +292,26 @@ class ModelCalls:
         sampling: Sampling,
         listen: Listener | None = None,
         tools: tuple[Tool, ...] = (),
+        within: tuple[str, str] | None = None,
     ) -> Question:
         """Return the prompt, with its position in the graph.
+
+        Args:
+            model: replies.
+            role: recorded with the call.
+            messages: the whole prompt.
+            sampling: settings of the reply.
+            listen: receives the reply during sampling.
+            tools: that the model may call.
+            within: policy and role whose conversations the prompt may continue; None: its own.
 
         Raises:
             InputError: the model does not support the choices, the grammar, the tools or the
                 images.
         """
         check_held(model, sampling, tools)
-        place = self.graph.place(messages, sampling.policy(model.name), role, tools)
+        speaker = within or (sampling.policy(model.name), role)
+        place = self.graph.place(messages, *speaker, tools)
         prompt = await self._prompt(model, place, messages, tools)
         return Question(model, role, *prompt, sampling, listen, tools)
 

@@ -46,7 +46,23 @@ class Session:
         seed: int = 0,
         journal: Journal | None = None,
         past: Sequence[Event] = (),
+        probes: bool = False,
     ) -> None:
+        """Join them.
+
+        Args:
+            key: the rollout.
+            task: what to do.
+            environment: where.
+            agent: the program.
+            models: by role.
+            budget: the limits of the episode.
+            sampling: how replies are sampled.
+            seed: of the run.
+            journal: takes the events as they happen.
+            past: the events of an interrupted attempt, which are replayed first.
+            probes: at each call, measure the probability of the environment's known answer.
+        """
         self.key, self.task, self.environment, self.agent = key, task, environment, agent
         self.models, self.budget, self.sampling = models, budget, sampling
         self.seed = derive_seed(seed, key)
@@ -59,6 +75,8 @@ class Session:
         self._spending = Spending(budget)
         self._calls = ModelCalls(key, task.environment, self.seed, self._recording, self._spending)
         self._trying = False  # whether a trial is using the environment
+        self._probes = probes
+        self._answer: Action | None = None  # the known one, of a session with probes
         self._signals = Signals()
 
     # ── what agents use ──────────────────────────────────────────────────────
@@ -179,12 +197,41 @@ class Session:
         model = self._model(role)
         sampling = model.limited(sampling or self.sampling)
         question = await self._calls.question(model, role, messages, sampling, listen, tuple(tools))
+        if self._answer is not None and model.scores_answers:
+            right = self.agent.demonstrate(question.prompt(0, "", None), [self._answer])
+            question = question._replace(answer=right)
         if n is None:
             return (await self._answers(question, 1))[0]
         found: list[Generation] = []
         while len(found) < n:
             found += await self._answers(question, n - len(found))
         return found
+
+    async def generate_within(
+        self,
+        conversation: str,
+        messages: Sequence[Message],
+        *,
+        role: str,
+        tools: Sequence[Tool] = (),
+        sampling: Sampling | None = None,
+    ) -> Generation:
+        """Sample a reply of `role` to a prompt in the conversation of another role, and record it.
+
+        The prompt continues what that role's model replied, token for token, as if that model were
+        asked. It goes on from its own replies: those of `role` are read as messages.
+
+        Raises:
+            InputError, SessionOver: as `generate`.
+        """
+        self._check_open()
+        model, own = self._model(role), sampling or self.sampling
+        within = own.policy(self._model(conversation).name), conversation
+        sampling = model.limited(own)
+        question = await self._calls.question(
+            model, role, messages, sampling, None, tuple(tools), within
+        )
+        return (await self._answers(question, 1))[0]
 
     def prompt_length(
         self, messages: Sequence[Message], *, tools: Sequence[Tool] = (), role: str = "agent"
@@ -260,6 +307,8 @@ class Session:
                 self._check_players()
                 self.observation, self._signals = await self.environment.reset(self.task)
                 self._check_pictures(self.observation)
+                if self._probes:
+                    self._answer = await self.environment.answer()
                 await self.agent.run(self)
             return Outcome.failure()  # the agent gave up
         except Exception as error:

@@ -22,6 +22,7 @@ from palaestra.core.errors import (
     MissingSystemPart,
     UnknownName,
 )
+from palaestra.core.goals import GoalConditioned
 from palaestra.core.paths import import_named, is_missing
 from palaestra.core.task import TaskSet
 from palaestra.environments.wrappers import knobs
@@ -109,6 +110,13 @@ FAMILIES: dict[str, Family] = {
         "any id of Gymnasium, described in words and numbers",
         "MIT",
     ),
+    "gymnasium-goals": Family(
+        "palaestra.environments.families.gymnasium.goals:GoalGrids",
+        "gymnasium",
+        "gymnasium (Towers et al. 2024)",
+        "Gymnasium's grids with a cell to reach, in and out of a training distribution",
+        "MIT",
+    ),
     "mcp": Family(
         "palaestra.environments.families.mcp.environment:McpEnvironment",
         "mcp",
@@ -165,6 +173,13 @@ FAMILIES: dict[str, Family] = {
         "",
         "after bsuite (Osband et al. 2020)",
         "delayed credit, memory and exploration, each by itself",
+        "Apache-2.0",
+    ),
+    "questions": Family(
+        "palaestra.environments.families.questions.environment:Questions",
+        "",
+        "after twenty questions",
+        "a hidden thing to be found out by questions, then named",
         "Apache-2.0",
     ),
     "reasoning": Family(
@@ -293,6 +308,11 @@ def names_actions(id: str) -> bool:
     """Return whether random actions can be sampled there, as far as is known without making it."""
     cls, name = environment_class(id)
     return environment.names_actions(cls, cls.spec_of(name))
+
+
+def states_goals(id: str) -> bool:
+    """Return whether the tasks of that environment state goals (see `core.goals`)."""
+    return issubclass(environment_class(id)[0], GoalConditioned)
 
 
 def tasks(id: str) -> TaskSet:

@@ -130,6 +130,14 @@ def check_checkpoint(name: str) -> None:
         raise UnknownName("model", name, models()) from None
 
 
+def licence_of(name: str) -> str:
+    """Return the licence of a model that is available by a name of its own; else nothing."""
+    if not is_local(name):
+        return ""
+    found = MODELS.get(NamedCheckpoint.parse(_checkpoint(name)).base)
+    return "" if found is None else found.licence
+
+
 def is_local(name: str) -> bool:
     """Return whether a name is that of a checkpoint, which this process loads."""
     if is_remote(name) or name.partition("?")[0] in ("expert", "random", "null", "tiny"):

@@ -27,6 +27,7 @@ from palaestra.core.environment import (
     Observation,
     Signals,
     Transition,
+    answer_of,
     sample_action,
     signals_of,
 )
@@ -66,7 +67,7 @@ TASK = TypeAdapter(Task)
 ACTION = TypeAdapter(Action)
 STARTED: Wire[Started] = Wire(Started)
 STEPPED: Wire[Stepped] = Wire(Stepped)
-SAMPLED: Wire[Action] = Wire(Action)
+ACTED: Wire[Action] = Wire(Action)
 ACTIONS: Wire[list[Action]] = Wire(list[Action])
 WORDS: Wire[list[str]] = Wire(list[str])
 NOTHING: Wire[None] = Wire(None)
@@ -136,7 +137,10 @@ class GuardedEnvironment:
 
     def sample(self, seed: int) -> Answer[Action]:
         rng = random.Random(seed)
-        return self._call("step", "sample", lambda: sample_action(self.environment, rng), SAMPLED)
+        return self._call("step", "sample", lambda: sample_action(self.environment, rng), ACTED)
+
+    def answer(self) -> Answer[Action]:
+        return self._call("step", "answer", lambda: answer_of(self.environment), ACTED)
 
     def snapshot(self) -> Answer[bytes]:
         return self._call("step", "snapshot", self.environment.snapshot, SAVED)
@@ -158,11 +162,14 @@ class GuardedEnvironment:
             logging.getLogger(__name__).warning("%s: close raised %s", self.label, one_line(error))
 
     def _signals(self) -> Signals:
-        """Return the declared signals; a progress of NaN raises, since JSON would make it null."""
+        """Return the declared signals; numbers that are not finite raise: JSON cannot hold them."""
         signals = signals_of(self.environment)
         progress = signals.progress
         if isinstance(progress, float) and not math.isfinite(progress):
             detail = f"{self.label}: progress is {progress}, but must be a number from 0 to 1"
+            raise EnvironmentFault("rubbish", detail)
+        if not all(map(math.isfinite, signals.privileged)):
+            detail = f"{self.label}: privileged is {signals.privileged}, but must be finite"
             raise EnvironmentFault("rubbish", detail)
         return signals
 
@@ -226,6 +233,9 @@ class LocalEnvironment(AsyncEnvironment):
 
     async def sample(self, seed: int) -> Action:
         return self._guarded.sample(seed).value
+
+    async def answer(self) -> Action:
+        return self._guarded.answer().value
 
     async def snapshot(self) -> bytes:
         return self._guarded.snapshot().value

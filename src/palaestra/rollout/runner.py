@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from palaestra.core.errors import EnvironmentFault, InfrastructureFault, InputEr
 from palaestra.core.model import Model, Sampling
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.core.session import Session
+from palaestra.rollout.advised_session import Advice, AdvisedSession
 from palaestra.rollout.environment_pool import AsyncEnvironmentFactory
 from palaestra.rollout.garbage import rarely_collected
 from palaestra.rollout.groups import FAULTY_SHARE, Faults, Group, Job, grouped
@@ -76,8 +78,12 @@ class Rollout:
     """
     keep: Callable[[str, AsyncEnvironment], Awaitable[None]] | None = None
     """Takes over working environments that are no longer needed; None closes them."""
+    advice: Advice | None = None
+    """When the model of the role "advisor" acts in place of the agent's; None: never."""
     elsewhere: Elsewhere | None = None
     """Makes sessions that run in other processes, with environments there; None: all run here."""
+    probes: bool = False
+    """Whether each call measures the probability of the known answer (see `Session`)."""
 
     async def run(self, jobs: Sequence[Job]) -> list[Episode]:
         """Run all jobs; return their episodes in the order of the jobs.
@@ -278,17 +284,21 @@ class _Progress:
         if rollout.elsewhere is not None:
             return rollout.elsewhere(rollout, job, past)
         environment = environments[job.task.environment]
-        return Session(
+        models = {role: m.for_environment(environment) for role, m in rollout.models.items()}
+        advice = rollout.advice
+        kind = Session if advice is None else partial(AdvisedSession, advice=advice)
+        return kind(
             job.key,
             job.task,
             environment,
             rollout.agent,
-            {role: model.for_environment(environment) for role, model in rollout.models.items()},
+            models,
             budget=rollout.budget,
             sampling=rollout.sampling,
             seed=rollout.seed,
             journal=rollout.store,
             past=past,
+            probes=rollout.probes,
         )
 
 

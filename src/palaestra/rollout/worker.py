@@ -51,7 +51,8 @@ class Verb(StrEnum):
     STEP = "step"  # answered by STEPPED
     ORACLE = "oracle"  # answered by ACTIONS
     ADMISSIBLE = "admissible"  # answered by WORDS
-    SAMPLE = "sample"  # answered by SAMPLED
+    SAMPLE = "sample"  # answered by ACTED
+    ANSWER = "answer"  # answered by ACTED
     SNAPSHOT = "snapshot"  # answered by SAVED
     RESTORE = "restore"  # answered by RESTORED
     CLOSE = "close"  # answered by NOTHING
@@ -136,6 +137,8 @@ def _answer(environments: dict[int, GuardedEnvironment], request: Request) -> by
             return environments[request.number].admissible().data
         case Request(verb=Verb.SAMPLE):
             return environments[request.number].sample(request.seed).data
+        case Request(verb=Verb.ANSWER):
+            return environments[request.number].answer().data
         case Request(verb=Verb.SNAPSHOT):
             return environments[request.number].snapshot().data
         case Request(verb=Verb.RESTORE, snapshot=bytes() as snapshot):

@@ -175,8 +175,11 @@ class WorkerEnvironment(AsyncEnvironment):
 
     async def sample(self, seed: int) -> Action:
         return await self._call(
-            Request(self._number, Verb.SAMPLE, seed=seed), guarded_environment.SAMPLED
+            Request(self._number, Verb.SAMPLE, seed=seed), guarded_environment.ACTED
         )
+
+    async def answer(self) -> Action:
+        return await self._call(Request(self._number, Verb.ANSWER), guarded_environment.ACTED)
 
     async def snapshot(self) -> bytes:
         return await self._call(Request(self._number, Verb.SNAPSHOT), guarded_environment.SAVED)

@@ -36,7 +36,7 @@ from palaestra.store import checkpoint
 from palaestra.store.header import events_in_order
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.loop_plan import plan_of
-from palaestra.training.policy_building import build_policy, selection
+from palaestra.training.policy_building import build_policy, put_state, selection
 from palaestra.training.recipe import Recipe, read_recorded
 from palaestra.training.run import origin
 from palaestra.training.run_context import RunContext
@@ -199,7 +199,7 @@ def latest_policy(recipe: Recipe, run: RunFolder, start: Path) -> tuple[Resident
     with torch.no_grad():
         for name, parameter in selection(policy, recipe).parameters.items():
             parameter.copy_(weights[name])
-    policy.version = found.state["version"]
+    put_state(policy, found.state)
     return policy, found.name
 
 

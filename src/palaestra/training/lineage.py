@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from palaestra.environments.registry import families
+from palaestra.models.registry import licence_of
 from palaestra.store.database import Database
 
+NO_MODELS = ("policy", "expert", "random", "recorded", "text")  # speakers that are no named models
 LINEAGE = "lineage"  # the document: a list of versions, in the order in which they were made
 
 
@@ -17,6 +19,7 @@ def note_version(
     *,
     does: str,
     start: list[str],
+    teacher: str | None,
     rows: Mapping[str, Any],
     environment: str,
 ) -> None:
@@ -27,6 +30,7 @@ def note_version(
         version: its record.
         does: what the stage that made it does.
         start: the versions that it began with.
+        teacher: the version that taught it; None: none but these.
         rows: what it learned: by phase of the run, rows, tokens and who spoke.
         environment: whose episodes these are.
     """
@@ -36,10 +40,18 @@ def note_version(
         "does": does,
         "start": start,
         "rows": dict(rows),
+        **({} if teacher is None else {"teacher": teacher}),
+        **({} if not (models := _models(rows)) else {"models": models}),
         "environment": environment,
         "licence": _licence_of(environment),
     }
     store.put(LINEAGE, [*known, found])
+
+
+def _models(rows: Mapping[str, Any]) -> dict[str, str]:
+    """Return the licences of the models that spoke in rows, by name; empty where unknown."""
+    names = dict.fromkeys(of["speaker"] for of in rows.values())
+    return {name: licence_of(name) for name in names if name not in NO_MODELS}
 
 
 def _licence_of(environment: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from palaestra.environments.registry import tasks
 from palaestra.learning.curricula.horizon import scaling_inter
 from palaestra.learning.curricula.practice import Attempt, Practice
+from palaestra.learning.data.advised import AdvicePlan
 from palaestra.learning.data.control_reward import ControlReward
-from palaestra.learning.data.rewards import Overlong, Shaping
+from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.loop.consolidation import ConsolidationPlan
 from palaestra.learning.loop.phases import entropulse
 from palaestra.learning.loop.reinforce import ReinforcementPlan
@@ -15,8 +16,7 @@ from palaestra.learning.losses.entropy import Smoother
 from palaestra.learning.losses.entropy_control import EntropyPlan
 from palaestra.learning.methods.component import Kind, find
 from palaestra.training.method import progress_model_of
-from palaestra.training.recipe import Recipe
-from palaestra.training.reinforcement_section import Entropy, Horizon, Reinforcement
+from palaestra.training.reinforcement_section import Advisor, Entropy, Horizon, Reinforcement
 from palaestra.training.role_adapters import learning
 from palaestra.training.run_context import RunContext, typical_turns
 
@@ -33,10 +33,13 @@ def plan_of(context: RunContext) -> ReinforcementPlan:
         warmup=part.warmup,
         length=turns * context.recipe.agent.max_tokens,
         entropy=_entropy(part.entropy, part.steps),
-        recompute=part.staleness > 0 and part.recompute,
+        recompute=(part.staleness > 0 and part.recompute) or part.advisor is not None,
         critic_warmup=part.critic.warmup if part.critic else 0,
         progress=_progress(context),
-        in_turns=_in_turns(context.recipe),
+        in_turns=_in_turns(context),
+        conflict=part.conflict,
+        advice=advice_plan(part.advisor),
+        privileged=part.predicts_privileged,
     )
     return ReinforcementPlan(
         name=context.record,
@@ -59,22 +62,22 @@ def _progress(context: RunContext) -> FittingProgress | None:
     return None if found is None else FittingProgress(found.updates, found.warmup)
 
 
-def _in_turns(recipe: Recipe) -> InTurns | None:
-    every = recipe.training.alternate
-    return None if every is None else InTurns(tuple(learning(recipe).values()), every)
+def _in_turns(context: RunContext) -> InTurns | None:
+    every, own = context.recipe.training.alternate, learning(context.recipe, context.learners)
+    return None if every is None else InTurns(tuple(own.values()), every)
+
+
+def advice_plan(part: Advisor | None) -> AdvicePlan | None:
+    """Return how the advisor's turns are learned; None without an advisor."""
+    if part is None:
+        return None
+    return AdvicePlan(part.probability, part.anneal, whole=part.weight == "rollout")
 
 
 def shaping(part: Reinforcement, turns: int, seed: int) -> Shaping:
     """Return the rewards of a recipe, for episodes of at most `turns` actions."""
-    return Shaping(
-        turns,
-        part.turn_cost,
-        part.invalid_cost,
-        part.progress_reward,
-        part.environment_reward,
-        Overlong(**part.overlong.model_dump()) if part.overlong else None,
-        ControlReward(part.control, seed) if part.control else None,
-    )
+    control = ControlReward(part.control, seed) if part.control else None
+    return Shaping(turns, part.rewards, part.reward_options, control)
 
 
 def _consolidation(part: Reinforcement) -> ConsolidationPlan | None:

@@ -8,13 +8,14 @@ from typing import Any
 
 from palaestra.core.environment import Capability
 from palaestra.core.errors import CapabilityMissing, GroupTooSmall, RecipeError
-from palaestra.environments.registry import spec
+from palaestra.environments.registry import spec, states_goals
 from palaestra.learning.credit import compose
 from palaestra.learning.credit.per_player import JOINT
 from palaestra.learning.methods.algorithms import Algorithm, Method
-from palaestra.learning.methods.component import Kind, Need, components
+from palaestra.learning.methods.component import Kind, Need, components, find
 from palaestra.training.recipe import Recipe
 from palaestra.training.reinforcement_section import Critic, ProgressModel, Reinforcement
+from palaestra.training.rollout_trees import check_tree
 from palaestra.training.usable_parts import named, refuse_unmet
 
 PARTS = ("credit", "loss", "aggregation", "filter", "correction", "whiten")
@@ -77,10 +78,69 @@ def check_method(recipe: Recipe) -> Method:
             f"rl.progress_model has no effect: {who} reads no contributions; leave it out."
         )
     _check_players(recipe, method)
-    check_declared(method.needs, recipe.environment.id, who)
-    if part.progress_reward:
-        check_declared([Need.PROGRESS], recipe.environment.id, "rl.progress_reward", "set it to 0")
+    check_tree(recipe, method, who)
+    for environment in (recipe.environment.id, *part.levels):
+        check_declared(method.needs, environment, who)
+    if Need.BELIEF in method.needs and recipe.acting_elsewhere is not None:
+        raise RecipeError(
+            f"{who} asks the policy for the probability of the known answer, which needs the "
+            f"learner's process to act, not {recipe.acting_elsewhere}; unset it."
+        )
+    _check_rewards(recipe)
+    if part.advisor is not None:
+        _check_advisor(recipe)
+    if part.privileged is not None:
+        _check_privileged(recipe)
     return method
+
+
+def _check_rewards(recipe: Recipe) -> None:
+    """Raise InputError for a reward term that does not exist, or that the run cannot measure."""
+    part = recipe.rl
+    for name in part.rewards:
+        term, who = find(Kind.REWARD, name), f"rl.rewards.{name}"
+        term.configured(part.reward_options.get(name, {}))
+        refuse_unmet(term.needs, who)
+        if Need.ADVISOR in term.needs and part.advisor is None:
+            raise RecipeError(f"{who} needs {Need.ADVISOR}: set rl.advisor, or leave it out.")
+        check_declared(term.needs, recipe.environment.id, who, "leave it out")
+
+
+def _check_privileged(recipe: Recipe) -> None:
+    """Raise CapabilityMissing unless all environments declare the same privileged numbers."""
+    names = spec(recipe.environment.id).privileged
+    for one in (recipe.environment.id, *recipe.rl.levels):
+        if not names or spec(one).privileged != names:
+            raise CapabilityMissing(
+                f"rl.privileged predicts numbers of the hidden state, and '{one}' declares "
+                f"{'others' if spec(one).privileged else 'none'}; choose another environment, such "
+                "as one of babyai, or leave it out."
+            )
+
+
+def _check_advisor(recipe: Recipe) -> None:
+    """Raise InputError if an advisor cannot act in the rollouts of this recipe."""
+    every = (recipe.environment.id, *recipe.rl.levels)
+    if without := [one for one in every if Capability.ORACLE not in spec(one).capabilities]:
+        raise CapabilityMissing(
+            f"rl.advisor is the environment's expert, and '{without[0]}' has none; choose another "
+            "environment, or leave it out."
+        )
+    name = recipe.agent.chosen.partition("?")[0]
+    if name != "direct" or len(spec(recipe.environment.id).players) > 1:
+        raise RecipeError(
+            f"rl.advisor acts for a single agent whose reply is the action, and agent.name is "
+            f"'{name}' in '{recipe.environment.id}'; use direct, with one player."
+        )
+    for key, value in (
+        ("training.adapters", recipe.training.adapters),
+        (recipe.acting_elsewhere, recipe.acting_elsewhere),
+    ):
+        if value:
+            raise RecipeError(
+                f"rl.advisor is impossible with {key}: its replies are weighed by the one policy "
+                "in the learner's process; unset one."
+            )
 
 
 def _check_groups(part: Reinforcement, method: Method, who: str) -> None:
@@ -108,10 +168,15 @@ def check_declared(
     remedy: str = "choose another rule or another environment",
 ) -> None:
     """Raise CapabilityMissing if the environment does not declare what a part reads."""
+    if Need.GOAL in needed and not states_goals(environment):
+        raise CapabilityMissing(
+            f"{who} needs {Need.GOAL}, but the tasks of '{environment}' state none; {remedy}."
+        )
     has = spec(environment).capabilities
     for need, capability in (
         (Need.ANCHOR, Capability.STATE_KEY),
         (Need.PROGRESS, Capability.PROGRESS),
+        (Need.BELIEF, Capability.ANSWER),
     ):
         if need in needed and capability not in has:
             raise CapabilityMissing(
@@ -133,8 +198,8 @@ def _check_players(recipe: Recipe, method: Method) -> None:
                 "read; choose spiral, or a rule that judges one player's turns at a time, such as "
                 "rloo, grpo, reinforce or return_to_go."
             )
-    if recipe.rl.environment_reward:
+    if recipe.rl.rewards.get("environment"):
         raise RecipeError(
             f"{where}whose outcomes are what the environment gives to each already: "
-            "rl.environment_reward has no effect there; set it to 0."
+            "rl.rewards.environment has no effect there; leave it out."
         )

@@ -23,6 +23,7 @@ from palaestra.training.policy_versions import (
     saved_version,
 )
 from palaestra.training.reward_models import saved_model
+from palaestra.training.role_adapters import learners_of
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import (
     Made,
@@ -30,15 +31,18 @@ from palaestra.training.stage_program import (
     Step,
     named_versions,
     program,
+    teacher_of,
     versions_read,
     view,
 )
 from palaestra.training.stage_sections import (
     BASE,
+    Distil,
     Evaluate,
     Explore,
     Imitate,
     Judge,
+    Label,
     Merge,
     Prefer,
     Reinforce,
@@ -46,13 +50,16 @@ from palaestra.training.stage_sections import (
     StagePart,
     Study,
 )
+from palaestra.training.stages.distilling import distillation
 from palaestra.training.stages.exploring import explore
 from palaestra.training.stages.general_loss import GeneralLoss
 from palaestra.training.stages.imitating import imitation
+from palaestra.training.stages.labelling import label
 from palaestra.training.stages.learning_updates import learned_rows
 from palaestra.training.stages.merging import merge
 from palaestra.training.stages.passing_verdicts import judge
 from palaestra.training.stages.preferring import preference
+from palaestra.training.stages.prompt_notes import notes_of
 from palaestra.training.stages.reinforcing import reinforcement
 from palaestra.training.stages.rewarding import reward
 from palaestra.training.stages.studying import study
@@ -97,13 +104,17 @@ class Pipeline:
         context, part = self._of(step, self._made), step.part
         ready = partial(self._become, self._made.latest)
         if isinstance(part, Explore):
-            await explore(context, part, ready)
+            await explore(context, part, self._made, ready)
         elif isinstance(part, Judge):
             await judge(context, part, self._made, ready)
+        elif isinstance(part, Label):
+            await label(context, part, self._made, ready)
         elif isinstance(part, Reward):
             await reward(context, part, self._made, ready)
         elif isinstance(part, Evaluate):
-            await evaluate_policy(context, self._made.latest, ready, part.tested, part.tasks)
+            notes = notes_of(context, part, self._made)
+            latest = self._made.latest
+            await evaluate_policy(context, latest, ready, part.tested, part.tasks, notes)
         else:
             self._makers[step.record] = (step, self._made.copy())
             if not (done := context.accounts.is_done(step.record)):
@@ -138,6 +149,9 @@ class Pipeline:
             begins = [made.latest if start is None else made.versions[start][-1]]
             goes_on = isinstance(part, Reinforce) or context.accounts.is_done(version)
             if not (goes_on and is_saved(context, version)):  # else it loads what it wrote
+                teacher = teacher_of(part, made)
+                if teacher is not None and not is_saved(context, teacher):
+                    await self._become(teacher)
                 await self._become(begins[0])
             await self._learn(context, part, made)
         self._present = version
@@ -150,12 +164,16 @@ class Pipeline:
             await preference(context, part, made)
         elif isinstance(part, Study):
             await study(context, part, made)
+        elif isinstance(part, Distil):
+            teacher = teacher_of(part, made)
+            saved = None if teacher is None else saved_version(context, teacher)
+            await distillation(context, part, made, saved)
         else:
             assert isinstance(part, Reinforce)
             if part.reward_model is not None:
                 record = made.models[part.reward_model][-1]
                 context.reward_model = saved_model(context, record)
-            self._valued = await reinforcement(context)
+            self._valued = await reinforcement(context, part)
 
     async def _test_general(self, version: str) -> None:
         """Measure what a version loses on general text, unless that is done."""
@@ -179,7 +197,10 @@ class Pipeline:
         self._present, self._valued = BASE, None
 
     def _of(self, step: Step, made: Made) -> RunContext:
-        context = self._context.of(step.record, view(self._context.whole, step.part))
+        whole = self._context.whole
+        context = self._context.of(
+            step.record, view(whole, step.part), learners_of(whole, step.part)
+        )
         context.first_task = made.first_task(step.part)
         return context
 
@@ -221,7 +242,7 @@ class Pipeline:
         return [step for step in made if step.rounds[: len(end.rounds)] == end.rounds]
 
     def _learned_nothing(self, step: Step) -> bool:
-        learns = isinstance(step.part, Imitate | Prefer)
+        learns = isinstance(step.part, Imitate | Prefer | Distil)
         return learns and not learned_rows(self._context, step.record)
 
     def _success(self, phase: str) -> float:
@@ -260,11 +281,13 @@ class Pipeline:
         if isinstance(step.part, Reinforce):
             count = len(context.store.summaries(f"{step.record}/"))
             rows = {step.record: {"speaker": "policy", "episodes": count}}
+        made = self._makers[step.record][1]
         note_version(
             context.store,
             step.record,
             does=str(getattr(step.part, "do", "")),
             start=list(begins),
+            teacher=teacher_of(step.part, made),
             rows=rows,
             environment=context.recipe.environment.id,
         )

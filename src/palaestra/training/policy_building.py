@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -14,6 +15,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.model import Renderer
 from palaestra.learning.compute.weight_selection import Selection, adapters, everything, top_layers
 from palaestra.learning.critics.value_head import ValueHead
+from palaestra.models.call_router import CallRouter
 from palaestra.models.local.adapter_files import exportable, write_adapter
 from palaestra.models.local.engine import OnUpdate
 from palaestra.models.local.lora import merged, quantise
@@ -165,8 +167,16 @@ def slots_of(recipe: Recipe) -> int:
     return recipe.model.slots or recipe.concurrency + 2
 
 
-def selection(model: ResidentModel, recipe: Recipe) -> Selection:
-    """Return the weights that the recipe trains."""
+def selection(
+    model: ResidentModel, recipe: Recipe, roles: Sequence[str] | None = None
+) -> Selection:
+    """Return the weights that the recipe trains.
+
+    Args:
+        model: of the recipe.
+        recipe: of the run.
+        roles: with LoRA, those whose adapters are trained now; None: all that the recipe trains.
+    """
     match recipe.training.weights:
         case "full":
             return everything(model.network)
@@ -174,7 +184,22 @@ def selection(model: ResidentModel, recipe: Recipe) -> Selection:
             assert recipe.training.top_layers is not None
             return top_layers(model.network, recipe.training.top_layers)
         case "lora":
-            return adapters(model.network, tuple(learning(recipe).values()))
+            every, now = learning(recipe).values(), learning(recipe, roles).values()
+            beside = [name for name in every if name not in now]
+            return adapters(model.network, tuple(now), beside=beside)
+
+
+def state_of(model: ResidentModel) -> dict[str, Any]:
+    """Return what belongs to a version of the policy beside its weights, as JSON."""
+    router = {} if model.router is None else {"router": model.router.document()}
+    return {"version": model.version, **router}
+
+
+def put_state(model: ResidentModel, state: Mapping[str, Any]) -> None:
+    """Put what `state_of` returned into the policy."""
+    model.version = state["version"]
+    router = state.get("router")
+    model.router = None if router is None else CallRouter.read(router)
 
 
 def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:

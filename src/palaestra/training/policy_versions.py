@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from palaestra.models.local.rounding import round_into
 from palaestra.store import checkpoint
-from palaestra.training.policy_building import selection
+from palaestra.training.policy_building import put_state, selection, state_of
 from palaestra.training.run_context import RunContext
 
 WEIGHTS = "weights"  # the part of a checkpoint
@@ -22,10 +23,10 @@ WEIGHTS = "weights"  # the part of a checkpoint
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The trained weights of a saved version, and the number with which replies record them."""
+    """The trained weights of a saved version, and its state (see `state_of`)."""
 
     weights: Mapping[str, Tensor]
-    number: int
+    state: Mapping[str, Any]
 
 
 def saved_version(context: RunContext, version: str) -> Version | None:
@@ -33,7 +34,7 @@ def saved_version(context: RunContext, version: str) -> Version | None:
     for name in reversed(context.checkpoints(version)):
         try:
             found = checkpoint.load(context.run.checkpoints, name)
-            return Version(found.tensors[WEIGHTS], found.state["version"])
+            return Version(found.tensors[WEIGHTS], found.state)
         except checkpoint.CorruptCheckpoint as error:
             context.reporter.say(str(error))
     return None
@@ -53,7 +54,7 @@ def is_saved(context: RunContext, version: str) -> bool:
 def write_weights(context: RunContext, version: str, weights: Mapping[str, Tensor]) -> None:
     """Save trained weights as a version, without an optimiser's state."""
     parts: dict[str, Mapping[str, Tensor]] = {"exp_avg": {}, "exp_avg_sq": {}, "step": {}}
-    state = {"version": context.policy.version}
+    state = state_of(context.policy)
     context.store.sync()  # a checkpoint is never ahead of the record
     checkpoint.save(context.run.checkpoints, version, {WEIGHTS: weights, **parts}, state)
 
@@ -74,7 +75,7 @@ def put_version(context: RunContext, version: Version) -> None:
         else:
             round_into(parameter, tensor)
     context.policy.engine.clear()
-    context.policy.version = version.number
+    put_state(context.policy, version.state)
 
 
 def forget_versions(context: RunContext, needed: Collection[str]) -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -19,9 +19,11 @@ from typing import Any
 import torch
 
 from palaestra.core.errors import InputError, PalaestraError, RankLost
+from palaestra.environments.registry import spec
 from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.memory_budget import SHARE, memory_of
 from palaestra.learning.compute.shards import Sharding
+from palaestra.learning.critics.privileged_head import PrivilegedLoss
 from palaestra.learning.critics.value_head import Critic
 from palaestra.learning.loop.following import serve
 from palaestra.learning.loop.leading import Leader
@@ -74,16 +76,20 @@ class Description:
     recipe: Mapping[str, Any]  # as in a run's record
     learning_rate: float
     for_rl: bool
+    roles: tuple[str, ...]  # whose adapters learn
     revisions: Mapping[str, str | None]  # of the models, see `checked_origin`
     vocabulary: Mapping[str, bytes]  # files by name, where the recipe's model is made in the run
+    reference: Reference | None  # of stages other than RL
 
 
 def described(
     recipe: Recipe,
     learning_rate: float,
     for_rl: bool,
+    roles: tuple[str, ...],
     revisions: Mapping[str, str | None],
     vocabulary: Path,
+    reference: Reference | None = None,
 ) -> Description:
     """Describe the learner that `make_learner` makes; `vocabulary` is a folder of the run."""
     files = sorted(vocabulary.iterdir()) if recipe.model.name == "tiny" else []
@@ -91,8 +97,10 @@ def described(
         recipe.model_dump(mode="json"),
         learning_rate,
         for_rl,
+        roles,
         revisions,
         {file.name: file.read_bytes() for file in files},
+        reference,
     )
 
 
@@ -102,15 +110,19 @@ def make_learner(
     learning_rate: float,
     *,
     for_rl: bool = False,
+    reference: Reference | None = None,
+    roles: Sequence[str] | None = None,
     ranks: Ranks | None = None,
 ) -> Learner:
     """Create the policy's learner; for RL, with the critic and reference that it needs.
 
     Args:
-        recipe: of the run.
-        policy: what learns.
+        recipe: of the stage.
+        policy: learns.
         learning_rate: of the policy.
         for_rl: whether it learns by RL.
+        reference: of stages other than RL; None: none.
+        roles: with LoRA, those whose adapters learn; None: all.
         ranks: with which it learns; None: alone.
     """
     part, critic, method = recipe.training, None, Method(chosen(recipe.rl))
@@ -119,13 +131,24 @@ def make_learner(
         critic = Critic(settings.learning_rate, settings.coefficient or 0.5, shared=settings.shared)
     return Learner(
         policy,
-        selection(policy, recipe),
+        selection(policy, recipe, roles),
         Optimisation(learning_rate, memory_of_rank(recipe), part.clip_norm),
         temperature=recipe.agent.temperature,
         critic=critic,
-        reference=reference_of(recipe, method) if for_rl else None,
+        reference=reference_of(recipe, method) if for_rl else reference,
+        families=recipe.rl.families if for_rl else 0,
+        privileged=_privileged(recipe) if for_rl else None,
         sharding=Sharding(ranks, recipe.deterministic) if ranks and recipe.sharing > 1 else None,
     )
+
+
+def _privileged(recipe: Recipe) -> PrivilegedLoss | None:
+    """Return the settings of the loss on privileged numbers, if the recipe has one."""
+    part = recipe.rl.privileged
+    if part is None or not recipe.rl.predicts_privileged:
+        return None
+    size = len(spec(recipe.environment.id).privileged)
+    return PrivilegedLoss(size, part.coefficient, part.learning_rate)
 
 
 def memory_of_rank(recipe: Recipe) -> int | None:
@@ -175,8 +198,15 @@ class _Maker:
         if self._policy is None:
             prepare_torch(recipe)
             self._policy = _policy_of(recipe, description)
-        rate, for_rl = description.learning_rate, description.for_rl
-        return make_learner(recipe, self._policy, rate, for_rl=for_rl, ranks=self._ranks)
+        return make_learner(
+            recipe,
+            self._policy,
+            description.learning_rate,
+            for_rl=description.for_rl,
+            roles=description.roles,
+            reference=description.reference,
+            ranks=self._ranks,
+        )
 
 
 def _policy_of(recipe: Recipe, description: Description) -> ResidentModel:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from palaestra.core.errors import InputError, RecipeError, UnknownName
 from palaestra.store.schema import Durability
+from palaestra.training.adapter_sections import with_adapters
 from palaestra.training.recipe_sections import (
     AgentPart,
     ClusterPart,
@@ -92,6 +93,11 @@ class Recipe(Section):
                 )
         return {**data, **{t: data.get(t) or {key: value} for t, (key, value) in idle.items()}}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _what_stages_train_has_adapters(cls, data: object) -> object:
+        return with_adapters(data) if isinstance(data, Mapping) else data
+
     @model_validator(mode="after")
     def _stages_have_no_clock(self) -> Recipe:
         if self.stage and self.minutes is not None:
@@ -113,6 +119,12 @@ class Recipe(Section):
             raise ValueError("rl.actor and cluster.engines both make the rollouts; unset one")
         if self.acting_elsewhere == "cluster.engines" and not (self.rl.steps or self.stage):
             raise ValueError("cluster.engines has no effect with rl.steps = 0; unset it")
+        for name in ("conflict", "privileged"):
+            together = self.cluster is not None and self.cluster.learners > 1
+            if together and getattr(self.rl, name) is not None:
+                raise ValueError(
+                    f"rl.{name} is impossible with cluster.learners above 1; unset one"
+                )
         if self.cluster is not None and self.cluster.engine == "vllm":
             self._check_vllm()
         return self

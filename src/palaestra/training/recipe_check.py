@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from palaestra.agents.registry import make_agent
 from palaestra.core.agent import Agent
@@ -21,18 +21,28 @@ from palaestra.training.demonstrations import RECORDED, check_recorded
 from palaestra.training.general_text import check_general
 from palaestra.training.method import check_declared, check_method, chosen
 from palaestra.training.recipe import Recipe, check
+from palaestra.training.recipe_sections import Adapter
 from palaestra.training.reinforcement_section import Curriculum
-from palaestra.training.role_adapters import check_role_adapters
+from palaestra.training.role_adapters import (
+    AGENT,
+    check_role_adapters,
+    clusters_of,
+    learners_of,
+)
 from palaestra.training.sight import check_sight
 from palaestra.training.stage_check import check_stages
 from palaestra.training.stage_program import program, steps_of, view
-from palaestra.training.stage_sections import Reinforce
+from palaestra.training.stage_sections import Reinforce, StagePart
 from palaestra.training.trackers import check_tracker
 from palaestra.training.usable_parts import parts, refuse_unmet
 
 
-def check_recipe(recipe: Recipe) -> None:
+def check_recipe(recipe: Recipe, clusters: Sequence[str] = ()) -> None:
     """Check every name of a recipe, and its values against each other.
+
+    Args:
+        recipe: to check.
+        clusters: names of adapters that belong to no role but to clusters of calls.
 
     Raises:
         InputError: the first problem found.
@@ -40,8 +50,9 @@ def check_recipe(recipe: Recipe) -> None:
     check_general(recipe)
     if recipe.stage:
         check_stages(recipe)
+        found = clusters_of(recipe)
         for alone in _alone(recipe):
-            check_recipe(alone)
+            check_recipe(alone, () if found is None else found.names)
         return
     for name in recipe.log:
         check_tracker(name)
@@ -59,7 +70,7 @@ def check_recipe(recipe: Recipe) -> None:
         device("cuda")
     asked = spec(recipe.environment.id)
     capabilities = asked.capabilities
-    check_role_adapters(recipe, (*asked.players, *agent.roles))
+    check_role_adapters(recipe, (*asked.players, *agent.roles, *clusters))
     if asked.images:
         _check_images(recipe, agent)
     if recipe.environment.transfer is not None:
@@ -94,6 +105,11 @@ def check_recipe(recipe: Recipe) -> None:
                 f"agent.reasoning_tokens = {recipe.agent.reasoning_tokens} needs the learner's "
                 f"process to act, not {recipe.acting_elsewhere}; unset one."
             )
+        if Need.TREE in Method(chosen(recipe.rl)).needs and agent.in_order:
+            raise RecipeError(
+                f"The agent '{recipe.agent.chosen}' learns from one rollout of a task for the "
+                "next, so they cannot share beginnings, as the credit rule needs; choose another."
+            )
         if recipe.rl.curriculum is not None:
             _check_curriculum(recipe.rl.curriculum)
     if recipe.agent.max_tokens >= recipe.model.context:
@@ -101,6 +117,31 @@ def check_recipe(recipe: Recipe) -> None:
             f"agent.max_tokens = {recipe.agent.max_tokens} leaves no room for a prompt in "
             f"model.context = {recipe.model.context}; lower one or raise the other."
         )
+
+
+def check_processes(recipe: Recipe, *, together: bool, elsewhere: bool) -> None:
+    """Raise RecipeError for what works in one process only.
+
+    Args:
+        recipe: of the run.
+        together: whether several processes learn.
+        elsewhere: whether other processes run the sessions.
+    """
+    for step in steps_of(program(recipe)):
+        if not isinstance(step.part, Reinforce):
+            continue
+        alone = {"rl.conflict": step.part.conflict, "rl.privileged": step.part.privileged}
+        for name in (key for key, value in alone.items() if value is not None):
+            if together:
+                raise RecipeError(
+                    f"{name} works in one process, and several learn together; use one learner, "
+                    "or unset it."
+                )
+        if elsewhere and step.part.advisor is not None:
+            raise RecipeError(
+                "rl.advisor needs the sessions in the learner's process, and a cluster runs them "
+                "elsewhere; run without --on, or unset it."
+            )
 
 
 def _check_stageless(needs: Collection[Need], who: str) -> None:
@@ -112,6 +153,11 @@ def _check_stageless(needs: Collection[Need], who: str) -> None:
         )
     if Need.PREFERENCE in needs:
         raise RecipeError(f"{who} makes pairs or labels; write a stage that does 'prefer'.")
+    if Need.HINT in needs or Need.COMMAND in needs:
+        what = Need.HINT if Need.HINT in needs else Need.COMMAND
+        raise RecipeError(
+            f"{who} needs {what} in prompts; write stages: explore with {what}, then imitate."
+        )
 
 
 def _alone(recipe: Recipe) -> list[Recipe]:
@@ -119,8 +165,22 @@ def _alone(recipe: Recipe) -> list[Recipe]:
     every = [step.part for step in steps_of(program(recipe))]
     parts = {part.called: part for part in every if isinstance(part, Reinforce)}
     return [
-        check(view(recipe, part).model_dump(mode="json")) for part in [*parts.values()] or every[:1]
+        check(_with_others_frozen(recipe, part).model_dump(mode="json"))
+        for part in [*parts.values()] or every[:1]
     ]
+
+
+def _with_others_frozen(recipe: Recipe, part: StagePart) -> Recipe:
+    """Return the recipe of one stage, in which the adapters that it does not train are frozen."""
+    alone, training = view(recipe, part), recipe.training
+    own = learners_of(recipe, part)
+    others = [role for role in training.learners if role not in own]
+    known = {AGENT: Adapter(), **training.adapters}
+    frozen = {role: known[role].model_copy(update={"frozen": True}) for role in others}
+    changed: dict[str, object] = {"adapters": {**training.adapters, **frozen}}
+    if len(own) < 2:
+        changed["alternate"] = None
+    return alone.model_copy(update={"training": training.model_copy(update=changed)})
 
 
 def _check_images(recipe: Recipe, agent: Agent) -> None:

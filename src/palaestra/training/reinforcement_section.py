@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from palaestra.learning.data.control_reward import Arm
+from palaestra.learning.data.rewards import DEFAULT_WEIGHTS
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.training.recipe_sections import Section
 
@@ -39,6 +41,26 @@ class ProgressModel(Section):
     updates: int = Field(16, ge=1, description="of the model per RL step")
     batch: int = Field(32, ge=1, description="rollouts per update")
     warmup: int = Field(3, ge=0, description="first steps, in which only the model learns")
+
+
+class Tree(Section):
+    """Rollouts of a task that share beginnings, for credit rules that read trees."""
+
+    width: int = Field(2, ge=2, description="rollouts that one goes on as, at each branching")
+    after: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (1,), min_length=1, description="replies after which rollouts branch, e.g. [1, 2]"
+    )
+
+    @property
+    def leaves(self) -> int:
+        """The number of rollouts that have their first reply in common."""
+        return int(self.width ** len(self.after))
+
+    @model_validator(mode="after")
+    def _one_branching_after_the_other(self) -> Tree:
+        if any(later <= earlier for earlier, later in pairwise(self.after)):
+            raise ValueError("rl.tree.after must rise; list each number of replies once, in order")
+        return self
 
 
 class Entropy(Section):
@@ -75,20 +97,6 @@ class Entropulse(Section):
     learning_rate: float | None = Field(None, gt=0, description="unset: half of rl.learning_rate")
 
 
-class OverlongPart(Section):
-    """DAPO's soft overlong penalty for rollouts that sample too many tokens."""
-
-    limit: int = Field(ge=1, description="sampled tokens of a rollout")
-    buffer: int = Field(ge=1, description="tokens before the limit where the penalty starts")
-    factor: float = Field(1.0, gt=0, description="reward lost at the limit")
-
-    @model_validator(mode="after")
-    def _buffer_fits(self) -> OverlongPart:
-        if self.buffer > self.limit:
-            raise ValueError("rl.overlong.buffer is larger than rl.overlong.limit; lower it")
-        return self
-
-
 class Horizon(Section):
     """ScalingInter-RL: more turns per episode as training goes on."""
 
@@ -112,6 +120,57 @@ class Curriculum(Section):
     def _levels_or_tasks(self) -> Curriculum:
         if bool(self.levels) == (self.tasks is not None):
             raise ValueError("rl.curriculum needs levels or tasks to choose from; set one")
+        return self
+
+
+class PrivilegedPart(Section):
+    """An auxiliary loss: predict numbers of the hidden state that no agent sees (SGC)."""
+
+    coefficient: float = Field(
+        ge=0, description="weight of its mean squared error beside the policy's loss; 0: no head"
+    )
+    learning_rate: float = Field(1e-3, gt=0, description="of the head that predicts")
+
+
+class Advisor(Section):
+    """The environment's expert as an advisor, which acts in some turns of rollouts, not of tests.
+
+    What it did is learned with importance weights (VARL); in how far it is a reward, too, says
+    `rewards.intervention` (RLIF).
+    """
+
+    probability: float | None = Field(
+        None, gt=0, lt=1, description="of each turn to be the advisor's, at the first step"
+    )
+    anneal: int | None = Field(
+        None, ge=1, description="steps over which the probability falls to 0; unset: it stays"
+    )
+    after: int | None = Field(
+        None,
+        ge=1,
+        description="or: the advisor takes over after this many actions in a row that differ from "
+        "its own",
+    )
+    turns: int | None = Field(
+        None, ge=1, description="actions of a takeover; unset: to the episode's end"
+    )
+    error: float = Field(
+        0.0, ge=0, lt=1, description="probability that an action of the advisor is random instead"
+    )
+    weight: Literal["turn", "rollout"] = Field(
+        "turn",
+        description="importance weight of each turn, or the product over the rollout, which is "
+        "unbiased and varies more",
+    )
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Advisor:
+        if (self.probability is None) == (self.after is None):
+            raise ValueError("rl.advisor needs either probability or after; set one of them")
+        if self.anneal is not None and self.probability is None:
+            raise ValueError("rl.advisor.anneal has no effect without rl.advisor.probability")
+        if self.turns is not None and self.after is None:
+            raise ValueError("rl.advisor.turns has no effect without rl.advisor.after")
         return self
 
 
@@ -143,6 +202,9 @@ class Reinforcement(Section):
     )
     progress_model: ProgressModel | None = Field(
         None, description="for credit rules that read contributions; unset: the defaults"
+    )
+    tree: Tree | None = Field(
+        None, description="for credit rules that read trees; unset: the defaults"
     )
     entropy: Entropy | None = Field(None, description="unset: no entropy term")
     staleness: int = Field(
@@ -180,21 +242,27 @@ class Reinforcement(Section):
     minibatches: int = Field(2, ge=1, description="optimizer steps per RL step")
     learning_rate: float = Field(2.5e-5, gt=0)
     warmup: int = Field(2, ge=1, description="steps over which the learning rate rises")
-    turn_cost: float = Field(
-        0.2, ge=0, le=1, description="share of the reward lost when all turns are used"
+    rewards: dict[str, float] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="weights of reward terms, of `palaestra list rewards`, e.g. {progress = 0.5}; "
+        "unset: outcome = 1 and invalid = -0.05, which also hold where other terms are set; 0: "
+        "logged, but no part of the reward",
     )
-    invalid_cost: float = Field(0.05, ge=0, description="reward lost per invalid action")
-    overlong: OverlongPart | None = Field(None, description="unset: no length penalty")
-    environment_reward: float = Field(
-        0.0, ge=0, description="weight of the environment's own rewards, turn by turn"
+    reward_options: dict[str, dict[str, Any]] = Field(
+        {}, description="options of reward terms, e.g. {outcome = {turn_cost = 0.1}}"
     )
-    progress_reward: float = Field(
-        0.0,
-        ge=0,
-        description="reward per unit of progress, turn by turn, if the environment declares it",
+    privileged: PrivilegedPart | None = Field(
+        None, description="for environments that declare such numbers; unset: no such loss"
     )
+    advisor: Advisor | None = Field(None, description="unset: the policy acts in every turn")
     horizon: Horizon | None = Field(None, description="unset: environment.turns throughout")
     curriculum: Curriculum | None = Field(None, description="unset: new tasks at every step")
+    conflict: Literal["measure", "project"] | None = Field(
+        None,
+        description="gradients of the curriculum's levels: log the cosine of each pair (measure), "
+        "and also remove what opposes another level's (project, PCGrad); unset: neither",
+    )
     entropulse: Entropulse | None = Field(None, description="unset: reinforcement only")
     control: Arm | None = Field(
         None,
@@ -205,8 +273,18 @@ class Reinforcement(Section):
         False, description="ARPO: add a stored success of the task to a group that fails completely"
     )
 
+    @field_validator("rewards")
+    @classmethod
+    def _usual_terms_hold(cls, weights: dict[str, float]) -> dict[str, float]:
+        return {**DEFAULT_WEIGHTS, **weights}
+
     @model_validator(mode="after")
     def _options_belong_to_parts(self) -> Reinforcement:
+        for term in self.reward_options:
+            if term not in self.rewards:
+                raise ValueError(
+                    f"rl.reward_options.{term} has no effect without rl.rewards.{term}; set both"
+                )
         if self.correction_options and self.correction is None:
             raise ValueError("rl.correction_options has no effect without rl.correction")
         if not self.recompute and not self.staleness:
@@ -220,14 +298,43 @@ class Reinforcement(Section):
         if self.asynchronous and (self.success_replay or self.entropulse):
             part = "rl.success_replay" if self.success_replay else "rl.entropulse"
             raise ValueError(f"{part} works step by step; unset it or rl.asynchronous")
-        for name in ("curriculum", "success_replay", "entropulse", "progress_reward"):
-            if self.control is not None and getattr(self, name):
+        reads = {
+            name: getattr(self, name) for name in ("curriculum", "success_replay", "entropulse")
+        }
+        for name, used in (reads | {"rewards.progress": self.rewards.get("progress")}).items():
+            if self.control is not None and used:
                 raise ValueError(
                     f"rl.{name} reads the true success, which rl.control = '{self.control}' "
                     "hides; unset one"
+                )
+        if self.conflict is not None and len(set(self.levels)) < 2:
+            raise ValueError(
+                "rl.conflict compares the gradients of several environments; name two or more in "
+                "rl.curriculum.levels"
+            )
+        for name in ("staleness", "success_replay", "entropulse"):
+            if self.advisor is not None and getattr(self, name):
+                raise ValueError(
+                    f"rl.{name} learns from older rollouts, and rl.advisor weighs those of the "
+                    "present policy; unset one"
                 )
         if self.success_replay and (self.curriculum is None or self.curriculum.tasks is None):
             raise ValueError(
                 "rl.success_replay needs tasks that are repeated; set rl.curriculum.tasks"
             )
         return self
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The environments that the curriculum chooses from; empty without a choice of them."""
+        return () if self.curriculum is None else self.curriculum.levels
+
+    @property
+    def families(self) -> int:
+        """The number of environments whose gradients are kept apart; 0: none is."""
+        return 0 if self.conflict is None else len(set(self.levels))
+
+    @property
+    def predicts_privileged(self) -> bool:
+        """Whether a head predicts privileged numbers; with a weight of 0 there is none."""
+        return self.privileged is not None and self.privileged.coefficient > 0

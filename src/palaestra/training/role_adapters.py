@@ -14,24 +14,54 @@ from palaestra.core.errors import InputError, RecipeError, UnknownName
 from palaestra.core.model import Model, adapted
 from palaestra.learning.losses.trained_tokens import Unit
 from palaestra.learning.methods.algorithms import Method
+from palaestra.models.call_router import RoutedModel, is_cluster
 from palaestra.models.local.adapter_config import AdapterConfig
 from palaestra.models.local.adapter_files import read_adapter
 from palaestra.models.local.lora import OWN, Factors, add_adapter, add_lora
 from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.resident import ResidentModel
+from palaestra.training.adapter_sections import Clusters, roles_trained
 from palaestra.training.method import chosen
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Adapter
+from palaestra.training.stage_program import program, steps_of
+from palaestra.training.stage_sections import Imitate
 
 POLICY = "policy"  # the name under which the trained model's calls are recorded
 AGENT = "agent"
 SEEDS = 1_000_003  # between the seeds of new adapters
 
 
-def learning(recipe: Recipe) -> dict[str, str]:
-    """Return the names of the adapters that learn in the network, by role; empty without LoRA."""
-    return {role: OWN if role == AGENT else role for role in recipe.training.learners}
+def learning(recipe: Recipe, roles: Sequence[str] | None = None) -> dict[str, str]:
+    """Return the names of adapters in the network, by role; empty without LoRA.
+
+    Args:
+        recipe: of the run.
+        roles: whose adapters are asked for; None: all that learn in some stage.
+    """
+    wanted = recipe.training.learners if roles is None else roles
+    return {role: OWN if role == AGENT else role for role in wanted}
+
+
+def learners_of(recipe: Recipe, part: object) -> tuple[str, ...]:
+    """Return the roles and clusters whose adapters learn in a stage; without LoRA none.
+
+    Args:
+        recipe: of the run.
+        part: the stage's table.
+    """
+    every = recipe.training.learners
+    if isinstance(part, Imitate) and part.adapters is not None:
+        return tuple(role for role in every if role in part.adapters.names)
+    named = roles_trained(part)
+    return every if named is None else tuple(role for role in every if role in named)
+
+
+def clusters_of(recipe: Recipe) -> Clusters | None:
+    """Return the clusters whose adapters a recipe's stages train; all of them have the same."""
+    parts = (step.part for step in steps_of(program(recipe)))
+    return next((p.adapters for p in parts if isinstance(p, Imitate) and p.adapters), None)
 
 
 def names(recipe: Recipe) -> dict[str, str]:
@@ -163,17 +193,22 @@ def check_form(folder: Path, factors: Mapping[str, Factors], rank: int) -> None:
         )
 
 
-def models_of_roles(recipe: Recipe, policy: ResidentModel, acting: Model) -> dict[str, Model]:
+def models_of_roles(
+    recipe: Recipe, policy: ResidentModel, acting: Model, known: Sequence[str] = ()
+) -> dict[str, Model]:
     """Return the model of each role; others fall back to the agent's.
 
     Args:
         recipe: of the run.
-        policy: has the adapters.
+        policy: has the adapters, and maybe a router, which chooses for roles without their own.
         acting: replies instead of the policy in roles that learn: the policy itself, an actor
             elsewhere, or a demonstrator.
+        known: the agent's roles beside its own, and players, for a policy with a router.
     """
     found: dict[str, Model] = {AGENT: acting}
     for role, part in recipe.training.adapters.items():
+        if is_cluster(role):  # the router's, not a role's
+            continue
         if part.frozen:
             name = _name(recipe, role)
             has_one = NamedCheckpoint.parse(name).adapter is not None
@@ -183,6 +218,13 @@ def models_of_roles(recipe: Recipe, policy: ResidentModel, acting: Model) -> dic
             found[role] = policy.beside(adapted(policy.name, role), role)
         else:
             found[role] = acting
+    if acting is policy and policy.router is not None:
+        general = found[AGENT]
+        clusters: dict[str, Model] = {
+            name: policy.beside(adapted(policy.name, name), name) for name in policy.router.names
+        }
+        for role in (AGENT, *(role for role in known if role not in found)):
+            found[role] = RoutedModel(role, policy.router, clusters, general)
     return found
 
 

@@ -29,8 +29,10 @@ from palaestra.training.policy_building import (
 )
 from palaestra.training.ranks import Team
 from palaestra.training.recipe import Recipe
+from palaestra.training.recipe_check import check_processes
 from palaestra.training.run_context import VOCABULARY, RunContext
 from palaestra.training.stage_program import of_rollouts, trains
+from palaestra.training.stages.prompt_notes import added_texts
 
 VOCABULARY_TASKS = 64  # training tasks whose texts the tiny transformer's vocabulary covers
 
@@ -53,7 +55,11 @@ async def execute(
         team: processes that learn together; None: this one learns alone.
         elsewhere: makes the sessions if other processes run them; None: they run here.
         engines: act in the rollouts of RL; None: this process, or `rl.actor`.
+
+    Raises:
+        InputError: a part of the recipe cannot work in several processes.
     """
+    check_processes(recipe, together=team is not None, elsewhere=elsewhere is not None)
     prepare_torch(recipe)
     context = RunContext(recipe, run, reporter, team, elsewhere=elsewhere, engines=engines)
     context.store.put("machine", machine.as_document())
@@ -104,12 +110,13 @@ def vocabulary_texts(recipe: Recipe) -> list[str]:
     """Return texts of some training tasks: first observations, and all along an oracle's plan."""
     environment = make(recipe.environment.id)
     available = tasks(recipe.environment.id)
-    texts = [environment.instructions]
+    texts, actions = [environment.instructions], list[str]()
     for index in range(VOCABULARY_TASKS):
         start = derive_seed("vocabulary", recipe.seed) % 1_000_000_000
         texts.append(environment.reset(available.task(Split.TRAIN, start + index)).text)
         if Capability.ORACLE in environment.spec.capabilities:
             for action in environment.oracle():
+                actions.append(action.text)
                 texts += [action.text, environment.step(action).observation.text]
     environment.close()
-    return texts
+    return [*texts, *added_texts(recipe, actions)]

@@ -18,7 +18,7 @@ from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, derive_seed
-from palaestra.core.errors import TooManyFaults
+from palaestra.core.errors import RecipeError, TooManyFaults
 from palaestra.core.model import Model, Sampling
 from palaestra.core.task import TaskSet
 from palaestra.environments.registry import make, spec, tasks
@@ -27,10 +27,11 @@ from palaestra.learning.compute.memory_budget import MemoryBudget
 from palaestra.learning.critics.progress_estimator import ProgressEstimator, ProgressPlan
 from palaestra.learning.critics.reward_model import RewardModel
 from palaestra.learning.critics.separate_critic import SeparateCritic
-from palaestra.learning.loop.learner import Learner
+from palaestra.learning.loop.learner import Learner, Reference
 from palaestra.learning.methods.algorithms import Method
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.registry import REVISIONS
+from palaestra.rollout.annotated_environment import AnnotatedPool, Notes
 from palaestra.rollout.environment_pool import EnvironmentPool
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Elsewhere, Job, Rollout
@@ -40,10 +41,11 @@ from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.accounting import Accounts
 from palaestra.training.method import chosen, critic_of, progress_model_of
-from palaestra.training.policy_building import selection
+from palaestra.training.policy_building import put_state, selection, state_of
 from palaestra.training.ranks import Team, described, make_learner, memory_of_rank, reference_of
 from palaestra.training.recipe import Recipe
 from palaestra.training.role_adapters import models_of_roles
+from palaestra.training.stage_program import adds_to_prompts, distils
 from palaestra.training.tracking import Tracking
 
 if TYPE_CHECKING:
@@ -79,6 +81,11 @@ class RunContext:
         """Prepare a run; see `run.execute`."""
         self.recipe, self.run, self.reporter, self.team = recipe, run, reporter, team
         self.elsewhere, self.engines = elsewhere, engines
+        if elsewhere is not None and adds_to_prompts(recipe):
+            raise RecipeError(
+                "Stages with hints or commands add them to environments of this process; leave out "
+                "--on ray."
+            )
         self.store = run.database
         self.tracking = Tracking(run, recipe.model_dump(mode="json"), reporter)
         self.agent: Agent = make_agent(recipe.agent.chosen)
@@ -97,16 +104,18 @@ class RunContext:
         self.whole = recipe  # with all its stages
         self.reward_model: RewardModel | None = None  # that replaces outcomes in the stage's RL
         self.first_task = 0  # of those on which the stage records episodes
+        self.learners = recipe.training.learners  # roles whose adapters learn in the stage
 
-    def of(self, record: str, recipe: Recipe) -> Self:
+    def of(self, record: str, recipe: Recipe, learners: tuple[str, ...]) -> Self:
         """Return the context of one stage, which shares all that belongs to the run.
 
         Args:
             record: under what the stage's episodes, metrics and weights are recorded.
             recipe: of that stage alone.
+            learners: roles and clusters whose adapters learn in it; without LoRA none.
         """
         found = copy.copy(self)
-        found.record, found.recipe = record, recipe
+        found.record, found.recipe, found.learners = record, recipe, learners
         found.method = Method(chosen(recipe.rl))
         return found
 
@@ -141,7 +150,8 @@ class RunContext:
 
     def roles(self, model: Model) -> dict[str, Model]:
         """Return the model of each role, where `model` acts for the policy; see `role_adapters`."""
-        return models_of_roles(self.recipe, self.policy, model)
+        known = (*self.agent.roles, *spec(self.recipe.environment.id).players)
+        return models_of_roles(self.recipe, self.policy, model, known)
 
     def rollout(
         self,
@@ -151,12 +161,16 @@ class RunContext:
         *,
         greedy: bool = False,
         needed: int | None = None,
+        probes: bool = False,
+        notes: Callable[[], Notes] | None = None,
     ) -> Rollout:
         part = self.recipe.agent
+        environments = self.environments
+        pool = environments if notes is None else AnnotatedPool(environments, notes)
         return Rollout(
             agent=self.agent,
-            make_environment=self.environments.take,
-            keep=self.environments.keep,
+            make_environment=pool.take,
+            keep=pool.keep,
             models=models,
             budget=Budget(
                 turns=turns, invalid_actions=self.recipe.environment.max_invalid_actions or None
@@ -173,6 +187,7 @@ class RunContext:
             finished=finished,
             needed=needed,
             elsewhere=self.elsewhere,
+            probes=probes,
         )
 
     async def run_jobs(self, rollout: Rollout, jobs: Sequence[Job]) -> list[Episode]:
@@ -223,14 +238,28 @@ class RunContext:
 
     # ── learning ─────────────────────────────────────────────────────────────
 
-    def learner(self, learning_rate: float, *, for_rl: bool = False) -> Learner:
-        """Create the policy's learner; for RL, with the critic and reference it needs."""
-        ranks = None if self.team is None else self.team.ranks
-        learner = make_learner(self.recipe, self.policy, learning_rate, for_rl=for_rl, ranks=ranks)
+    def learner(
+        self, learning_rate: float, *, for_rl: bool = False, reference: Reference | None = None
+    ) -> Learner:
+        """Create the policy's learner; for RL, with the critic and reference it needs.
+
+        Other stages name the reference that they need.
+        """
+        learner = make_learner(
+            self.recipe,
+            self.policy,
+            learning_rate,
+            for_rl=for_rl,
+            roles=self.learners,
+            reference=reference,
+            ranks=None if self.team is None else self.team.ranks,
+        )
         if self.team is not None:
             revisions = self.store.get(REVISIONS) or {}
             folder = self.run.path / VOCABULARY
-            description = described(self.recipe, learning_rate, for_rl, revisions, folder)
+            description = described(
+                self.recipe, learning_rate, for_rl, self.learners, revisions, folder, reference
+            )
             learner.lead(self.team.leader(description, ordered=self.recipe.deterministic))
         return learner
 
@@ -242,7 +271,8 @@ class RunContext:
             chosen.parameters,
             chosen.frozen_layers,
             memory_of_rank(self.recipe),
-            reference=reference_of(self.recipe, self.method) == "start",
+            reference=reference_of(self.recipe, self.method) == "start" or distils(self.whole),
+            families=self.recipe.rl.families,
             ranks=self.recipe.sharing,
             whole_gradients=self.recipe.deterministic,
         )
@@ -273,7 +303,7 @@ class RunContext:
         beside: Beside = MappingProxyType({}),
     ) -> None:
         """Write a checkpoint of the stage; keep only the latest two of its RL."""
-        whole = {**state, "version": self.policy.version}
+        whole = {**state, **state_of(self.policy)}
         tensors = ChainMap[str, Mapping[str, Tensor]](
             {
                 prefix + part: tensor
@@ -307,7 +337,7 @@ class RunContext:
                 own = found.tensors.items()
                 model.restore({p[len(prefix) :]: t for p, t in own if p.startswith(prefix)})
             self.policy.engine.clear()
-            self.policy.version = found.state["version"]
+            put_state(self.policy, found.state)
             return dict(found.state)
         return None
 

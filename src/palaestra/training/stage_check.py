@@ -13,9 +13,20 @@ from palaestra.environments.registry import spec
 from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.preferred import Label, Pair
 from palaestra.learning.loop.preference_learning import takes_pairs
+from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Component, Kind, Need, find
+from palaestra.models.registry import check_model
+from palaestra.training.adapter_check import check_stage_adapters
 from palaestra.training.demonstrations import check_recorded
-from palaestra.training.method import check_declared
+from palaestra.training.method import check_declared, chosen
+from palaestra.training.offline_check import check_labelled, check_own_adapters
+from palaestra.training.prompt_check import (
+    Tested,
+    check_needs_of_prompts,
+    check_prompts,
+    check_teacher,
+    check_tests_agree,
+)
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import (
     Made,
@@ -26,6 +37,7 @@ from palaestra.training.stage_program import (
 )
 from palaestra.training.stage_sections import (
     BASE,
+    Distil,
     Evaluate,
     Explore,
     FromRun,
@@ -39,7 +51,7 @@ from palaestra.training.stage_sections import (
     Reward,
     StagePart,
 )
-from palaestra.training.stages.reading import compares_speakers
+from palaestra.training.stages.reading import SCRIPTED, compares_speakers
 from palaestra.training.usable_parts import refuse_unmet
 
 MADE: dict[object, str] = {list[Example]: "examples", list[Pair]: "pairs", list[Label]: "labels"}
@@ -61,6 +73,7 @@ def check_stages(recipe: Recipe) -> None:
     used = _check_reads(recipe, steps)
     _check_used(steps_of(steps), used)
     _check_together(steps_of(steps))
+    check_stage_adapters(recipe, steps_of(steps))
 
 
 def _repeats(stages: Sequence[StagePart]) -> list[Repeat]:
@@ -109,6 +122,7 @@ def _check_names(steps: Sequence[Step | RoundEnd]) -> None:
 def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
     """Check what each step reads; return the names of the stages that are read."""
     made, used = Made(), set[str]()
+    tested: Tested = {}
     every = {step.name: step.part for step in steps_of(steps)}
     for step in steps_of(steps):
         part, who = step.part, f"The stage '{step.name}'"
@@ -125,6 +139,8 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                 used.add(start)
         elif getattr(part, "speaker", "policy") == "policy":
             used.add(_name_of(made))
+        if isinstance(part, Distil):
+            used.update(check_teacher(recipe, part, who, made, every))
         for source in getattr(part, "sources", ()):
             _check_source(recipe, source, who, made, every)
             if isinstance(source, FromStage):
@@ -132,6 +148,13 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                 if source.judged is not None:
                     _check_judged(source.judged, who, made, every)
                     used.add(source.judged)
+                if source.labelled is not None:
+                    check_labelled(source, who, made, every)
+                    used.add(source.labelled)
+        if isinstance(part, Explore | Evaluate):
+            used.update(check_prompts(recipe, part, who, made, every))
+        if isinstance(part, Evaluate):
+            check_tests_agree(part, who, made, tested)
         if isinstance(part, Explore):
             _check_speaker(recipe, part.speaker, who)
             if part.agent is not None:
@@ -140,12 +163,19 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
                 raise UnknownName("earlier stage with tasks", part.like, made.first_tasks)
         if isinstance(part, Imitate | Prefer):
             _check_rule(recipe, part, who, made)
+        if isinstance(part, Imitate) and part.adapter_rank is not None:
+            check_own_adapters(recipe, who)
         if isinstance(part, Reinforce) and part.reward_model is not None:
             if part.reward_model not in made.models:
                 raise UnknownName("earlier reward model", part.reward_model, made.models)
             if part.control is not None:
                 raise RecipeError(
                     f"{who}: control and reward_model both replace the outcome; unset one."
+                )
+            if Need.TREE in Method(chosen(part)).needs:
+                raise RecipeError(
+                    f"{who}: reward_model scores rollouts that share nothing, and the credit rule "
+                    "reads trees; choose one of them."
                 )
             used.add(part.reward_model)
         if isinstance(part, Reward) and part.kind == "preference":
@@ -215,7 +245,17 @@ def _writers(every: dict[str, StagePart]) -> set[str]:
 
 def _check_speaker(recipe: Recipe, speaker: str, who: str) -> None:
     environment = recipe.environment.id
-    if speaker == "expert" and Capability.ORACLE not in spec(environment).capabilities:
+    if speaker not in SCRIPTED:
+        check_model(speaker)
+        if recipe.deterministic:
+            raise RecipeError(
+                f"{who} lets '{speaker}' speak, whose replies are not equal in each run; unset "
+                "deterministic."
+            )
+    if (
+        speaker.partition("?")[0] == "expert"
+        and Capability.ORACLE not in spec(environment).capabilities
+    ):
         raise RecipeError(
             f"{who} records the expert of '{environment}', which has none; let the policy speak, "
             "or choose another environment."
@@ -245,6 +285,7 @@ def _check_rule(recipe: Recipe, part: Imitate | Prefer, who: str, made: Made) ->
             "'prefer' with them."
         )
     check_declared(rule.needs, recipe.environment.id, f"{who}, with '{part.examples}',")
+    check_needs_of_prompts(recipe, rule.needs, part, who, made)
     _check_agents(recipe, part, who, made, team=Need.ROLES in rule.needs)
     if compares_speakers(rule.function):
         _check_tasks(part, who, made)

@@ -17,6 +17,7 @@ from palaestra.training.reinforcement_section import Reinforcement
 from palaestra.training.stage_sections import (
     ALL,
     BASE,
+    Distil,
     Evaluate,
     Explore,
     FromRun,
@@ -24,6 +25,7 @@ from palaestra.training.stage_sections import (
     FromStage,
     Imitate,
     Judge,
+    Label,
     Merge,
     Reinforce,
     Repeat,
@@ -112,14 +114,25 @@ def versions_read(part: StagePart) -> tuple[str, ...]:
     """Return the names of versions that a stage names; not the latest, with which most begin."""
     if isinstance(part, Merge):
         return part.versions
-    start = getattr(part, "start", None)
-    return () if start is None else (start,)
+    named = (getattr(part, "start", None), part.teacher if isinstance(part, Distil) else None)
+    return tuple(name for name in named if name is not None)
 
 
 def named_versions(recipe: Recipe) -> set[str]:
     """Return the names of all versions that some stage names."""
     steps = steps_of(program(recipe))
     return {name for step in steps for name in versions_read(step.part)}
+
+
+def distils(recipe: Recipe) -> bool:
+    """Return whether a stage distils, for which the learner keeps the teacher's weights."""
+    return any(isinstance(step.part, Distil) for step in steps_of(program(recipe)))
+
+
+def adds_to_prompts(recipe: Recipe) -> bool:
+    """Return whether a stage's prompts hold hints or commands."""
+    parts = [step.part for step in steps_of(program(recipe))]
+    return any(getattr(part, key, ()) for part in parts for key in ("hints", "commands"))
 
 
 # ── stages as tables ─────────────────────────────────────────────────────────
@@ -193,6 +206,7 @@ class Made:
     versions: dict[str, list[str]] = field(default_factory=lambda: {BASE: [BASE]})  # records
     models: dict[str, list[str]] = field(default_factory=dict)  # records of reward models
     judges: dict[str, list[str]] = field(default_factory=dict)  # records of judgements
+    labels: dict[str, list[str]] = field(default_factory=dict)  # records of proxy labels
     latest: str = BASE  # the record of the policy as it is
     tested: dict[str, list[str]] = field(default_factory=dict)  # versions, by the evaluation's name
     tasks: int = 0  # training tasks on which stages recorded episodes, of any speaker
@@ -214,6 +228,8 @@ class Made:
             self.models.setdefault(step.name, []).append(step.record)
         if isinstance(part, Judge):
             self.judges.setdefault(step.name, []).append(step.record)
+        if isinstance(part, Label):
+            self.labels.setdefault(step.name, []).append(step.record)
         if isinstance(part, Evaluate):
             self.tested.setdefault(step.name, []).append(self.latest)
         own = [s for s in getattr(part, "sources", ()) if isinstance(s, FromSpeaker)]
@@ -241,6 +257,12 @@ class Made:
 def _of(made: Mapping[str, list[T]], name: str, rounds: str) -> list[T]:
     found = made.get(name, [])
     return found if rounds == ALL else found[-1:]
+
+
+def teacher_of(part: StagePart, made: Made) -> str | None:
+    """Return the record of a stage's teacher; None if it has none but what it begins with."""
+    named = isinstance(part, Distil) and part.teacher
+    return made.versions[named][-1] if named else None
 
 
 def records_episodes(part: StagePart) -> bool:

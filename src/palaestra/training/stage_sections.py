@@ -14,7 +14,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from palaestra.core.task import Split
+from palaestra.training.adapter_sections import Clusters, TrainedRoles
+from palaestra.training.distillation_section import Distillation
 from palaestra.training.general_section import General
+from palaestra.training.offline_sections import InverseModel, OwnAdapters
+from palaestra.training.prompt_sections import Commanded, Hinted
 from palaestra.training.recipe_sections import Section
 from palaestra.training.reinforcement_section import Reinforcement
 
@@ -28,8 +32,9 @@ LAST, ALL = "last", "all"
 class FromSpeaker(Section):
     """Episodes that the stage records itself, on training tasks that were not used before."""
 
-    speaker: Literal["expert", "policy", "random"] = Field(
-        description="the environment's expert, the policy, or random actions"
+    speaker: str = Field(
+        min_length=1,
+        description="expert (the environment's), policy, random (actions), or a model's name",
     )
     demonstrations: int = Field(32, ge=1, description="number of episodes")
 
@@ -45,6 +50,11 @@ class FromStage(Section):
         None,
         description="a stage that judges, or learned to predict success, whose verdicts replace "
         "the outcomes; unset: the true ones",
+    )
+    labelled: str | None = Field(
+        None,
+        description="a stage that labels: the actions that it named replace those that it did not "
+        "read; unset: the true ones",
     )
 
 
@@ -133,31 +143,38 @@ class TrainingPart(StagePart):
 # ── what stages do ───────────────────────────────────────────────────────────
 
 
-class Explore(StagePart):
+class Explore(StagePart, Hinted, Commanded):
     """Record episodes on training tasks that were not used before."""
 
     do: Literal["explore"]
     paper: ClassVar[str] = "demonstrations by scripted experts; exploration as in ReST-EM, AgentGym"
-    speaker: Literal["policy", "expert", "random"] = Field(
-        "policy", description="the policy, the environment's expert, or random actions"
+    speaker: str = Field(
+        "policy",
+        min_length=1,
+        description="policy, expert (the environment's), random (actions), or a model's name, such "
+        "as openai:MODEL@URL or smollm2-135m",
     )
     tasks: int = Field(32, ge=1)
     group: int = Field(1, ge=1, description="episodes per task")
     agent: str | None = Field(
         None,
-        description="another agent than the recipe's that acts here, e.g. plan, a team whose runs "
-        "the rule flattened joins; unset: the recipe's",
+        description="another agent than the recipe's that acts here: a team, such as plan, whose "
+        "runs the rule flattened joins, or one that searches, such as best_first, of which only "
+        "the path that it took is learned; unset: the recipe's",
     )
     like: str | None = Field(
         None, description="a stage whose tasks are taken again, from its first one; unset: new ones"
     )
 
 
-class Imitate(TrainingPart, ReadingPart):
+class Imitate(TrainedRoles, OwnAdapters, TrainingPart, ReadingPart):
     """Learn the replies of chosen episodes (supervised fine-tuning)."""
 
     do: Literal["imitate"]
-    paper: ClassVar[str] = "Pomerleau 1989; the rules of examples name their own sources"
+    paper: ClassVar[str] = (
+        "Pomerleau 1989; the rules of examples name their own sources; adapters of clusters: "
+        "Belcak et al. 2025"
+    )
     examples: str = Field(
         "filtered-cloning", description="how to choose them, of `palaestra list curricula`"
     )
@@ -165,12 +182,23 @@ class Imitate(TrainingPart, ReadingPart):
     epochs: int = Field(2, ge=1)
     batch: int = Field(8, ge=1, description="examples per optimizer step")
     learning_rate: float = Field(1e-4, gt=0)
+    adapters: Clusters | None = Field(
+        None,
+        description="cluster the calls, train an adapter for each cluster, and let a router choose "
+        "among them from then on, e.g. {clusters = 4}; unset: no clusters",
+    )
     general: General | None = Field(
         None, description='general text to mix in, e.g. {files = ["LICENSE"], share = 0.2}'
     )
 
+    @model_validator(mode="after")
+    def _clusters_learn_alone(self) -> Imitate:
+        if self.adapters is not None and self.train is not None:
+            raise ValueError("adapters trains those of its clusters, and train others; unset one")
+        return self
 
-class Prefer(TrainingPart, ReadingPart):
+
+class Prefer(TrainedRoles, TrainingPart, ReadingPart):
     """Learn from pairs of replies or rollouts, or from labels, near the policy it begins with."""
 
     do: Literal["prefer"]
@@ -186,7 +214,14 @@ class Prefer(TrainingPart, ReadingPart):
     learning_rate: float = Field(2e-5, gt=0)
 
 
-class Reinforce(TrainingPart, Reinforcement):
+class Distil(TrainingPart, ReadingPart, Distillation):
+    """Learn a teacher's distribution at each token of recorded replies, without their hints."""
+
+    do: Literal["distil"]
+    paper: ClassVar[str] = "Rusu et al. 2016 (policy distillation); Memento No More 2025 (hints)"
+
+
+class Reinforce(TrainedRoles, TrainingPart, Reinforcement):
     """Reinforcement learning from rollouts; the keys are those of the table `rl`."""
 
     do: Literal["reinforce"]
@@ -210,6 +245,11 @@ class Study(TrainingPart):
     sources: tuple[Source, ...] = Field(
         (), alias="from", description="episodes to retell, in the forms of `imitate`'s from"
     )
+    form: Literal["text", "chat"] = Field(
+        "text",
+        description="of the episodes: retold as text, or the conversations in the model's own "
+        "format, with all their tokens learned",
+    )
     files: tuple[str, ...] = Field((), description="text files to learn")
     epochs: int = Field(1, ge=1)
     batch: int = Field(8, ge=1, description="texts per optimizer step")
@@ -224,6 +264,8 @@ class Study(TrainingPart):
     def _there_are_texts(self) -> Study:
         if not (self.instructions or self.sources or self.files):
             raise ValueError("there is nothing to study; set instructions, from or files")
+        if self.form == "chat" and not self.sources:
+            raise ValueError("form has no effect without episodes; set from, or unset form")
         return self
 
 
@@ -263,6 +305,15 @@ class Judge(ReadingPart):
     tokens: int = Field(96, ge=1, description="of a model's reply")
 
 
+class Label(InverseModel, ReadingPart):
+    """Name the actions of most episodes, by a model that learns from the others."""
+
+    do: Literal["label"]
+    writes: ClassVar[str] = "proxy labels"
+    reads: ClassVar[str] = "a version, episodes"
+    paper: ClassVar[str] = "Zheng et al. 2023 (SS-ORL); Torabi et al. 2018"
+
+
 class Merge(TrainingPart):
     """Average the weights of several versions of the policy."""
 
@@ -290,7 +341,7 @@ class Merge(TrainingPart):
         return self
 
 
-class Evaluate(StagePart):
+class Evaluate(StagePart, Commanded):
     """Test the policy as it is now."""
 
     do: Literal["evaluate"]
@@ -334,7 +385,18 @@ class Repeat(StagePart):
 
 
 AnyStage = Annotated[
-    Explore | Judge | Imitate | Prefer | Reinforce | Study | Reward | Merge | Evaluate | Repeat,
+    Explore
+    | Judge
+    | Label
+    | Imitate
+    | Prefer
+    | Distil
+    | Reinforce
+    | Study
+    | Reward
+    | Merge
+    | Evaluate
+    | Repeat,
     Discriminator("do"),
 ]
 Repeat.model_rebuild()
@@ -342,9 +404,11 @@ Repeat.model_rebuild()
 STAGES: Mapping[str, type[StagePart]] = {
     "explore": Explore,
     "judge": Judge,
+    "label": Label,
     "study": Study,
     "imitate": Imitate,
     "prefer": Prefer,
+    "distil": Distil,
     "reward": Reward,
     "reinforce": Reinforce,
     "merge": Merge,

@@ -20,6 +20,7 @@ from palaestra.core.model import is_of
 from palaestra.evaluation.reports.transcript import plain
 from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.data.trees import branches, with_parents
 from palaestra.store.damage import NAME
 from palaestra.store.database import Database
 from palaestra.store.parquet import ParquetTrace
@@ -28,14 +29,7 @@ from palaestra.training.reinforcement_section import Reinforcement
 from palaestra.training.renamed_keys import with_present_names
 
 TURN_LIMITS = "turn_limits"  # document: maximum actions of an episode, by environment
-REWARDS = (  # of `rl`
-    "turn_cost",
-    "invalid_cost",
-    "progress_reward",
-    "environment_reward",
-    "overlong",
-    "control",
-)
+REWARDS = ("rewards", "reward_options", "control")  # of `rl`
 
 
 class Recorded(Protocol):
@@ -144,11 +138,13 @@ def read_trace(recorded: Recorded, phase: str, limit: int | None = None) -> Trac
     kept = tuple(e for e in valid if e.key.group in first)
     shaping = _shaping(recorded, phase, kept)
     greedy = _greedy(recorded, phase, shaping)
-    batch = tuple(
+    batch = [
         replace(shaping.trajectory(episode, policy), greedy=greedy.get(episode.key.group))
         for episode in kept
-    )
-    return Trace(phase, policy, shaping, kept, batch, len(found) - len(valid))
+    ]
+    if branches(kept):
+        batch = with_parents(batch, kept)
+    return Trace(phase, policy, shaping, kept, tuple(batch), len(found) - len(valid))
 
 
 def turn_texts(trace: Trace) -> list[list[TurnText]]:

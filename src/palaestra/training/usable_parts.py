@@ -14,14 +14,6 @@ from palaestra.learning.methods.algorithms import ALGORITHMS, Algorithm, Method
 from palaestra.learning.methods.component import Component, Kind, Need, components
 
 UNMET: dict[Need, tuple[str, str]] = {
-    Need.BELIEF: (
-        "nothing measures the probability of a known answer after each turn",
-        "compare the rule on a trace instead (`palaestra compare`)",
-    ),
-    Need.TREE: (
-        "rollouts of a task do not share the beginnings of their episodes",
-        "record episodes with a tree search, and call it on them",
-    ),
     Need.SNAPSHOT: (
         "every episode starts at its beginning",
         "restore the chosen snapshots in your own loop",
@@ -33,14 +25,6 @@ UNMET: dict[Need, tuple[str, str]] = {
     Need.SKILL: (
         "tasks do not say which skill they exercise, and nothing generates more of them",
         "call it with successes and attempts by skill",
-    ),
-    Need.HINT: (
-        "no prompt holds a hint",
-        "call it on recorded episodes whose prompts do",
-    ),
-    Need.COMMAND: (
-        "no prompt states the desired return",
-        "call it on recorded episodes, and put commands into your agent's prompts",
     ),
     Need.ACTION_VALUE: (
         "a run's critics judge states, not replies or tokens",

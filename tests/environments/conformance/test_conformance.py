@@ -112,6 +112,11 @@ class Wavering(Line):
         return [Action("back"), Action("on")] * (self.made % 2) + super().oracle()
 
 
+class Guessing(Line, capabilities={"answer"}):
+    def answer(self) -> Action:
+        return Action("back")  # which leads nowhere
+
+
 class Eager(Line):
     def progress(self) -> float:
         return min(1.0, super().progress() * 2)
@@ -224,6 +229,7 @@ def test_a_healthy_world_passes(clause: Callable[[Subject], None]) -> None:
         (Constant, clauses.keys_differ_where_progress_does),
         (Lost, clauses.the_oracle_solves),
         (Wavering, clauses.the_oracle_leads_on),
+        (Guessing, clauses.the_known_answer_solves),
         (Eager, clauses.progress_rises_to_one_exactly_at_success),
         (Double, clauses.an_end_is_of_one_kind),
         (Touchy, clauses.garbage_is_answered_in_words),

@@ -95,6 +95,42 @@ def test_the_levels_own_limit_truncates() -> None:
     assert last.truncated and not last.terminated and not last.success
 
 
+@pytest.mark.parametrize("id", ["babyai/GoToObjS6", "babyai/GoToSeqS5R2", "babyai/PutNextLocal"])
+def test_privileged_numbers_say_where_the_agent_and_its_goal_are(id: str) -> None:
+    for index in range(4):
+        room = world(id, index)
+        x, y, *facing, carries, _, _ = room.privileged_state()
+        assert len(room.privileged_state()) == len(room.spec.privileged)
+        assert 0 < x < 1 and 0 < y < 1 and sum(facing) == 1 and carries == 0
+        room.step(Action("left"))
+        turned = room.privileged_state()
+        assert turned[:2] == [x, y] and turned[2:6] == [*facing[1:], facing[0]]
+
+
+def test_the_goal_lies_ahead_once_the_expert_has_reached_it() -> None:
+    for index in range(4):
+        room = world("babyai/GoToObjS6", index)
+        distances = []
+        for action in room.oracle():
+            ahead, right = room.privileged_state()[-2:]
+            distances.append(abs(ahead) + abs(right))
+            room.step(action)
+        assert room.privileged_state()[-2:] == pytest.approx([1 / 6, 0])
+        assert distances == sorted(distances, reverse=True)  # it never leads away
+
+
+def test_a_part_that_is_done_is_no_goal_any_more() -> None:
+    changed = 0
+    for index in range(4):
+        room = world("babyai/GoToSeqS5R2", index)
+        for action in room.oracle():
+            before, done = room.privileged_state()[-2:], room.progress()
+            room.step(action)
+            if done < room.progress() < 1:
+                changed += room.privileged_state()[-2:] != before
+    assert changed
+
+
 def test_progress_counts_the_parts_of_a_mission() -> None:
     seen = set()
     for index in range(8):

@@ -11,10 +11,10 @@ from palaestra.learning.data.filters import (
     keep_all,
     most_varied,
     negligible,
-    overlong,
     spread,
     varied,
 )
+from palaestra.learning.data.reward_terms import overlong_punishment
 from palaestra.learning.data.trajectory import Trajectory, Turn
 from palaestra.learning.methods.component import Kind, Need, Status, find
 
@@ -128,21 +128,20 @@ def test_a_rollout_is_negligible_if_all_its_advantages_are():
 @pytest.mark.parametrize(
     ("length", "reward"), [(0, 0), (16384, 0), (18432, -0.5), (20480, -1), (20481, -1)]
 )
-def test_overlong_shaping_gives_the_published_numbers(length, reward):
-    assert overlong(length) == reward
-    assert overlong(length, factor=0.5) == 0.5 * reward
+def test_overlong_shaping_gives_the_published_numbers(length: int, reward: float) -> None:
+    assert overlong_punishment(length) == reward
 
 
 @given(st.integers(0, 300), st.integers(0, 300))
-def test_a_longer_rollout_never_earns_more(a, b):
-    short, long = sorted((a, b))
-    assert overlong(short, limit=200, buffer=50) >= overlong(long, limit=200, buffer=50) >= -1
+def test_a_longer_rollout_never_earns_more(a: int, b: int) -> None:
+    short, long = (overlong_punishment(n, limit=200, buffer=50) for n in sorted((a, b)))
+    assert short >= long >= -1
 
 
 @pytest.mark.parametrize("buffer", [0, 201])
-def test_the_overlong_buffer_lies_within_the_limit(buffer):
+def test_the_overlong_buffer_lies_within_the_limit(buffer: int) -> None:
     with pytest.raises(RecipeError, match="buffer"):
-        overlong(10, limit=200, buffer=buffer)
+        overlong_punishment(10, limit=200, buffer=buffer)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Episode, Step
 from palaestra.core.errors import InputError
 from palaestra.core.outcome import Outcome
-from palaestra.learning.data.rewards import Overlong, Shaping
+from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.loop.batch import trajectories
 from tests.learning.made import call, episode
 
-PROGRESS = Shaping(most_turns=10, turn_cost=0.0, invalid_cost=0.0, progress=2.0)
+PROGRESS = Shaping(10, {"outcome": 1.0, "progress": 2.0}, {"outcome": {"turn_cost": 0.0}})
 
 
 def walked(progress: Sequence[float | None]) -> Episode:
@@ -54,8 +54,10 @@ def test_an_imported_reward_that_is_no_number_is_refused_by_name(given: str) -> 
         first = made.steps[0]
         broken = replace(first, transition=replace(first.transition, reward=nan))
         made = replace(made, steps=(broken, *made.steps[1:]))
-    shaping = replace(PROGRESS, environment=1.0)
-    with pytest.raises(InputError, match=r"rl/1/0\.0 \(made\): the reward of turn 0 is nan"):
+    shaping = replace(PROGRESS, weights={**PROGRESS.weights, "environment": 1.0})
+    term = "environment" if given == "reward" else "progress"
+    where = rf"rl/1/0\.0 \(made\): the reward term '{term}' is nan at step 0"
+    with pytest.raises(InputError, match=where):
         trajectories([made], shaping, "policy")
 
 
@@ -82,10 +84,12 @@ def game(*moves: tuple[str, dict[str, float]]) -> Episode:
 
 def test_of_several_players_each_has_an_outcome_and_the_rollout_the_first_one_s() -> None:
     lost = game(("white", {"white": 0.0, "black": 0.0}), ("black", {"white": -2.0, "black": 2.0}))
-    found = Shaping(most_turns=10, turn_cost=0.5).trajectory(lost, "policy")
+    found = Shaping(10, options={"outcome": {"turn_cost": 0.5}}).trajectory(lost, "policy")
     assert found.outcomes == {"white": -2.0, "black": 2.0}
     assert found.outcome == -2.0 and not found.success
-    punished = Shaping(most_turns=10, overlong=Overlong(limit=4, buffer=4, factor=1.0))
+    punished = Shaping(
+        10, {"outcome": 1.0, "overlong": 1.0}, {"overlong": {"limit": 4, "buffer": 4}}
+    )
     lengthy = replace(lost, usage=replace(lost.usage, sampled_tokens=2))
     assert punished.trajectory(lengthy, "policy").outcomes == {"white": -2.5, "black": 1.5}
 

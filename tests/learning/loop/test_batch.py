@@ -28,7 +28,7 @@ from palaestra.learning.methods.algorithms import ALGORITHMS, Method, algorithm
 from palaestra.learning.methods.component import Need
 from tests.learning.made import call, episode
 
-PLAIN = Shaping(most_turns=10, turn_cost=0.0, invalid_cost=0.0)
+PLAIN = Shaping(10, {"outcome": 1.0}, {"outcome": {"turn_cost": 0.0}})
 SUCCESS, FAILURE = Outcome.success(), Outcome.failure()
 BROKEN = Outcome.error("crash", Owner.ENVIRONMENT)
 
@@ -90,7 +90,7 @@ def test_a_quicker_success_is_a_better_one():
     episodes = [
         episode([call(0, None, [1], [2])], member=i, turns=turns) for i, turns in enumerate([2, 8])
     ]
-    found = credited(episodes, shaping=Shaping(most_turns=10, turn_cost=0.5))
+    found = credited(episodes, shaping=Shaping(10, options={"outcome": {"turn_cost": 0.5}}))
     assert found == pytest.approx({episodes[0].key: 0.3, episodes[1].key: -0.3})
 
 

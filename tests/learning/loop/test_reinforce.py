@@ -101,7 +101,7 @@ def train(
         practice=Practice((Echo.tasks("echo"),), 0),
         tasks=9,
         group=16,
-        shaping=Shaping(most_turns=1, turn_cost=0.0),
+        shaping=Shaping(1, options={"outcome": {"turn_cost": 0.0}}),
         trainer_step=TrainerStepPlan(
             minibatches=1 if method.algorithm.loss == "pg" else updates,
             learning_rate=1e-3,

@@ -83,7 +83,7 @@ def test_an_older_record_is_read_and_credited_by_the_latest_call_before_each_ste
     assert [s.calls_before for s in old.steps] == [s.calls_before for s in episode.steps]
     order = [(type(event), event.index) for event in events_in_order(episode)]
     assert [(type(event), event.index) for event in events_in_order(old)] == order
-    shaping = Shaping(most_turns=8, turn_cost=0.0, invalid_cost=0.0, environment=1.0)
+    shaping = Shaping(8, {"outcome": 1.0, "environment": 1.0}, {"outcome": {"turn_cost": 0.0}})
     turns = shaping.trajectory(old, "wavering").turns
     paid = [turn.call for turn in turns if turn.reward]
     own = [call.index for call in episode.calls if call.policy == "wavering"]
@@ -96,7 +96,7 @@ def test_what_no_reply_of_the_policy_proposed_counts_for_its_latest_call_before_
     episode = roll_out("direct", left=1.0)
     assert episode.steps[0].transition.reward == 0.2
     silent = replace(episode, steps=tuple(replace(s, call=None) for s in episode.steps))
-    shaping = Shaping(most_turns=8, turn_cost=0.0, invalid_cost=0.0, environment=1.0)
+    shaping = Shaping(8, {"outcome": 1.0, "environment": 1.0}, {"outcome": {"turn_cost": 0.0}})
     assert shaping.trajectory(silent, "wavering") == shaping.trajectory(episode, "wavering")
     assert not any(reply.steps for reply in replies(silent, "wavering"))
 
@@ -117,7 +117,7 @@ def test_rewards_and_advantages_of_a_search_fall_to_what_was_done() -> None:
     greedy = [roll_out("beam?width=1&depth=1&samples=6", member, left=0.5) for member in range(4)]
     assert {episode.steps[0].action.text for episode in greedy} == {"left"}  # it pays at once
     right = [replace(roll_out("direct", 4 + m, left=0.0), agent="beam") for m in range(2)]
-    shaping = Shaping(most_turns=8, turn_cost=0.0, invalid_cost=0.0, environment=1.0)
+    shaping = Shaping(8, {"outcome": 1.0, "environment": 1.0}, {"outcome": {"turn_cost": 0.0}})
     trajectories = batch.trajectories([*greedy, *right], shaping, "wavering")
     credit = return_to_go(trajectories, gamma=0.0)
     advantages = batch.per_call(trajectories, credit.advantages)

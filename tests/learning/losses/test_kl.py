@@ -1,15 +1,22 @@
-"""KL estimators: published numbers, and what their values and gradients mean on average."""
+"""KL estimators: published numbers, and what their values and gradients mean on average.
+
+Exact divergences from a teacher: by hand.
+"""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestra.core.errors import UnknownName
+from palaestra.core.errors import InputError, UnknownName
 from palaestra.learning.losses.kl import (
+    Divergence,
     Estimator,
+    distillation,
+    forward_kl,
     in_reward,
     k1,
     k2,
@@ -17,8 +24,11 @@ from palaestra.learning.losses.kl import (
     k3_plus,
     k3_weighted,
     penalty,
+    reverse_kl,
 )
+from palaestra.learning.losses.kl import divergence as exact_divergence
 from tests.learning.losses.made import fp64
+from tests.learning.losses.made import tokens as made_tokens
 
 numbers = st.floats(-5, 0)
 near = st.floats(-2.5, 0)  # differences of them are within the bounds of k3
@@ -170,3 +180,43 @@ def test_kl_in_the_reward_is_taken_off_token_by_token():
 @given(st.lists(numbers, min_size=1, max_size=5), st.floats(-1, 1))
 def test_kl_in_the_reward_changes_nothing_where_the_policies_agree(lp, reward):
     assert in_reward([reward] * len(lp), lp, lp, beta=0.3) == [reward] * len(lp)
+
+
+# ── exact divergences ────────────────────────────────────────────────────────
+
+HALF, MOST = fp64([[0.5, 0.25, 0.25]]).log(), fp64([[0.8, 0.1, 0.1]]).log()
+
+
+def test_divergences_by_hand():
+    given = 0.8 * math.log(0.8 / 0.5) + 2 * 0.1 * math.log(0.1 / 0.25)
+    back = 0.5 * math.log(0.5 / 0.8) + 2 * 0.25 * math.log(0.25 / 0.1)
+    assert float(forward_kl(HALF, MOST)) == pytest.approx(given)
+    assert float(reverse_kl(HALF, MOST)) == pytest.approx(back)
+    assert float(exact_divergence(Divergence.FORWARD, HALF + 3, MOST - 1)) == pytest.approx(given)
+    assert float(exact_divergence(Divergence.REVERSE, HALF, MOST)) == pytest.approx(back)
+
+
+def test_the_gradients_of_divergences_by_hand():
+    student = HALF.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(forward_kl(student, MOST).sum(), student)
+    torch.testing.assert_close(grad, fp64([[0.5 - 0.8, 0.25 - 0.1, 0.25 - 0.1]]))
+    (grad,) = torch.autograd.grad(reverse_kl(student, MOST).sum(), student)
+    p, q = HALF.exp(), MOST.exp()
+    torch.testing.assert_close(grad, p * ((p / q).log() - reverse_kl(HALF, MOST)))
+
+
+@given(student=logits, teacher=logits)
+def test_divergences_are_never_negative_and_zero_only_where_equal(student, teacher):
+    for found in (forward_kl, reverse_kl):
+        assert float(found(student, teacher)) >= -1e-12
+        assert float(found(teacher, teacher)) == pytest.approx(0, abs=1e-12)
+        if float((student - teacher).std()) > 1e-2:
+            assert float(found(student, teacher)) > 0
+
+
+def test_the_loss_of_distillation_is_the_divergence_where_there_is_one():
+    tokens = made_tokens([-1.0, -2.0], [-1.0, -2.0])
+    with pytest.raises(InputError, match="needs the divergence from a teacher"):
+        distillation(tokens)
+    found = fp64([0.1, 0.2])
+    assert distillation(replace(tokens, divergence=found)) is found

@@ -271,7 +271,11 @@ def test_a_study_refuses_imports_unless_it_may_recompute(algorithm: str) -> None
     def train(learner: Learner, recompute: bool) -> Any:
         plan = TrainerStepPlan(1, 1e-3, 1, length=8, recompute=recompute)
         work = TrainerStep(learner, method, plan, seed=0).learning(
-            1, [solved, failed], Shaping(10, 0.0, 0.0), {}, {}
+            1,
+            [solved, failed],
+            Shaping(10, {"outcome": 1.0}, {"outcome": {"turn_cost": 0.0}}),
+            {},
+            {},
         )
         return run_to_end(lambda: work)()
 

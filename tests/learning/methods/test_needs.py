@@ -22,7 +22,7 @@ from tests.learning.credit import made
 
 NEVER = {  # no trajectory can hold these
     *(Need.REFERENCE, Need.SNAPSHOT, Need.ERROR, Need.SKILL, Need.PREFERENCE),
-    *(Need.ATTEMPT, Need.HINT, Need.COMMAND, Need.ACTION_VALUE),
+    *(Need.ATTEMPT, Need.HINT, Need.COMMAND, Need.GOAL, Need.ACTION_VALUE),
 }
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from palaestra.cli.main import main
+from palaestra.cli.stage_plan import graph
 from palaestra.core.errors import InputError
+from palaestra.learning.data.examples.mixture import GENERAL
 from palaestra.learning.data.examples.text_examples import is_held_out, paragraphs
 from palaestra.learning.data.rows import Row
 from palaestra.store.run_folder import RunFolder
@@ -52,7 +54,7 @@ def test_a_share_of_all_trained_tokens_is_general_and_none_of_them_is_held_out(
         for batch in batches:
             trained.append([example.row for example in batch])
             said.extend(
-                renderer.text(row.tokens) for row in trained[-1] if row.key.phase == "general"
+                renderer.text(row.tokens) for row in trained[-1] if row.key.phase == GENERAL
             )
         return real(learner, batches, plan)
 
@@ -60,14 +62,14 @@ def test_a_share_of_all_trained_tokens_is_general_and_none_of_them_is_held_out(
     run, _ = run_stages(tmp_path, HEAD + MIXED.replace("FILE", str(text)))
     agent = general = 0
     for batch in trained:
-        agent += sum(row.trained for row in batch if row.key.phase != "general")
-        general += sum(row.trained for row in batch if row.key.phase == "general")
+        agent += sum(row.trained for row in batch if row.key.phase != GENERAL)
+        general += sum(row.trained for row in batch if row.key.phase == GENERAL)
         assert general == agent // 3  # a quarter of all
     assert HELD and not any(held in one for held in HELD for one in said)
     with RunFolder.read(run) as opened:
         (noted,) = opened.database.get("lineage")
-    assert noted["rows"]["general"]["tokens"] == general
-    assert noted["rows"]["general"]["speaker"] == "text"
+    assert noted["rows"][GENERAL]["tokens"] == general
+    assert noted["rows"][GENERAL]["speaker"] == "text"
 
 
 def test_the_loss_on_held_out_text_is_measured_after_each_stage_and_shown(
@@ -104,6 +106,11 @@ def test_a_resumed_run_measures_what_it_lacks_and_learns_the_same(
     text.write_text(TEXT + "\n\nMore.")
     with pytest.raises(InputError, match=r"general.txt' has changed since the run began"):
         resumed(run)
+
+
+def test_a_dry_run_names_the_text(tmp_path: Path, text: Path) -> None:
+    lines = graph(recipe_of(tmp_path, HEAD + MIXED.replace("FILE", str(text))))
+    assert any(f"25% general text of {text}" in line for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def stage(text: str) -> str:
         (stage("do = 'imitate'"), "The recipe lacks the key 'stage[1].from'"),
         (IMITATE + "epocs = 2\n", "'stage[1].epocs'. Did you mean 'stage[1].epochs'"),
         (IMITATE.replace("6", "0"), "'stage[1].epochs' cannot be 0"),
-        (IMITATE.replace("expert", "teacher"), "'stage[1].from[1].speaker' cannot be 'teacher'"),
+        (IMITATE.replace("expert", "teacher"), "no model 'teacher'"),
         (IMITATE + "name = 'all'\n", "'stage[1].name' cannot be 'all': it means something else"),
         (IMITATE + "name = 'a b'\n", "use letters, digits, _ and -"),
         (stage("do = 'study'\ninstructions = false"), "there is nothing to study"),
@@ -97,7 +97,7 @@ def stage(text: str) -> str:
         (EXPLORE + stage("do = 'prefer'\nfrom = 'explore'\nloss = 'dpoo'"), "'dpoo'"),
         (
             EXPLORE + stage("do = 'imitate'\nfrom = 'explore'\nexamples = 'commands'"),
-            "with 'commands', needs commands, which a training run cannot supply",
+            "teaches to obey commands, and no stage states one; set commands in one",
         ),
         (IMITATE + stage("do = 'reinforce'\ngroup = 1"), "rl.group = 1"),
         (IMITATE + stage("do = 'reinforce'\nalgorithm = 'loops'"), "'loops'"),

@@ -24,6 +24,7 @@ from palaestra.core.environment import (
     Observation,
     Signals,
     Transition,
+    answer_of,
     picture_of,
     sample_action,
     signals_of,
@@ -32,7 +33,11 @@ from palaestra.core.environment import (
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.message import Image, ToolCall
 from palaestra.core.task import Split, Task
-from palaestra.environments.conformance.oracle_clauses import the_oracle_leads_on, the_oracle_solves
+from palaestra.environments.conformance.oracle_clauses import (
+    the_known_answer_solves,
+    the_oracle_leads_on,
+    the_oracle_solves,
+)
 from palaestra.environments.conformance.subject import (
     History,
     Subject,
@@ -322,6 +327,7 @@ def what_is_not_declared_is_refused(subject: Subject) -> None:
         Capability.ORACLE: env.oracle,
         Capability.ADMISSIBLE: env.admissible,
         Capability.PICTURE: lambda: picture_of(env),
+        Capability.ANSWER: lambda: answer_of(env),
     }
     for capability, call in calls.items():
         if capability in env.spec.capabilities:
@@ -372,6 +378,7 @@ CLAUSES: tuple[Callable[[Subject], None], ...] = (
     keys_differ_where_progress_does,
     the_oracle_solves,
     the_oracle_leads_on,
+    the_known_answer_solves,
     progress_rises_to_one_exactly_at_success,
     an_end_is_of_one_kind,
     garbage_is_answered_in_words,

@@ -1,8 +1,8 @@
-"""Clauses for oracles: the reference solutions of an environment."""
+"""Clauses for oracles and known answers: the reference solutions of an environment."""
 
 from __future__ import annotations
 
-from palaestra.core.environment import Capability, signals_of
+from palaestra.core.environment import Capability, answer_of, signals_of
 from palaestra.environments.conformance.subject import Subject, ended, follow, require, walk
 
 ASKED = 60  # the longest plan for which the oracle is asked at every step
@@ -63,3 +63,27 @@ def the_oracle_leads_on(subject: Subject) -> None:
             f"actions; asked once, it returned {len(plan)}",
         )
         return
+
+
+def the_known_answer_solves(subject: Subject) -> None:
+    """Require that the known answer is the same throughout a task, and solves it by itself.
+
+    Some packages' own answers are faulty, so it need not solve every task that is tried.
+    """
+    env = subject.new()
+    if Capability.ANSWER not in env.spec.capabilities:
+        return
+    solved = 0
+    for task in subject.some():
+        env.reset(task)
+        before, first = signals_of(env), answer_of(env)
+        require(
+            signals_of(env) == before, f"task {task.id}: asking for the answer changed the state"
+        )
+        solved += env.step(first).success
+        (_, history), _ = walk(env, task, min(3, subject.steps))
+        later = answer_of(env)
+        require(later == first, f"task {task.id}: the answer was {first}, then {later}")
+        if not any(ended(step) for step, _ in history):
+            solved += env.step(later).success
+    require(solved > 0, "the known answer solved no task that was tried")

@@ -14,6 +14,7 @@ from palaestra.core.environment import (
     Observation,
     Spec,
     Transition,
+    answer_of,
     caption_of,
     picture_of,
     sample_action,
@@ -236,6 +237,9 @@ class Actions(Wrapper):
 
     def oracle(self) -> Sequence[Action]:
         return [self._as_call(action) for action in self.inner.oracle()]
+
+    def answer(self) -> Action:
+        return self._as_call(answer_of(self.inner))
 
     def admissible(self) -> Sequence[str]:
         return [self._as_call(Action(word)).text for word in self.inner.admissible()]

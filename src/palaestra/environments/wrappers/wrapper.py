@@ -14,8 +14,10 @@ from palaestra.core.environment import (
     Observation,
     Spec,
     Transition,
+    answer_of,
     caption_of,
     picture_of,
+    privileged_of,
     sample_action,
     turn_of,
 )
@@ -88,6 +90,9 @@ class Wrapper(Environment):
     def caption(self) -> str:
         return caption_of(self.inner)
 
+    def privileged_state(self) -> Sequence[float]:
+        return privileged_of(self.inner)
+
     def turn_of(self) -> str:
         return turn_of(self.inner)
 
@@ -122,6 +127,9 @@ class Wrapper(Environment):
 
     def oracle(self) -> Sequence[Action]:
         return self.inner.oracle()
+
+    def answer(self) -> Action:
+        return answer_of(self.inner)
 
     def admissible(self) -> Sequence[str]:
         return self.inner.admissible()

@@ -90,7 +90,7 @@ def _compared(
         old, new = getattr(then, field.name), getattr(now, field.name)
         if isinstance(old, Observation):
             yield from _observed(turn, old, new)
-        elif old != new:
+        elif old != new and (old or field.name != "privileged"):  # older records have none
             yield Difference(turn, field.name, old, new)
 
 

@@ -111,6 +111,19 @@ class MasterOptimiser:
             [m.grad for name, m in named if name.endswith(ending) and m.grad is not None]
         )
 
+    def take_gradient(self) -> Tensor:
+        """Return the accumulated gradient of all weights, flat [P], and drop it."""
+        masters = self.master_weights.values()
+        parts = [(torch.zeros_like(m) if m.grad is None else m.grad).flatten() for m in masters]
+        self.drop_gradients()
+        return torch.cat(parts)
+
+    def put_gradient(self, flat: Tensor) -> None:
+        """Make a flat gradient [P] the one of the next step."""
+        masters = list(self.master_weights.values())
+        for master, part in zip(masters, flat.split([m.numel() for m in masters]), strict=True):
+            master.grad = part.view_as(master).to(master.dtype)
+
     # ── with other ranks ─────────────────────────────────────────────────────
     # Each rank has an optimiser of the same parameters. See `ShardedOptimiser` for ranks that
     # divide them; here, each holds all.

@@ -6,6 +6,7 @@ each, W = max(b, 4), a vocabulary of V and a pass over N tokens:
     optimiser    (W if b < W) T + W T + 2 W T: master weights, gradients, moments; divided among
                  ranks with `shard` (in deterministic runs, gradients are not)
     reference    b T, where a copy of the trained weights is kept
+    families     W T for each family of tasks whose gradient is kept apart, and for their sum
     pass         2 b x the largest trained tensor: gradients not yet added to W's
                  b x the largest quantised matrix, dequantised
                  CHUNK b V + FP32_CHUNK 3 W V: logits (CHUNK 3 b V if they are capped)
@@ -55,7 +56,7 @@ REMEDIES = "give it more memory (training.memory) or train fewer weights (top la
 class Needs:
     """Bytes that learning takes besides the weights."""
 
-    optimiser: int  # master weights, gradients and moments; a copy kept as reference policy
+    optimiser: int  # master weights, gradients, moments; a reference policy, families' gradients
     fixed: int  # of a pass, whatever its size
     per_token: int  # of a pass
     per_token_recomputed: int  # of a pass that recomputes its blocks
@@ -74,6 +75,7 @@ def needs_of(
     reference: bool = False,
     ranks: int = 1,
     whole_gradients: bool = False,
+    families: int = 0,
 ) -> Needs:
     """Return what training takes; the weights themselves are not read and may be on "meta".
 
@@ -84,6 +86,7 @@ def needs_of(
         reference: whether a copy of the trained weights is kept.
         ranks: that divide gradients and the optimiser's state.
         whole_gradients: gradients are not divided.
+        families: number of task families whose gradients are kept apart; 0: none is.
     """
     optimiser = largest = 0
     for parameter in parameters.values():
@@ -91,6 +94,7 @@ def needs_of(
         size = wide * parameter.numel()
         divided = (3 if parameter.itemsize < wide else 2) * size + (not whole_gradients) * size
         optimiser += -(-divided // ranks) + whole_gradients * size + reference * parameter.nbytes
+        optimiser += (families and families + 1) * size
         largest = max(largest, parameter.nbytes)
     fixed = 2 * largest
     if ranks > 1 and not whole_gradients:
@@ -128,6 +132,7 @@ class MemoryBudget:
         reference: bool = False,
         ranks: int = 1,
         whole_gradients: bool = False,
+        families: int = 0,
     ) -> None:
         """Plan for one network; the other arguments are those of `needs_of`.
 
@@ -138,6 +143,7 @@ class MemoryBudget:
             reference: whether a copy of the trained weights is kept.
             ranks: that divide gradients and the optimiser's state.
             whole_gradients: gradients are not divided.
+            families: number of task families whose gradients are kept apart; 0: none is.
             memory: bytes that learning may take besides the weights; None means half of the
                 machine's memory, or of the device's.
 
@@ -151,6 +157,7 @@ class MemoryBudget:
             reference=reference,
             ranks=ranks,
             whole_gradients=whole_gradients,
+            families=families,
         )
         self.memory = int(SHARE * memory_of(network.device)) if memory is None else memory
         least = self.needs.of(1, recompute=True)

@@ -9,7 +9,7 @@ gradient included, is done once. Micro-batches are cut where rows share least.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, compress, islice, pairwise, repeat
@@ -55,6 +55,10 @@ class Trained:
     value_old: list[float] | None = None  # the critic's values when the targets were made
     roles: Set[str] = frozenset()  # whose replies it trains; see `adapter_of`
     images: tuple[ImageSpan, ...] = ()  # among its tokens, for a network that sees; never trained
+    teacher: Trained | None = None
+    """The row in which a teacher reads the same trained tokens, after other prompts [this row]."""
+    privileged: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    """Of turns that it trains, by index of the call: numbers of the state before the reply."""
 
     def __post_init__(self) -> None:
         length = len(self.tokens)
@@ -76,6 +80,14 @@ class Trained:
                 "The first token of a row cannot be trained: nothing predicts it; put the prompt "
                 "before it."
             )
+        if self.teacher is not None and _trained(self.teacher) != _trained(self):
+            raise InputError(
+                "A teacher's row trains other tokens than the student's; change prompts only."
+            )
+
+
+def _trained(row: Trained) -> list[int]:
+    return list(compress(row.tokens, row.mask))
 
 
 def spread(mask: Sequence[bool], values: Iterable[float], elsewhere: float = 0.0) -> list[float]:
@@ -109,6 +121,17 @@ def check_sampled(rows: Sequence[Trained]) -> None:
                     "with the present policy (`TrainerStepPlan(recompute=True)`, or "
                     "`with_proximal` in a loop of your own)."
                 )
+
+
+def _first_of_turns(rows: Sequence[Trained]) -> Iterator[tuple[int, Sequence[float]]]:
+    """Yield the turns with privileged numbers: the place of their first trained token, and them."""
+    place = 0
+    for row in rows:
+        left = dict(row.privileged)
+        for call in compress(row.turn, row.mask):
+            if call in left:
+                yield place, left.pop(call)
+            place += 1
 
 
 class Micro:
@@ -180,6 +203,12 @@ class Micro:
         self.lp_ref = real(lambda row: row.lp_ref or ()) if with_reference else None
         self.value_target = real(lambda row: row.value_target or repeat(math.nan))
         self.value_old = real(lambda row: row.value_old or repeat(math.nan))
+        known = list(_first_of_turns(rows))
+        self.privileged_at = whole([place for place, _ in known])
+        """Where turns with privileged numbers begin among the trained tokens, [K]."""
+        self.privileged = torch.tensor(
+            [list(numbers) for _, numbers in known], dtype=network.wide_dtype, device=device
+        )
 
     def hidden(self, frozen: int = 0, *, recompute: bool = False) -> Tensor:
         """Return the hidden states [N, width] of the last block.
@@ -210,8 +239,19 @@ class Micro:
         with adapters.used(self.adapter) if adapters and own else nullcontext():
             return self.network.run(x, self.positions, self.attend, first=first, last=last)
 
-    def seen(self, lp: Tensor, *, current: int, proximal: int) -> Tokens:
-        """Return what a loss reads: the micro-batch with its present log-probabilities [M]."""
+    def teacher(self) -> Micro:
+        """Return the rows in which a teacher reads the same trained tokens, in the same order."""
+        rows = [row.teacher or row for row in self.rows]
+        bare = [Trained(r.tokens, r.mask, roles=r.roles, images=r.images) for r in rows]
+        return Micro(bare, self.network)
+
+    def seen(
+        self, lp: Tensor, *, current: int, proximal: int, divergence: Tensor | None = None
+    ) -> Tokens:
+        """Return what a loss reads: the micro-batch with its present log-probabilities [M].
+
+        `divergence` is that of each token from the teacher [M], where a student learns.
+        """
         return Tokens(
             lp=lp,
             lp_old=self.lp_old,
@@ -222,6 +262,7 @@ class Micro:
             version=self.version,
             call=self.call,
             lp_ref=self.lp_ref,
+            divergence=divergence,
             current=current,
             proximal=proximal,
         )

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from palaestra.learning.compute.packing import Micro
+from palaestra.learning.losses.kl import Divergence
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Wanted:
     entropy: bool = False  # whether the loss depends on the entropies
     values: bool = False  # of the critic on the policy's trunk
     base: bool = False  # without adapters
+    privileged: bool = False  # predictions of privileged numbers
+    divergence: Divergence | None = None  # from the teacher; the loss then reads only this
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,23 @@ class Outputs:
     lp: Tensor  # log-probabilities
     entropy: Tensor  # nats
     values: Tensor | None = None  # if wanted
+    privileged: Tensor | None = None  # if wanted, of K turns, [K, numbers]
+    divergence: Tensor | None = None  # if wanted
 
     def parts(self) -> list[Tensor]:
         """Return the figures in a fixed order, without those that were not wanted."""
-        return [part for part in (self.lp, self.entropy, self.values) if part is not None]
+        every = (self.lp, self.entropy, self.values, self.privileged, self.divergence)
+        return [part for part in every if part is not None]
+
+    @classmethod
+    def of(cls, parts: Iterable[Tensor], wanted: Wanted) -> Outputs:
+        """Return the figures of their `parts`."""
+        left = iter(parts)
+        lp, entropy = next(left), next(left)
+        values = next(left) if wanted.values else None
+        privileged = next(left) if wanted.privileged else None
+        divergence = next(left) if wanted.divergence else None
+        return cls(lp, entropy, values, privileged, divergence)
 
 
 class Pass(Protocol):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from torch import nn
 
@@ -19,6 +19,9 @@ class Selection:
 
     parameters: dict[str, nn.Parameter]
     frozen_layers: int  # number of lowest layers that need no backward pass
+    adapters: frozenset[str] = frozenset()  # names of the trained ones; empty: none is trained
+    beside: Mapping[str, nn.Parameter] = field(default_factory=dict)
+    """Adapters that stay as they are and are saved with the trained ones."""
 
 
 def everything(network: DecoderNetwork) -> Selection:
@@ -52,13 +55,26 @@ def top_layers(network: DecoderNetwork, count: int) -> Selection:
     return _select(network, upper, 0 if network.whole else frozen)
 
 
-def adapters(network: DecoderNetwork, names: Collection[str] = (OWN,)) -> Selection:
+def adapters(
+    network: DecoderNetwork, names: Collection[str] = (OWN,), *, beside: Collection[str] = ()
+) -> Selection:
     """Select LoRA adapters by their names in the network; its others stay as they are.
+
+    Args:
+        network: has the adapters.
+        names: of those that are trained.
+        beside: names of those that are saved with them.
 
     Raises:
         InputError: the network was loaded to act only, so no gradient passes its matrices.
     """
-    return _select(network, lambda name: "lora_" in name and name.rpartition(".")[2] in names, 0)
+    chosen = _select(network, lambda name: _is_of(name, names), 0)
+    others = {name: p for name, p in network.named_parameters() if _is_of(name, beside)}
+    return replace(chosen, adapters=frozenset(names), beside=others)
+
+
+def _is_of(parameter: str, adapters: Collection[str]) -> bool:
+    return "lora_" in parameter and parameter.rpartition(".")[2] in adapters
 
 
 def _select(network: DecoderNetwork, on: Callable[[str], bool], frozen: int) -> Selection:

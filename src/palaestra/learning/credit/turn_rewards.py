@@ -199,8 +199,8 @@ def igpo(
 
     `r_k = p_k - p_{k-1}`, the outcome at the last turn; `a = (r - mean) / (std + eps)` over
     all turns of the group; `A_k = sum_{j >= k} gamma^(j-k) a_j`. Rewards that the environment
-    gave to turns are not read. Beliefs come from a model that does not change: with the
-    trained policy's own, the reward drifts. The release loses a turn whose gain is exactly 0.
+    gave to turns are not read. In a run, beliefs are those of the policy that acted, as in the
+    release: within a group of one version. The release loses a turn whose gain is exactly 0.
 
     Args:
         batch: rollouts with beliefs.

@@ -1,12 +1,11 @@
-"""Filters of what an update leaves out, and rewards for length.
+"""Filters of what an update leaves out.
 
 A filter is a registered function of kind `filter`: from the groups of a batch to one
 flag per group, true where the group is kept. It depends on what the rollouts earned,
 never on the order of groups or of rollouts. Filtered groups must still be logged, or
 the success curve is biased; `discarded` is the figure to watch.
 
-Judgements per rollout or turn, and shaping of scores before any of this, are plain
-functions at the end.
+Judgements per rollout are plain functions at the end.
 """
 
 from __future__ import annotations
@@ -109,22 +108,3 @@ def negligible(advantages: Tensor, eps: float = 0.01) -> bool:
     update. Dropping changes the denominator of the loss: weights must be computed after it.
     """
     return not bool((advantages.abs() >= eps).any())
-
-
-def overlong(length: int, *, limit: int = 20480, buffer: int = 4096, factor: float = 1.0) -> float:
-    """Return a reward for length: 0 to `limit - buffer`, then falling to `-factor` at `limit`.
-
-    The fall is linear. Source: DAPO (Yu et al. 2025), soft overlong punishment. It stays at
-    `-factor` beyond the limit; verl's release goes on falling. Leaving truncated rollouts out of
-    the update (`Trajectory.truncated`) is the alternative, not an addition.
-
-    Args:
-        length: policy tokens of the rollout; observations do not count.
-
-    Raises:
-        RecipeError: the buffer is not in [1, limit].
-    """
-    if not 1 <= buffer <= limit:
-        raise RecipeError(f"The overlong buffer is {buffer}; use a number in [1, {limit}].")
-    over = length - (limit - buffer)
-    return -factor * min(over / buffer, 1.0) if over > 0 else 0.0

@@ -1,8 +1,8 @@
 """Rows: what the learner trains on, read from the message graph.
 
 One row per root-to-leaf branch. A sampled token is trained in exactly one row
-(where branches share a past, in the first of them) and nothing else is trained:
-prompts, observations and other policies' replies are context only.
+(where branches share a past, in the first of them; where rollouts do, in the one that sampled it)
+and nothing else is trained: prompts, observations and other policies' replies are context only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
 from palaestra.core.message import ImageSpan
-from palaestra.core.model import is_of
+from palaestra.core.model import adapter_role, is_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Row:
     logprobs: list[float]  # the sampler's where mask is true, NaN if unknown; elsewhere 0
     calls: list[int]  # index of the model call that sampled the token; -1 elsewhere
     versions: list[int] = field(default_factory=list)  # of the weights; 0 where mask is false
-    roles: set[str] = field(default_factory=set)  # of the calls that it trains
+    roles: set[str] = field(default_factory=set)  # whose adapters replied in what it trains
     images: list[ImageSpan] = field(default_factory=list)  # among its tokens, in order
 
     @property
@@ -61,7 +61,7 @@ def _rows_of(episode: Episode, policy: str) -> list[Row]:
         for call in branch:
             if call.policy == policy:
                 _check(call, episode.key)
-            trained = call.policy == policy and call.index not in done
+            trained = call.policy == policy and call.index not in done and call.shared_by is None
             done.add(call.index)
             add_images(row, call.images)
             append(row, call.prompt)
@@ -87,7 +87,7 @@ def append(row: Row, tokens: Sequence[int], call: Call | None = None, number: in
     row.calls.extend([-1 if call is None else number] * n)
     row.versions.extend(call.token_versions if call else [0] * n)
     if call is not None:
-        row.roles.add(call.role)
+        row.roles.add(adapter_role(call.policy, call.role))
     for place in call.forced if call else ():
         row.mask[start + place] = False
         row.logprobs[start + place] = 0.0

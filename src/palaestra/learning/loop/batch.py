@@ -15,6 +15,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.model import free, is_of
 from palaestra.learning.compute.packing import Trained, spread
 from palaestra.learning.credit.rule import Credit, groups
+from palaestra.learning.data.advised import AdvicePlan, AdvisedReply
 from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.data.rows import Row
 from palaestra.learning.data.trajectory import Trajectory, Turn
@@ -31,6 +32,12 @@ from palaestra.learning.methods.component import Kind, Need
 
 PerCall = Mapping[tuple[Key, int], Sequence[float]]
 """One number per sampled token, by rollout and model call."""
+
+PrivilegedNumbers = Mapping[tuple[Hashable, int], Sequence[float]]
+"""Of the state before a reply, by rollout and model call."""
+
+Replies = Mapping[tuple[Hashable, int], AdvisedReply]
+"""What is known of the turns with advice, by rollout and model call."""
 
 PerEnd = Mapping[tuple[Key, int], float]
 """One number per row, by rollout and the last call that the row trains."""
@@ -202,6 +209,72 @@ def with_reference(rows: Sequence[Trained], logprobs: Sequence[Sequence[float]])
         replace(row, lp_ref=spread(row.mask, values))
         for row, values in zip(rows, logprobs, strict=True)
     ]
+
+
+def privileged_numbers(
+    batch: Sequence[Trajectory], episodes: Mapping[Key, Episode]
+) -> PrivilegedNumbers:
+    """Return the privileged numbers of the states in which the turns' replies were given."""
+    found: dict[tuple[Hashable, int], Sequence[float]] = {}
+    for trajectory in batch:
+        steps = episodes[trajectory.key].steps
+        for turn in trajectory.turns:
+            if turn.step < len(steps) and (numbers := steps[turn.step].before.privileged):
+                found[trajectory.key, turn.call] = numbers
+    return found
+
+
+def with_privileged(rows: Sequence[Trained], states: PrivilegedNumbers) -> list[Trained]:
+    """Return the rows with the privileged numbers of the turns that they train."""
+    found = []
+    for row in rows:
+        turns = {turn for turn, on in zip(row.turn, row.mask, strict=True) if on}
+        own = {t: states[row.rollout, t] for t in sorted(turns) if (row.rollout, t) in states}
+        found.append(replace(row, privileged=own))
+    return found
+
+
+def weighed(
+    rows: Sequence[Trained], replies: Replies, plan: AdvicePlan, step: int
+) -> tuple[list[Trained], list[float]]:
+    """Return the rows with advantages times the importance weights of advised turns.
+
+    Args:
+        rows: whole rollouts, with the log-probabilities of the present policy as `lp_old`.
+        replies: what is known of the turns with advice; all others have the weight 1.
+        plan: of the advice.
+        step: of the run, 1-based.
+
+    Returns:
+        the rows, and the weights of the turns with advice.
+    """
+    logprobs: dict[tuple[Hashable, int], float] = {}
+    for row in rows:
+        for lp, turn, on in zip(row.lp_old, row.turn, row.mask, strict=True):
+            if on:
+                logprobs[row.rollout, turn] = logprobs.get((row.rollout, turn), 0.0) + lp
+    weights = {
+        turn: plan.weight(step, logprob, replies[turn])
+        for turn, logprob in logprobs.items()
+        if turn in replies
+    }
+    found = dict(weights)
+    if plan.whole:
+        products: dict[Hashable, float] = {}
+        for (rollout, _), weight in weights.items():
+            products[rollout] = products.get(rollout, 1.0) * weight
+        found = {turn: products.get(turn[0], 1.0) for turn in logprobs}
+    weighed = [
+        replace(
+            row,
+            advantage=[
+                advantage * found.get((row.rollout, turn), 1.0)
+                for advantage, turn in zip(row.advantage, row.turn, strict=True)
+            ],
+        )
+        for row in rows
+    ]
+    return weighed, list(weights.values())
 
 
 def corrected(rows: Sequence[Trained], method: Method) -> list[Trained]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from palaestra.core.episode import Episode, Key
 from palaestra.learning.curricula.practice import Past
+from palaestra.learning.data.adapter_replies import learned_by
 from palaestra.learning.data.rows import rows_of
 from palaestra.learning.loop.batch import imitated_rows
 from palaestra.learning.loop.learner import Learner, Update
@@ -51,7 +52,9 @@ def consolidate(
     chosen = demonstrations(solved, per_task=plan.per_task, seed=seed)
     sampled = random.Random(f"{seed}/{step}").sample(chosen, min(plan.batch, len(chosen)))
     episodes = [episode for success in sampled if (episode := recall(success.key)) is not None]
-    rows = [row for episode in episodes for row in rows_of(episode, learner.model.name)]
+    policy, network = learner.model.name, learner.model.network
+    episodes = learned_by(episodes, policy, network, learner.adapters)
+    rows = [row for episode in episodes for row in rows_of(episode, policy)]
     if not rows:
         return []
     weighted = imitated_rows(rows, Aggregation.TOKEN_MEAN)

@@ -68,6 +68,7 @@ class Follower:
             "connect": lambda: ranks.connect(self.learner.model.network.device),
             "load": lambda form: self._trained.load(self._received(form)),
             "load_critic": lambda form: self._trained.load_critic(self._received(form)),
+            "load_reference": lambda form: self._trained.load_reference(self._received(form)),
             "publish": lambda: self._trained.publish(),
             "part": lambda name: self._trained.part(name),
             "compare": lambda: self._trained.checksum(),

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 SLICE = 0.02  # seconds that rank 0 waits for figures before the model may act
 
-Row = tuple[list[int], list[bool], frozenset[str], tuple[ImageSpan, ...]]
-"""What the network reads of a row: tokens, mask, roles, images."""
+Row = tuple[list[int], list[bool], frozenset[str], tuple[ImageSpan, ...], "Row | None"]
+"""What the network reads of a row: tokens, mask, roles, images, and the row of a teacher."""
 
 Parameters = Mapping[str, nn.Parameter]
 """What is trained by name, in the precision in which gradients are summed."""
@@ -249,7 +249,8 @@ class DealtPass:
         while not self._leader.ranks.arrived(self._rank, SLICE):
             yield
         parts = self._leader.reply(self._rank, self._number)
-        found = Outputs(*(part.to(self.micro.targets.device) for part in parts))
+        device = self.micro.targets.device
+        found = Outputs.of((part.to(device) for part in parts), self._wanted)
         if self._wanted.gradient:
             self._leaves = found.parts()
             for leaf in self._leaves:
@@ -316,14 +317,23 @@ def rounds(micros: Sequence[Micro], world: int) -> Iterator[Sequence[Micro]]:
 
 def sent(rows: Iterable[Trained]) -> list[Row]:
     """Return what the network reads of rows."""
-    return [(row.tokens, row.mask, frozenset(row.roles), row.images) for row in rows]
+    return [_sent(row) for row in rows]
+
+
+def _sent(row: Trained) -> Row:
+    teacher = None if row.teacher is None else _sent(row.teacher)
+    return row.tokens, row.mask, frozenset(row.roles), row.images, teacher
 
 
 def read(rows: Iterable[Row]) -> list[Trained]:
     """Return rows of what `sent` returned."""
-    return [
-        Trained(tokens, mask, roles=roles, images=images) for tokens, mask, roles, images in rows
-    ]
+    return [_read(row) for row in rows]
+
+
+def _read(row: Row) -> Trained:
+    tokens, mask, roles, images, theirs = row
+    teacher = None if theirs is None else _read(theirs)
+    return Trained(tokens, mask, roles=roles, images=images, teacher=teacher)
 
 
 def gradients_of(parameters: Parameters) -> dict[str, Tensor]:

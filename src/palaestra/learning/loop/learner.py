@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from palaestra.core.errors import InputError, RankLost
 from palaestra.learning.compute.cooperative import run_to_end
+from palaestra.learning.compute.divergences import token_divergences
 from palaestra.learning.compute.heap import keep_freed_memory
 from palaestra.learning.compute.logprobs import token_logprobs
 from palaestra.learning.compute.master_weights import Optimisation, Parts
@@ -26,6 +28,7 @@ from palaestra.learning.compute.packing import Micro, Trained, check_sampled, pe
 from palaestra.learning.compute.passes import Outputs, Wanted
 from palaestra.learning.compute.shards import Sharding
 from palaestra.learning.compute.weight_selection import Selection
+from palaestra.learning.critics.privileged_head import Prediction, PrivilegedLoss
 from palaestra.learning.critics.value_head import (
     AttachedCritic,
     Critic,
@@ -37,12 +40,15 @@ from palaestra.learning.critics.value_head import (
 )
 from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.shared_work import SharedWork
-from palaestra.learning.loop.trained_state import TrainedState
+from palaestra.learning.loop.trained_state import REFERENCE, TrainedState
 from palaestra.learning.loop.update_metrics import StepSums, Update
+from palaestra.learning.losses.gradient_conflicts import Families, by_family
+from palaestra.learning.losses.kl import Divergence
 from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens
 from palaestra.learning.methods.checks import check_gradient, check_tokens
 from palaestra.learning.methods.component import Kind, name_of
 from palaestra.models.local.resident import ResidentModel
+from palaestra.models.local.rounding import round_into
 
 __all__ = ["EntropyTerm", "Learner", "Reference", "Update"]
 
@@ -66,6 +72,8 @@ class Learner:
         critic: Critic | None = None,
         reference: Reference | None = None,
         sharding: Sharding | None = None,
+        families: int = 0,
+        privileged: PrivilegedLoss | None = None,
     ) -> None:
         """Train the selected weights of `model`.
 
@@ -75,6 +83,8 @@ class Learner:
             optimisation: settings of the optimiser.
             temperature: at which the sampler samples; log-probabilities are taken there too.
             critic: adds a value head to the policy; None trains no values.
+            privileged: adds a head that predicts privileged numbers of states; None: there is none.
+            families: most task families whose gradients `updating` keeps apart.
             reference: of `reference`: "start" copies the trained weights as they are now, "base"
                 takes no memory and needs adapters; None: there is none.
             sharding: the ranks, this process among them, that divide gradients and the optimiser's
@@ -86,6 +96,7 @@ class Learner:
         """
         self.model, self.optimisation, self.temperature = model, optimisation, temperature
         self.parameters, self.frozen = selection.parameters, selection.frozen_layers
+        self.adapters = selection.adapters
         self.budget = MemoryBudget(
             model.network,
             self.parameters,
@@ -94,13 +105,22 @@ class Learner:
             reference=reference == "start",
             ranks=1 if sharding is None else sharding.ranks.world,
             whole_gradients=sharding is not None and sharding.whole,
+            families=families,
         )
         if model.network.device.type == "cpu":
             keep_freed_memory()
         else:  # gradients cancel out: parts of their sums must not be rounded to bf16
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-        self.trained = TrainedState(model.network, self.parameters, optimisation, critic, sharding)
-        self._optimiser, self._critic = self.trained.optimiser, self.trained.critic
+        self.trained = TrainedState(
+            model.network,
+            selection,
+            optimisation,
+            critic=critic,
+            privileged=privileged,
+            sharding=sharding,
+        )
+        self._optimiser = self.trained.optimiser
+        self._critic, self._privileged = self.trained.critic, self.trained.privileged
         self._tried = False
         self._work = SharedWork(self)
         self._base_is_reference = reference == "base"
@@ -125,6 +145,8 @@ class Learner:
         entropy: EntropyTerm | None = None,
         proximal: int | None = None,
         whole_rollouts: bool = False,
+        families: Families | None = None,
+        divergence: Divergence | None = None,
     ) -> Generator[None, None, Update]:
         """Run one optimiser step on the weighted sum of `loss` over all trained tokens, in chunks.
 
@@ -139,25 +161,57 @@ class Learner:
             proximal: the version of `lp_old`; None means the present one. The
                 weights under training count as one version ahead of it.
             whole_rollouts: no micro-batch splits a rollout; for losses over whole rollouts.
+            families: keep the gradients of these families of rollouts apart, and combine them.
+            divergence: the loss is of each token's divergence from the reference policy, which
+                reads the `teacher` of each row; no other figure has a gradient then. None: of none.
 
         Raises:
-            InputError: a row does not fit into memory, tokens have no log-probabilities, or the
-                loss is not one finite number per token; the weights have not changed.
+            InputError: there is no reference policy to diverge from, a row does not fit into
+                memory, tokens have no log-probabilities, or the loss is not one finite number per
+                token; the weights have not changed.
             PalaestraError: the weights no longer give finite log-probabilities.
         """
         check_sampled(rows)
+        if divergence is not None and not self.trained.reference:
+            raise self._no_reference()
         name, network = name_of(loss), self.model.network
-        groups = self._work.groups(rows, whole_rollouts=whole_rollouts)
-        micros = [Micro(group, network) for group in groups]
-        self._fits(rows, micros)
+        parts: Mapping[str, Sequence[Trained]] = {"": rows}
+        if families is not None:
+            parts = by_family(rows, families)
+        micros = {
+            family: [
+                Micro(group, network)
+                for group in self._work.groups(own, whole_rollouts=whole_rollouts)
+            ]
+            for family, own in parts.items()
+        }
+        self._fits(rows, [micro for own in micros.values() for micro in own])
         before = self.model.version if proximal is None else proximal
         while True:
             self._work.everywhere(self.trained.drop_gradients)  # of a step that failed
             sums = StepSums(self._adapters_of_roles())
             regression = self._critic.regression(rows) if self._critic else None
+            prediction = Prediction(rows) if self._privileged else None
             try:
-                yield from self._add_gradients(micros, loss, entropy, before, sums, regression)
+                wanted = Wanted(
+                    gradient=True,
+                    entropy=entropy is not None,
+                    values=regression is not None,
+                    privileged=prediction is not None,
+                    divergence=divergence,
+                )
+                gradients: dict[str, Tensor] = {}
+                for family, own in micros.items():
+                    yield from self._add_gradients(
+                        own, wanted, loss, entropy, before, sums, regression, prediction
+                    )
+                    if families is not None:
+                        gradients[family] = self._optimiser.take_gradient()
                 sums.whole.check(name)
+                cosines: dict[str, float] = {}
+                if families is not None:
+                    flat, cosines = families.combined(gradients)
+                    self._optimiser.put_gradient(flat)
                 self._work.sum_gradients()
                 break
             except RankLost as lost:
@@ -170,23 +224,30 @@ class Learner:
             norm = self._work.everywhere(self.trained.step, rate)
             self.model.updated()
         self._work.agree()
-        return sums.update(norm, norms, regression)
+        return replace(
+            sums.update(norm, norms, regression),
+            gradient_cosine=cosines,
+            privileged_loss=prediction.loss if prediction else None,
+        )
 
     def _add_gradients(
         self,
         micros: Sequence[Micro],
+        wanted: Wanted,
         loss: TokenLoss,
         entropy: EntropyTerm | None,
         proximal: int,
         sums: StepSums,
         regression: Regression | None,
+        prediction: Prediction | None,
     ) -> Generator[None, None, None]:
         """Run all micro-batches forward and backward; add their metrics to `sums`."""
         name, current = name_of(loss), self.model.version + 1
-        wanted = Wanted(gradient=True, entropy=entropy is not None, values=regression is not None)
         for one in self._work.passes(micros, wanted):
             micro, found = one.micro, (yield from one.outputs())
-            tokens = micro.seen(found.lp, current=current, proximal=proximal)
+            tokens = micro.seen(
+                found.lp, current=current, proximal=proximal, divergence=found.divergence
+            )
             total = (check_tokens(Kind.LOSS, name, loss(tokens), found.lp) * micro.weight).sum()
             if entropy is not None:
                 total = total + entropy(found.entropy, tokens, micro.weight)
@@ -195,6 +256,10 @@ class Learner:
                 assert found.values is not None  # wanted
                 coefficient = self._critic.settings.coefficient
                 total = total + coefficient * regression.add(found.values, micro)
+            if self._privileged is not None and prediction is not None and len(micro.privileged_at):
+                assert found.privileged is not None  # wanted
+                weight = self._privileged.settings.coefficient
+                total = total + weight * prediction.add(found.privileged, micro)
             check_gradient(name, total)
             one.backward(total)
             sums.add(policy, tokens, found.entropy.detach(), micro.size, micro.adapter)
@@ -236,6 +301,19 @@ class Learner:
         """Make the present policy the reference policy from now on."""
         self._work.everywhere(self.trained.set_reference)
 
+    @torch.no_grad()
+    def take_reference(self, weights: Mapping[str, Tensor]) -> None:
+        """Make the policy with other trained weights, in any precision, the reference policy.
+
+        Raises:
+            InputError: there is no copy of the reference policy's weights.
+        """
+        if not self.trained.reference:
+            raise self._no_reference()
+        for name, tensor in self.trained.reference.items():
+            round_into(tensor, weights[name].to(tensor.device))
+        self._work.share({REFERENCE: self.trained.reference}, "load_reference")
+
     def reference(self, rows: Sequence[Trained]) -> list[list[float]]:
         """Return `logprobs` under the reference policy; the present weights stay as they are.
 
@@ -245,10 +323,13 @@ class Learner:
         if self._base_is_reference:
             return self._without_gradient(rows, base=True)
         if not self.trained.reference:
-            raise InputError(
-                "The learner has no reference policy; construct it with reference='start'."
-            )
+            raise self._no_reference()
         return self._without_gradient(rows, reference=True)
+
+    def _no_reference(self) -> InputError:
+        return InputError(
+            "The learner has no reference policy; construct it with reference='start'."
+        )
 
     @contextmanager
     def _as_reference(self) -> Iterator[None]:
@@ -312,7 +393,7 @@ class Learner:
     def restore(self, parts: Parts) -> None:
         """Restore what `state` returned.
 
-        A critic that the state does not hold is reset; a reference that it does not hold stays.
+        Heads that the state does not hold are reset; a reference that it does not hold stays.
         """
         self.trained.load(parts)
         self.model.engine.clear()
@@ -332,9 +413,38 @@ class Learner:
     def outputs(self, micro: Micro, wanted: Wanted) -> Outputs:
         """Run a micro-batch; its figures have a gradient where one is wanted."""
         hidden = self._hidden(micro)
+        if wanted.divergence is not None:
+            return self._divergences(micro, hidden, wanted.divergence)
         lp, entropy = self._logprobs(hidden, micro.targets, with_gradient=wanted.entropy)
         values = self._with_critic().values(hidden) if wanted.values else None
-        return Outputs(lp, entropy, values)
+        privileged = None
+        if wanted.privileged and self._privileged is not None:
+            privileged = self._privileged.predictions(hidden[micro.privileged_at])
+        return Outputs(lp, entropy, values, privileged)
+
+    def _divergences(self, micro: Micro, hidden: Tensor, direction: Divergence) -> Outputs:
+        """Return how far each token's distribution is from that of the reference policy."""
+        network = self.model.network
+
+        def logits(states: Tensor) -> Tensor:
+            with self._exchanged():
+                return network.logits(states)
+
+        with torch.no_grad(), self._exchanged():
+            teacher = self._hidden(micro.teacher())
+        divergence, lp, entropy = token_divergences(
+            network, hidden, micro.targets, teacher, logits, self.temperature, direction
+        )
+        return Outputs(lp, entropy, divergence=divergence)
+
+    @contextmanager
+    def _exchanged(self) -> Iterator[None]:
+        """Make this process's network the reference policy within the context."""
+        self.trained.exchange()
+        try:
+            yield
+        finally:
+            self.trained.exchange()
 
     def _adapters_of_roles(self) -> dict[str, str]:
         """Return the role of each adapter, if several learn."""

@@ -21,6 +21,7 @@ from palaestra.core.model import is_of
 from palaestra.learning.compute.cooperative import interleave, run_in_thread
 from palaestra.learning.curricula.practice import Past, Practice, attempts, replayed
 from palaestra.learning.data.rewards import Shaping
+from palaestra.learning.data.trees import own_tokens
 from palaestra.learning.loop.consolidation import ConsolidationPlan, consolidate
 from palaestra.learning.loop.learner import Update
 from palaestra.learning.loop.phases import PhaseKind
@@ -204,17 +205,24 @@ async def _greedy(
 def figures(episodes: list[Episode], updates: list[Update], shaping: Shaping) -> dict[str, float]:
     """Return the metrics of one step: of its rollouts, and means over its updates."""
     scored = [e for e in episodes if e.outcome.scored]
+    tokens = [own_tokens(episode) for episode in episodes]
     turns = sum(e.usage.turns for e in scored)
+    measured = [shaping.measured(e) for e in scored]
     values: dict[str, float] = {
         "success": fmean(e.outcome.solved for e in scored),
         "reward": fmean(shaping.episode_return(e) for e in scored),
         "turns": turns / len(scored),
         "invalid": sum(e.invalid_turns for e in scored) / max(turns, 1),
         "unscored": len(episodes) - len(scored),
-        "sampled_tokens": sum(e.usage.sampled_tokens for e in episodes),
-        "prompt_tokens": sum(e.usage.prompt_tokens for e in episodes),
+        "sampled_tokens": sum(sampled for _, sampled in tokens),
+        "prompt_tokens": sum(read for read, _ in tokens),
     }
-    return values | of_updates(updates)
+    families = sorted({e.task.environment for e in scored})
+    for family in families if len(families) > 1 else ():
+        own = [e.outcome.solved for e in scored if e.task.environment == family]
+        values[f"success/{family}"] = fmean(own)
+    terms = {f"reward/{t.name}": fmean(m[t.name] for m in measured) for t in shaping.terms}
+    return values | terms | of_updates(updates)
 
 
 def of_updates(updates: Sequence[Update]) -> dict[str, float]:

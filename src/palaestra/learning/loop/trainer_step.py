@@ -6,8 +6,9 @@ import random
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Literal
 
-from palaestra.core.episode import Episode, Key
+from palaestra.core.episode import Episode, Key, derive_seed
 from palaestra.learning.compute.packing import Trained, adapter_of, check_sampled
 from palaestra.learning.credit.rule import Credit, groups
 from palaestra.learning.critics.encoder import replies
@@ -15,15 +16,19 @@ from palaestra.learning.critics.progress_estimator import ProgressEstimator, con
 from palaestra.learning.critics.reward_model import RewardModel
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.critics.value_head import ValueUpdate
+from palaestra.learning.data.adapter_replies import learned_by
+from palaestra.learning.data.advised import AdvicePlan, executed
 from palaestra.learning.data.filters import spread
 from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.data.rows import Row, rows_of
 from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.data.trees import with_parents
 from palaestra.learning.loop import batch as b
 from palaestra.learning.loop.learner import Learner, Update
 from palaestra.learning.losses.aggregation import Aggregation
 from palaestra.learning.losses.entropy_control import PREFIX as ENTROPY
 from palaestra.learning.losses.entropy_control import EntropyControl, EntropyPlan
+from palaestra.learning.losses.gradient_conflicts import Families
 from palaestra.learning.losses.trained_tokens import Unit
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Need
@@ -77,6 +82,11 @@ class TrainerStepPlan:
 
     progress: FittingProgress | None = None  # with a progress model
     in_turns: InTurns | None = None  # None: all adapters learn in each step
+    privileged: bool = False  # train the learner's head on privileged numbers of states
+    advice: AdvicePlan | None = None  # of rollouts in which an advisor acts; None: none does
+    conflict: Literal["measure", "project"] | None = None
+    """Keep the gradients of task families apart: measure their cosines, or also project what
+    conflicts (see `gradient_conflicts`). None: neither."""
 
 
 class TrainerStep:
@@ -131,11 +141,15 @@ class TrainerStep:
             InputError: rewards, log-probabilities, or a rule's results, are missing or not
                 numbers; names them.
         """
-        policy = self.learner.model.name
+        policy, network = self.learner.model.name, self.learner.model.network
+        episodes, advised = self._advised(episodes, policy)
+        episodes = learned_by(episodes, policy, network, self.learner.adapters)
         every = b.trajectories(episodes, shaping, policy)
+        if Need.TREE in self.method.needs:
+            every = with_parents(every, episodes)
         modelled: dict[str, float] = {}
         if self.reward_model is not None and every:
-            every, modelled = _modelled(every, episodes, self.reward_model, policy)
+            every, modelled = _modelled(every, episodes, self.reward_model, policy, shaping)
         batch = [replace(t, greedy=greedy.get(t.key.group)) for t in every]
         batch = b.filtered(batch, self.method)
         more = spread_of_rewards(every, len(batch)) | modelled
@@ -150,12 +164,16 @@ class TrainerStep:
             more |= fitted
             if step <= self.plan.progress.warmup:
                 return [], memory, more
+        states: b.PrivilegedNumbers = {}
+        if self.plan.privileged:
+            states = b.privileged_numbers(batch, by_key)
         own = {name: v for name, v in memory.items() if not name.startswith(ENTROPY)}
         credit = self.method.credit(batch, own)
         parts = self._minibatches(step, batch, rows, credit)
         if step > self.plan.critic_warmup:
             parts = self._in_turn(step, parts)
-        parts = self._prepared(parts)
+        parts, weights = self._prepared(parts, step, advised, states)
+        more |= weights
         if step <= self.plan.critic_warmup:
             fits = [(self.critic or self.learner).update_values(part) for part in parts]
             return [], credit.state, more | _of_fits(fits)
@@ -166,7 +184,8 @@ class TrainerStep:
         updates = []
         for number, part in enumerate(parts):
             done = (step - 1) + (number + 1) / len(parts)
-            updates.append((yield from self._update(part, done, before, control)))
+            families = self._families(batch, step, number)
+            updates.append((yield from self._update(part, done, before, control, families)))
         more |= expert_balance(self.learner.model.network)
         return updates, {**credit.state, **(control.remembered() if control else {})}, more
 
@@ -209,8 +228,30 @@ class TrainerStep:
         kept = [[row for row in part if adapter_of(row, network) == own] for part in parts]
         return [part for part in kept if part]
 
-    def _prepared(self, parts: list[list[Trained]]) -> list[list[Trained]]:
-        """Return minibatches with what is measured once, at the weights before the first update."""
+    def _advised(
+        self, episodes: Sequence[Episode], policy: str
+    ) -> tuple[Sequence[Episode], b.Replies]:
+        """Return the episodes as the policy's own, and what is known of its turns with advice."""
+        if self.plan.advice is None:
+            return episodes, {}
+        found = [executed(episode, policy) for episode in episodes]
+        replies: b.Replies = {
+            (one.episode.key, call): reply for one in found for call, reply in one.replies.items()
+        }
+        return [one.episode for one in found], replies
+
+    def _prepared(
+        self,
+        parts: list[list[Trained]],
+        step: int,
+        advised: b.Replies,
+        states: b.PrivilegedNumbers,
+    ) -> tuple[list[list[Trained]], dict[str, float]]:
+        """Return minibatches with what is measured once, at the weights before the first update.
+
+        With it, return metrics of advised turns.
+        """
+        metrics: dict[str, float] = {}
         rows = [row for part in parts for row in part]
         if not self.plan.recompute:
             check_sampled(rows)
@@ -218,11 +259,32 @@ class TrainerStep:
             rows = b.with_proximal(rows, self.learner.logprobs(rows))
         if rows and Need.REFERENCE in self.method.needs:
             rows = b.with_reference(rows, self.learner.reference(rows))
+        if rows and self.plan.advice is not None:
+            rows, weights = b.weighed(rows, advised, self.plan.advice, step)
+            metrics = {
+                "advised": fmean([float(reply.advised) for reply in advised.values()] or [0.0]),
+                "advice_weight": fmean(weights or [1.0]),
+            }
+        if states:
+            rows = b.with_privileged(rows, states)
         left = iter(rows)
-        return [b.corrected([next(left) for _ in part], self.method) for part in parts]
+        parts = [b.corrected([next(left) for _ in part], self.method) for part in parts]
+        return parts, metrics
+
+    def _families(self, batch: Sequence[Trajectory], step: int, number: int) -> Families | None:
+        """Return the families of the rollouts for a minibatch of a step; None: not kept apart."""
+        if self.plan.conflict is None:
+            return None
+        seed = derive_seed("conflict", self.seed, step, number)
+        return Families({t.key: t.task for t in batch}, self.plan.conflict == "project", seed)
 
     def _update(
-        self, rows: list[Trained], done: float, before: int, control: EntropyControl | None
+        self,
+        rows: list[Trained],
+        done: float,
+        before: int,
+        control: EntropyControl | None,
+        families: Families | None,
     ) -> Generator[None, None, Update]:
         """Run one optimiser step, `done` steps into the run; `before`: version of `lp_old`."""
         plan = self.plan
@@ -234,15 +296,16 @@ class TrainerStep:
             entropy=control.term if control else None,
             proximal=before,
             whole_rollouts=self.method.unit is Unit.ROLLOUT,
+            families=families,
         )
         if fit is None:
             return update
         return replace(update, value_loss=fit.value_loss, explained_variance=fit.explained_variance)
 
     def _teaches_without_advantage(self) -> bool:
-        """Return whether rollouts without advantages still train: by KL, entropy or values."""
+        """Return whether rollouts without advantages still train: by KL, entropy or heads."""
         reads = {Need.REFERENCE, Need.VALUE} & self.method.needs
-        return bool(reads) or self.plan.entropy is not None
+        return bool(reads) or self.plan.entropy is not None or self.plan.privileged
 
     def _valued(self, batch: Sequence[Trajectory], rows: Sequence[Row]) -> list[Trajectory]:
         """Return the trajectories with the critic's values, also where they were cut off."""
@@ -281,13 +344,20 @@ def spread_of_rewards(batch: Sequence[Trajectory], left: int) -> dict[str, float
 
 
 def _modelled(
-    batch: Sequence[Trajectory], episodes: Sequence[Episode], model: RewardModel, policy: str
+    batch: Sequence[Trajectory],
+    episodes: Sequence[Episode],
+    model: RewardModel,
+    policy: str,
+    shaping: Shaping,
 ) -> tuple[list[Trajectory], dict[str, float]]:
-    """Return the trajectories with the model's score as their outcome, and its mean."""
+    """Return the trajectories with the model's score in place of the outcome, and its mean."""
     by_key = {episode.key: episode for episode in episodes}
     rows = [row for t in batch for row in rows_of(by_key[t.key], policy)]
     scores = model.scores([turns[-1].whole for turns in replies(batch, rows)])
-    found = [replace(t, outcome=score) for t, score in zip(batch, scores, strict=True)]
+    found = [
+        replace(t, outcome=shaping.outcome(by_key[t.key], score))
+        for t, score in zip(batch, scores, strict=True)
+    ]
     return found, {"modelled_reward": fmean(scores)}
 
 

@@ -38,9 +38,19 @@ class Update:
     by_role: Mapping[str, RoleUpdate] = field(default_factory=dict)
     """Where several adapters learn: of each, by the role that it belongs to."""
 
+    gradient_cosine: Mapping[str, float] = field(default_factory=dict)
+    """Where gradients of task families were kept apart: of each pair, by their names."""
+
+    privileged_loss: float | None = None
+    """Mean squared error of privileged numbers over turns; None without a head that predicts."""
+
     def figures(self) -> dict[str, float]:
-        """Return all metrics by name; those of a role are named METRIC/ROLE."""
+        """Return all metrics by name; those of a role or a pair are named METRIC/ROLE."""
         found = asdict(self)
+        if self.privileged_loss is None:
+            del found["privileged_loss"]
+        for pair, cosine in found.pop("gradient_cosine").items():
+            found[f"gradient_cosine/{pair}"] = cosine
         for role, figures in found.pop("by_role").items():
             found |= {f"{name}/{role}": value for name, value in figures.items()}
         return found

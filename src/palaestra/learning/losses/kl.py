@@ -1,10 +1,13 @@
-"""KL estimators per sampled token, against a frozen reference policy.
+"""KL divergences per token: estimates against a reference policy, and exact ones from a teacher.
 
 With `d = lp - lp_ref` on tokens that the policy itself sampled, all but k2 have the
 right mean; as a loss, what counts is the mean of the *gradient*, and there the order
 differs: k2 and "k3+" are right, k3 is biased, k1 has a gradient of mean zero.
 KL in the reward (`in_reward`) and in the loss (`penalty`) are not the same: only the
 first passes through discounting, baselines and normalisation.
+
+A distilled student learns the exact divergence from a teacher: over the whole vocabulary, at each
+recorded token, whoever sampled it.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from palaestra.core.errors import UnknownName
-from palaestra.learning.losses.trained_tokens import MAX_LOG_RATIO, ratio
+from palaestra.core.errors import InputError, UnknownName
+from palaestra.learning.losses.trained_tokens import MAX_LOG_RATIO, Tokens, ratio
 
 MAX_K3 = 10.0  # nats; verl's bound on the estimate of one token
 
@@ -111,3 +114,61 @@ def in_reward(
         reward - beta * (now - reference)
         for reward, now, reference in zip(rewards, lp, lp_ref, strict=True)
     ]
+
+
+# ── exact divergences ────────────────────────────────────────────────────────
+
+
+class Divergence(StrEnum):
+    """The direction of the divergence that a student minimises."""
+
+    FORWARD = "forward"  # KL(teacher || student): covers all that the teacher does
+    REVERSE = "reverse"  # KL(student || teacher): does nothing that the teacher does not
+
+
+def forward_kl(student: Tensor, teacher: Tensor) -> Tensor:
+    """Return KL(teacher || student) at each position, in nats.
+
+    Source: Hinton et al. 2015. With scores z of the student, its gradient is
+    `softmax(z) - softmax(teacher)`.
+
+    Args:
+        student: scores before the softmax, shape [..., V].
+        teacher: likewise; of the same vocabulary.
+
+    Returns:
+        shape [...]; never negative, and zero only where the distributions are equal.
+    """
+    own, given = student.log_softmax(-1), teacher.log_softmax(-1)
+    return (given.exp() * (given - own)).sum(-1)
+
+
+def reverse_kl(student: Tensor, teacher: Tensor) -> Tensor:
+    """Return KL(student || teacher) at each position, in nats; arguments as in `forward_kl`.
+
+    Source: Gu et al. 2024 (MiniLLM), of whose loss this is the part of one token.
+    """
+    return forward_kl(teacher, student)
+
+
+def divergence(direction: Divergence, student: Tensor, teacher: Tensor) -> Tensor:
+    """Return the divergence of that direction, [..., V] -> [...]."""
+    match direction:
+        case Divergence.FORWARD:
+            return forward_kl(student, teacher)
+        case Divergence.REVERSE:
+            return reverse_kl(student, teacher)
+
+
+def distillation(tokens: Tokens) -> Tensor:
+    """Return each token's divergence from the teacher, [M]; see `Learner.updating`.
+
+    Raises:
+        InputError: the step computes none.
+    """
+    if tokens.divergence is None:
+        raise InputError(
+            "The loss 'distillation' needs the divergence from a teacher; give its direction to "
+            "the learner's update."
+        )
+    return tokens.divergence

@@ -25,6 +25,7 @@ class Tokens:
     version: Tensor  # int64: weights' version that sampled the token
     call: Tensor | None = None  # int64: index of the token's model call in its rollout
     lp_ref: Tensor | None = None  # under the frozen reference policy
+    divergence: Tensor | None = None  # from the teacher, with gradient, where a student learns
     current: int = 0  # the version of the weights under training: one ahead of the last finished
     proximal: int = 0  # the version of lp_old
 

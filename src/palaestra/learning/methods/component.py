@@ -33,6 +33,7 @@ class Kind(StrEnum):
     CURRICULUM = "curriculum"  # see curricula
     EXAMPLES = "examples"  # imitation and preference: see imitation
     PREFERENCE = "preference"  # pair and label losses: see preference
+    REWARD = "reward"  # (Episode, *, options) -> float, or list[float] with one per step
     ALGORITHM = "algorithm"  # a class that learns by itself, besides `algorithms.ALGORITHMS`
 
 
@@ -68,6 +69,8 @@ class Need(StrEnum):
     ATTEMPT = "attempts"  # at one task, failures and successes, to be joined as one
     HINT = "hints"  # in prompts, to be removed again
     COMMAND = "commands"  # in prompts: the return to earn
+    GOAL = "goals"  # that tasks state, and that states achieve
+    ADVISOR = "an advisor"  # that acts in some turns of the rollouts
     ACTION_VALUE = "action values"  # a critic of replies or tokens, learned off-policy
 
 
@@ -75,6 +78,7 @@ Options = Mapping[str, Any]
 """Name to value."""
 
 REMEMBERED = "state"  # the option by which a rule takes back its state after the previous batch
+FILLED = (REMEMBERED, "most_turns")  # options that the run fills in, and no recipe may
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class Component:
                     f"The {self.kind} '{self.name}' has no option '{name}'; it has: "
                     f"{', '.join(has) or 'none'}."
                 )
-            hint, filled = hint_of(self.function, has[name]), name == REMEMBERED
+            hint, filled = hint_of(self.function, has[name]), name in FILLED
             if not fits(value, hint) or (filled and value is not None):
                 taken = "left out, as the run fills it in" if filled else words(hint)
                 raise RecipeError(
@@ -148,6 +152,7 @@ MODULES = (
     "palaestra.learning.losses.policy_loss",
     "palaestra.learning.losses.corrections",
     "palaestra.learning.data.filters",
+    "palaestra.learning.data.reward_terms",
     "palaestra.learning.curricula.horizon",
     "palaestra.learning.curricula.task_sampling",
     "palaestra.learning.curricula.start_states",
@@ -159,6 +164,7 @@ MODULES = (
     "palaestra.learning.data.examples.decisions",
     "palaestra.learning.data.examples.splice",
     "palaestra.learning.data.examples.return_conditioning",
+    "palaestra.learning.data.examples.goal_relabelling",
     "palaestra.learning.data.examples.distillation",
     "palaestra.learning.data.examples.feedback_labels",
     "palaestra.learning.data.examples.flattened",

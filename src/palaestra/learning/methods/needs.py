@@ -17,7 +17,7 @@ LACKS: dict[Need, tuple[str, str]] = {
     Need.OTHERS: ("there is only one rollout", "choose a run with more of them"),
     Need.TURN_REWARD: (
         "no turn earned a reward of its own",
-        "record a run with rl.progress_reward or rl.invalid_cost above 0",
+        "record a run with a reward term per step, such as rl.rewards.progress",
     ),
     Need.VALUE: ("no critic's values are recorded", "it can only run while a critic is trained"),
     Need.ANCHOR: (
@@ -56,6 +56,7 @@ LACKS: dict[Need, tuple[str, str]] = {
         "a trace holds no reference model's log-probabilities",
         "it can only run while a policy is trained",
     ),
+    Need.ADVISOR: ("no advisor acted", "record a run with rl.advisor"),
     Need.SNAPSHOT: ("a trace holds no running environment", "it can only run during rollouts"),
     Need.ERROR: (
         "no estimate of a model's error on each task is given",
@@ -66,6 +67,7 @@ LACKS: dict[Need, tuple[str, str]] = {
     Need.ATTEMPT: ("rewards alone cannot be joined to one attempt", "call it with episodes"),
     Need.HINT: ("rewards hold no prompts", "call it with episodes"),
     Need.COMMAND: ("rewards hold no prompts", "call it with episodes"),
+    Need.GOAL: ("rewards hold no goals", "call it with episodes"),
     Need.ACTION_VALUE: (
         "a trace holds no critic of actions",
         "it can only run in a loop that trains one",

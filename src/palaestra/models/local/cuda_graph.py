@@ -68,15 +68,14 @@ class CudaGraphStep:
             blocks: of each, enough for its new tokens.
 
         Returns:
-            the hidden state of each sequence's last token, [sequences, width].
+            the hidden states of all tokens, [tokens, width], valid until the next step.
         """
         counts = np.fromiter(map(len, chunks), np.int32, len(chunks))
         total, most = int(counts.sum()), int(counts.max())
         recorded = self._step(_rounded(total), 1 if most == 1 else TILE)
         recorded.write(chunks, counts, np.asarray(starts, np.int32), blocks, self.cache.block)
         recorded.graph.replay()
-        last = torch.from_numpy(counts.cumsum() - 1).to(self.network.device)
-        return recorded.hidden.index_select(0, last)
+        return recorded.hidden[:total]
 
     def _step(self, tokens: int, queries: int) -> _Recorded:
         found = self._recorded.get((tokens, queries))

@@ -8,6 +8,11 @@ step waits one step and shares it.
 If slots or memory run short, the schedule decides which requests run. A preempted request keeps
 its sampled tokens and continues later, with what the cache still holds of it.
 
+A request may have a known right answer, whose log-probabilities are measured once its prompt is
+read: one more pass runs the answers of all requests that are so far, each as a fork of its
+conversation. Their keys and values lie where those of the sampled reply will be, which overwrites
+them, and the cache never knows them. No other pass changes.
+
 Sampling takes one uniform number per token from a hash of (request seed, position), so a reply
 depends on its prompt, its seed and the weights, not on its neighbours or on preemption (up to the
 rounding of differently shaped matrix products).
@@ -47,6 +52,7 @@ if TYPE_CHECKING:  # which needs llguidance
     from palaestra.models.local.own_cache_network import OwnCacheNetwork
 
 MEMORY = 2 * 2**30  # bytes of keys and values: 93,000 tokens of SmolLM2-135M in bf16
+MEASURED = 256  # tokens of answers whose logits are in memory at once
 WORTH_WAITING = 16  # tokens that another request must be about to compute for us to wait
 
 
@@ -125,6 +131,7 @@ class Engine:
         thought: ThoughtLimit | None = None,
         adapter: str | None = OWN,
         images: Sequence[ImageSpan] = (),
+        answer: Sequence[int] = (),
     ) -> Request:
         """Queue one request.
 
@@ -139,11 +146,13 @@ class Engine:
             adapter: the one of the network's adapters that replies, if it has any; None: the base
                 without one.
             images: among the tokens, for a network that sees.
+            answer: the known right reply, whose log-probabilities are measured; empty: none.
 
         Raises:
-            ContextTooLong: the prompt and one token, or the longest choice, do not fit the context.
+            ContextTooLong: the prompt and one token, the longest choice or the answer do not fit
+                the context.
             InputError: there are stop strings, and the engine cannot decode, or images, and the
-                network cannot see.
+                network cannot see, or an answer, and the network keeps a cache of its own.
         """
         if choices is not None:
             sampling = replace(sampling, max_tokens=choices.longest)
@@ -155,6 +164,16 @@ class Engine:
         if len(tokens) >= self.context:
             raise ContextTooLong(
                 f"a prompt of {len(tokens)} tokens leaves no room in a context of {self.context}"
+            )
+        if answer and not self.measures:
+            raise InputError(
+                "An answer is measured in a fork of the cache, and the model keeps its own, which "
+                "the engine cannot fork; leave the answer out."
+            )
+        if answer and len(tokens) + len(answer) > self.context:
+            raise ContextTooLong(
+                f"a prompt of {len(tokens)} tokens leaves no room for the known answer of "
+                f"{len(answer)} in a context of {self.context}"
             )
         if sampling.stop and self._text is None:
             raise InputError(
@@ -179,6 +198,7 @@ class Engine:
             adapter=adapter,
             images=shown,
             places=places_of(self.network, prompt, shown),
+            answer=answer,
         )
         self.waiting.append(request)
         return request
@@ -190,6 +210,11 @@ class Engine:
         elif request in self.running:
             self.running.remove(request)
             self._release(request)
+
+    @property
+    def measures(self) -> bool:
+        """Whether answers can be measured."""
+        return isinstance(self.forward, EnginePass)
 
     @property
     def pending(self) -> int:
@@ -231,7 +256,10 @@ class Engine:
             return []
         last = self._forward(batch, counts)
         ready = [i for i, request in enumerate(batch) if request.left == 0]
-        self._sample([batch[i] for i in ready], last[ready])
+        if ready:
+            sampling, logits = [batch[i] for i in ready], self.forward.logits(last[ready])
+            self._measure(sampling, logits)
+            self._sample(sampling, logits)
         finished = [request for request in self.running if request.finish is not None]
         self.running = [request for request in self.running if request.finish is None]
         for request in finished:
@@ -296,7 +324,7 @@ class Engine:
         order = sorted(self.running, key=self._level)
         while order:
             request = order.pop(0)
-            while not self.cache.reserve(request.held, request.length):
+            while not self.cache.reserve(request.held, request.reach):
                 last = order.pop() if order else request
                 self._interrupt(last)
                 if last is request:
@@ -345,10 +373,52 @@ class Engine:
         self.computed_tokens += sum(counts)
         return last
 
-    def _sample(self, requests: Sequence[Request], hidden: Tensor) -> None:
-        if not requests:
+    def _measure(self, requests: Sequence[Request], logits: Tensor) -> None:
+        """Measure the answers of those requests that are about to sample their first token.
+
+        Args:
+            requests: all that are about to sample a token.
+            logits: of that token, [R, vocabulary], without constraints.
+        """
+        asked = [
+            row
+            for row, request in enumerate(requests)
+            if request.answer and not request.answer_logprobs
+        ]
+        if not asked:
             return
-        logits = self.forward.logits(hidden)
+        asked.sort(key=lambda row: rank(requests[row].length, len(requests[row].answer) - 1))
+        firsts = self._scored(logits[asked], [requests[row].answer[0] for row in asked])
+        for row, first in zip(asked, firsts, strict=True):
+            requests[row].answer_logprobs = [first]
+        longer = [requests[row] for row in asked if len(requests[row].answer) > 1]
+        if not longer:
+            return
+        assert isinstance(self.forward, EnginePass)  # `submit` refuses other answers
+        chunks = [self._fork(request) for request in longer]
+        rest = [token for request in longer for token in request.answer[1:]]
+        found: list[float] = []
+        for states in self.forward.states(chunks).split(MEASURED):
+            part = rest[len(found) : len(found) + len(states)]
+            found += self._scored(self.forward.logits(states), part)
+        for request in longer:
+            count = len(request.answer) - 1
+            request.answer_logprobs += found[:count]
+            found = found[count:]
+
+    def _fork(self, request: Request) -> Chunk:
+        """Return the answer's tokens that predict others, in place of the reply's first ones."""
+        known = request.answer[:-1]
+        return Chunk(known, request.held, places=request.placed(request.held.length, len(known)))
+
+    def _scored(self, logits: Tensor, tokens: Sequence[int]) -> list[float]:
+        """Return the log-probability of one token in each row of logits [N, vocabulary]."""
+        wide = logits.to(self.network.wide_dtype)
+        chosen = torch.tensor(tokens, device=wide.device).unsqueeze(1)
+        return (wide.gather(1, chosen).squeeze(1) - wide.logsumexp(dim=1)).tolist()
+
+    def _sample(self, requests: Sequence[Request], logits: Tensor) -> None:
+        """Sample a token for each request from its logits [R, vocabulary]; overwrite these."""
         for row, request in enumerate(requests):
             if request.constraint is not None:
                 keep_only(logits, row, request.constraint.allowed(request.completion))

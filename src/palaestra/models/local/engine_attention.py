@@ -76,7 +76,6 @@ class StepAttention:
         row = torch.repeat_interleave(torch.arange(len(counts), device=device), count)
         offset = torch.arange(len(row), device=device) - (ends - count)[row]
         self.positions = start[row] + offset
-        self.last = ends - 1  # index of each sequence's last token
         block = table[row, self.positions // cache.block]
         heads = torch.arange(cache.kv_heads, device=device)
         place = (block.unsqueeze(1) * cache.kv_heads + heads) * cache.block

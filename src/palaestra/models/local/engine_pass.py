@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -68,6 +69,14 @@ class EnginePass:
 
     def __call__(self, chunks: Sequence[Chunk]) -> Tensor:
         """Run the chunks; return the hidden state [B, width] of each one's last token."""
+        last = accumulate(len(chunk.tokens) for chunk in chunks)
+        return self.states(chunks)[torch.tensor([end - 1 for end in last])]
+
+    def states(self, chunks: Sequence[Chunk]) -> Tensor:
+        """Run the chunks; return the hidden states [N, width] of all their tokens, chunk by chunk.
+
+        They are valid until the next pass.
+        """
         if self.acting is None:
             self.acting = packed(self.network)
             self.layers = native_layers(self.acting, self.cache, self.native)
@@ -88,15 +97,16 @@ class EnginePass:
             counts, weight = [len(chunk.tokens) for chunk in chunks], self.network.embedding.weight
             with adapters.used_by_each(names, counts, weight):
                 return self._run(chunks)
-        rows: dict[int, Tensor] = {}
+        parts: dict[int, Tensor] = {}
         for name in dict.fromkeys(names):
             own = [i for i, other in enumerate(names) if other == name]
             with adapters.used(name):
-                rows |= zip(own, self._run([chunks[i] for i in own]), strict=True)
-        return torch.stack([rows[i] for i in range(len(chunks))])
+                found = self._run([chunks[i] for i in own])
+            parts |= zip(own, found.split([len(chunks[i].tokens) for i in own]), strict=True)
+        return torch.cat([parts[i] for i in range(len(chunks))])
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return the logits [B, vocabulary] of hidden states that the last pass returned."""
+        """Return the logits [B, vocabulary] of hidden states that a pass returned."""
         assert self.acting is not None
         return self.acting.logits(hidden)
 
@@ -117,7 +127,7 @@ class EnginePass:
             x = self.layers(x, attend.in_place)
         else:
             x = network.run(x, _rotary(chunks, attend.positions), attend)
-        return x[attend.last]
+        return x
 
 
 def _rotary(chunks: Sequence[Chunk], indices: Tensor) -> Tensor:

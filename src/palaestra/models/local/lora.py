@@ -216,13 +216,18 @@ def merged(network: DecoderNetwork, name: str = OWN) -> DecoderNetwork:
     if network.adapters is None and network.quantisation is None:
         return network
     whole = copy.deepcopy(network)
-    for place, layer in linear_layers(whole).items():
-        if isinstance(layer, AdaptedLinear):
-            whole.set_submodule(place, layer.merged(name))
-        elif isinstance(layer, QuantisedLinear):
-            whole.set_submodule(place, layer.plain(network.dtype))
-    whole.adapters = whole.quantisation = None
+    merge(whole, name)
     return whole
+
+
+def merge(network: DecoderNetwork, name: str = OWN) -> None:
+    """Merge one of a network's adapters in place, drop the others, and dequantise all layers."""
+    for place, layer in linear_layers(network).items():
+        if isinstance(layer, AdaptedLinear):
+            network.set_submodule(place, layer.merged(name))
+        elif isinstance(layer, QuantisedLinear):
+            network.set_submodule(place, layer.plain(network.dtype))
+    network.adapters = network.quantisation = None
 
 
 def linear_layers(network: DecoderNetwork) -> dict[str, nn.Module]:

@@ -46,6 +46,8 @@ class Request:
     images: Mapping[int, Image] = field(default_factory=dict)  # in the prompt, by their numbers
     places: Tensor | None = None  # rotary positions of the prompt, if not its indices, [3, N]
     forced: list[int] = field(default_factory=list)  # positions in the completion, not sampled
+    answer: Sequence[int] = ()  # the known right reply, to be measured after the prompt
+    answer_logprobs: list[float] = field(default_factory=list)  # of its tokens, once measured
     urgent: bool = False  # has waited so long that it goes first
     finish: Finish | None = None
 
@@ -59,6 +61,12 @@ class Request:
     def length(self) -> int:
         """Number of prompt and sampled tokens."""
         return len(self.tokens) + len(self.completion)
+
+    @property
+    def reach(self) -> int:
+        """Number of tokens that it needs blocks for: until the answer is measured, its as well."""
+        unmeasured = 0 if self.answer_logprobs else max(0, len(self.answer) - 1)
+        return self.length + unmeasured
 
     @property
     def left(self) -> int:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.model import Generation, Listener, Model, Prompt, Renderer, Sampling
+from palaestra.models.call_router import CallRouter
 from palaestra.models.local.choices import ChoiceTree
 from palaestra.models.local.engine import MEMORY, Engine, OnUpdate
 from palaestra.models.local.forced_calls import CallGrammars
@@ -29,6 +30,7 @@ from palaestra.models.local.request import Request
 from palaestra.models.local.schedule import ScheduleName, schedule_of
 from palaestra.models.local.thought_limit import ThoughtLimit
 from palaestra.models.renderers.tool_conventions import check_tool_options, identified, read_reply
+from palaestra.models.scripted.scripted_model import given_tokens
 
 if TYPE_CHECKING:
     from palaestra.models.local.grammar import Grammars
@@ -100,9 +102,11 @@ class ResidentModel(Model):
         self.name, self.network, self.renderer = name, network, renderer
         self.native_tools = renderer.native_tools
         self.limits_reasoning = bool(renderer.thought_end)
+        self.scores_answers = not network.own_cache
         self.lockstep = lockstep
         self.adapter: str | None = OWN  # of the network, if it has any; None: the base alone
         self.adapters: set[str] = set()  # that were added to the network since
+        self.router: CallRouter | None = None  # of the calls to adapters; None: there is none
         self.engine = Engine(
             network,
             renderer.end_tokens,
@@ -209,9 +213,12 @@ class ResidentModel(Model):
         thought = None
         if asked.reasoning_tokens is not None and tree is None and mask is None:
             thought = ThoughtLimit(asked.reasoning_tokens, self.renderer, prompt.tokens, self.name)
+        answer: tuple[int, ...] = ()
+        if prompt.answer is not None:
+            answer = given_tokens(prompt.answer, prompt, self.renderer)
         request = self.engine.submit(
             *(prompt.tokens, asked, prompt.seed, prompt.program, tree, mask, thought, adapter),
-            prompt.images,
+            *(prompt.images, answer),
         )
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[id(request)] = (request, done)
@@ -248,6 +255,7 @@ class ResidentModel(Model):
             seconds=time.monotonic() - started,
             versions=tuple(request.versions),
             forced=tuple(request.forced),
+            answer_logprobs=tuple(request.answer_logprobs),
         )
 
     def _held_to_call(self, prompt: Prompt) -> Sampling:
@@ -349,6 +357,7 @@ class AdaptedModel(Model):
         self.name, self.base, self.adapter, self.frozen = name, base, adapter, frozen
         self.renderer, self.native_tools = base.renderer, base.native_tools
         self.limits_reasoning = base.limits_reasoning
+        self.scores_answers = base.scores_answers
 
     @property
     def constrains(self) -> bool:

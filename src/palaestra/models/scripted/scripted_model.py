@@ -82,15 +82,20 @@ def given_generation(given: str | Message, prompt: Prompt, model: Model) -> Gene
     reply = _reply(given, prompt)
     if model.renderer is None:
         return _given(reply, (), Finish.STOP, prompt, model)
-    if reply.tool_calls and isinstance(given, str):
-        given = assistant(reply.text, tool_calls=reply.tool_calls)
-    tokens = tuple(model.renderer.reply(given))
+    tokens = given_tokens(given, prompt, model.renderer)
     limit = model.limited(prompt.sampling).max_tokens
     if limit is None or len(tokens) <= limit:
         return _given(reply, tokens, Finish.STOP, prompt, model)
     tokens = tokens[:limit]
     reply = read_reply(model.renderer, prompt, model.renderer.text(tokens))
     return _given(reply, tokens, Finish.LENGTH, prompt, model)
+
+
+def given_tokens(given: str | Message, prompt: Prompt, renderer: Renderer) -> tuple[int, ...]:
+    """Return the tokens that the model would have to sample for a reply, the end token included."""
+    if isinstance(given, str) and (calls := _reply(given, prompt)).tool_calls:
+        given = assistant(calls.text, tool_calls=calls.tool_calls)
+    return tuple(renderer.reply(given))
 
 
 def _reply(given: str | Message, prompt: Prompt) -> Reply:

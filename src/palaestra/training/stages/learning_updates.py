@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from palaestra.learning.data.rows import Row
-from palaestra.learning.loop.learner import Learner
+from palaestra.learning.loop.learner import Learner, Reference
 from palaestra.runtime.machine import release_memory
+from palaestra.training.demonstrations import RECORDED
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
-from palaestra.training.stage_sections import Imitate, Prefer, Study
+from palaestra.training.stage_sections import Distil, Imitate, Prefer, Study
+from palaestra.training.stages.adapter_learning import adapter_learner
+from palaestra.training.stages.assigning import assigned, find_clusters
 from palaestra.training.stages.reading import Shown, read
 from palaestra.training.stages.testing import tokens_of
 
@@ -43,9 +46,11 @@ class Lesson:
 
 async def learn(
     context: RunContext,
-    part: Imitate | Prefer | Study,
+    part: Imitate | Prefer | Study | Distil,
     made: Made,
     prepare: Callable[[list[Shown]], Lesson],
+    *,
+    reference: Reference | None = None,
 ) -> None:
     """Learn what a stage makes of its sources, and save the version.
 
@@ -57,11 +62,13 @@ async def learn(
         part: its table.
         made: what earlier stages have made.
         prepare: makes the lesson of the episodes.
+        reference: of the learner, see `Learner`.
 
     Raises:
-        InputError: a source has nothing to show.
+        InputError: a source has nothing to show, or not to the roles that learn.
     """
-    learner, done = context.learner(part.learning_rate), context.accounts.is_done(context.record)
+    learner = context.learner(part.learning_rate, reference=reference)
+    done = context.accounts.is_done(context.record)
     if done:
         if context.resume(learner) is not None:
             learner.close()
@@ -72,10 +79,20 @@ async def learn(
         )
     started = time.monotonic()
     shown = await read(context, part.sources, made)
+    if isinstance(part, Imitate) and part.adapters is not None:
+        find_clusters(context, part.adapters, shown)
+    shown = assigned(context, part, shown)
     lesson = prepare(shown)
     rows_learned(context, lesson.rows, shown)
     expected = part.epochs * math.ceil(lesson.items / part.batch)
-    trained = await _run(context, lesson.updates(learner), expected)
+    rank = part.adapter_rank if isinstance(part, Imitate) else None
+    if rank is None:
+        trained = await _run(context, lesson.updates(learner), expected)
+    else:
+        learner.close()
+        with adapter_learner(context, rank, part.learning_rate) as own:
+            trained = await _run(context, lesson.updates(own), expected)
+        learner = context.learner(part.learning_rate)  # of all weights, as others load them
     context.save(context.record, learner, {})
     learner.close()
     if not done:
@@ -100,12 +117,19 @@ async def _run(context: RunContext, updates: Iterator[Progress], expected: int) 
 
 
 def rows_learned(context: RunContext, rows: Sequence[Row], shown: Sequence[Shown]) -> None:
-    """Record which rows the stage learns from: by phase how many, and who speaks in them."""
+    """Record which rows the stage learns from: by phase how many, and who speaks in them.
+
+    Where another agent than the recipe's recorded them, it is named too.
+    """
     speakers = {episode.key.phase: one.speaker for one in shown for episode in one.episodes}
+    agents = {episode.key.phase: episode.agent for one in shown for episode in one.episodes}
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         speaker = speakers.get(row.key.phase, "text")
         count = found.setdefault(row.key.phase, {"speaker": speaker, "rows": 0, "tokens": 0})
+        agent = agents.get(row.key.phase, context.agent.name)
+        if speaker != RECORDED and agent != context.agent.name:
+            count["agent"] = agent
         count["rows"] += 1
         count["tokens"] += row.trained
     context.store.put(ROWS + context.record, found)

@@ -11,7 +11,7 @@ import time
 import torch
 from torch import Tensor
 
-from palaestra.core.errors import PalaestraError
+from palaestra.core.errors import InputError, PalaestraError
 from palaestra.training.policy_versions import Version, put_version, saved_version, write_weights
 from palaestra.training.run_context import RunContext
 
@@ -23,20 +23,30 @@ def merge(context: RunContext, versions: list[str]) -> None:
     Args:
         context: of the stage.
         versions: their records, all of which have a valid checkpoint.
+
+    Raises:
+        InputError: they have different clusters of calls.
     """
     started, record = time.monotonic(), context.record
     whole: dict[str, Tensor] = {}
-    number = 0
+    number, routers = 0, []
     for version in versions:
         saved = saved_version(context, version)
         if saved is None:
             raise PalaestraError(f"The checkpoint of '{version}' is gone; resume the run.")
-        number = max(number, saved.number + 1)
+        number = max(number, saved.state["version"] + 1)
+        routers.append(saved.state.get("router"))
         for name, tensor in saved.weights.items():
             part = tensor.double() / len(versions)
             whole[name] = part if name not in whole else whole[name] + part
+    if any(router != routers[0] for router in routers):
+        raise InputError(
+            f"The stage '{record}' averages versions whose adapters belong to different clusters "
+            "of calls; let these versions begin with the same clusters."
+        )
     average = {name: tensor.float() for name, tensor in whole.items()}
-    put_version(context, Version(average, number))
+    router = {} if routers[0] is None else {"router": routers[0]}
+    put_version(context, Version(average, {"version": number, **router}))
     write_weights(context, record, average)
     if not context.accounts.is_done(record):
         seconds = time.monotonic() - started

@@ -8,19 +8,35 @@ from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
+from palaestra.agents.registry import agent_class
+from palaestra.agents.search.base import SearchAgent
 from palaestra.core.episode import Episode
 from palaestra.environments.registry import make
 from palaestra.learning.data.examples.example import Example
+from palaestra.learning.data.examples.hints import StepHints, stated_hints
 from palaestra.learning.data.examples.labels import as_it_ended, understood
 from palaestra.learning.data.examples.preferred import Label, Pair
+from palaestra.learning.data.examples.retokenizing import retokenized
+from palaestra.learning.data.examples.search_traces import without_search
 from palaestra.learning.data.rows import Row
 from palaestra.training.demonstrations import RECORDED, recorded_demonstrations
 from palaestra.training.judged_outcomes import with_judged_outcomes
 from palaestra.training.loop_plan import shaping
+from palaestra.training.proxy_labels import with_proxy_labels
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made, Step
-from palaestra.training.stage_sections import Explore, FromRun, FromSpeaker, FromStage, Source
-from palaestra.training.stages.exploring import fitting, record
+from palaestra.training.stage_sections import (
+    Explore,
+    FromRun,
+    FromSpeaker,
+    FromStage,
+    Source,
+    StagePart,
+)
+from palaestra.training.stages.recording import fitting, record
+
+HINTS = "hints/"  # documents: the hints of each stage that explored with some
+SCRIPTED = ("expert", "policy", "random")  # speakers that reply in the policy's own tokens
 
 Rule = Callable[..., Sequence[Any]]
 """A part of kind examples, with its options: (episodes, policy, …) -> examples, pairs or labels."""
@@ -48,11 +64,11 @@ async def read(context: RunContext, sources: Sequence[Source], made: Made) -> li
             own += 1
             phase = own_phase(context.record, own)
             episodes = await record(context, phase, source.speaker, source.demonstrations)
-            found.append(_shown(context, source.speaker, fitting(episodes, context)))
+            found.append(_shown(context, source.speaker, episodes))
         elif isinstance(source, FromRun):
             found.append(Shown(RECORDED, recorded_demonstrations(context, source)))
         else:
-            found += _of_stage(context, source, made)
+            found += of_stage(context, source, made)
     return found
 
 
@@ -62,19 +78,31 @@ def own_phase(record: str, number: int = 1) -> str:
     return phase if number == 1 else f"{phase}-{number}"
 
 
-def _of_stage(context: RunContext, source: FromStage, made: Made) -> list[Shown]:
+def of_stage(context: RunContext, source: FromStage, made: Made) -> list[Shown]:
+    """Return the episodes that a stage recorded; none if it has not run."""
     found = []
     for step in made.read(source):
         for speaker, phases in _phases(context, step):
             episodes = [e for phase in phases for e in context.store.episodes(phase)]
-            one = _shown(context, speaker, fitting(episodes, context), counted=False)
+            if _searches(step.part):
+                episodes = [without_search(episode) for episode in episodes]
+            one = _shown(context, speaker, episodes, counted=False)
             if source.judged is not None:
                 given = with_judged_outcomes(
                     context, made, source.judged, one.episodes, one.speaker
                 )
                 one = replace(one, episodes=given)
+            if source.labelled is not None:
+                named = with_proxy_labels(context, made, source.labelled, one.episodes, one.speaker)
+                one = replace(one, episodes=named)
             found.append(one)
     return found
+
+
+def _searches(part: StagePart) -> bool:
+    """Return whether a stage's agent tries actions that it does not take."""
+    agent = part.agent if isinstance(part, Explore) else None
+    return agent is not None and issubclass(agent_class(agent), SearchAgent)
 
 
 def _phases(context: RunContext, step: Step) -> list[tuple[str, list[str]]]:
@@ -92,8 +120,12 @@ def _phases(context: RunContext, step: Step) -> list[tuple[str, list[str]]]:
 def _shown(
     context: RunContext, speaker: str, episodes: list[Episode], *, counted: bool = True
 ) -> Shown:
+    """Return a speaker's episodes in the policy's tokens, without those that are too long."""
+    if speaker not in SCRIPTED:
+        renderer = context.policy.renderer
+        episodes = [retokenized(episode, speaker, renderer) for episode in episodes]
     name = context.policy.name if speaker == "policy" else speaker
-    return Shown(name, episodes, counted)
+    return Shown(name, fitting(episodes, context), counted)
 
 
 # ── what rules make of them ──────────────────────────────────────────────────
@@ -136,10 +168,24 @@ def _given(context: RunContext, rule: Rule) -> dict[str, Any]:
         "renderer": context.policy.renderer,
         "shaping": shaping(context.recipe.rl, context.turns, context.recipe.seed),
         "judges": (understood, as_it_ended),
+        "hints": hints_in(context),
     }
     if wanted.keys() & {"instructions", "tools"}:
         own |= _told(context.recipe.environment.id)
     return {name: value for name, value in own.items() if name in wanted}
+
+
+def hints_in(context: RunContext) -> Callable[[Episode], Sequence[str]]:
+    """Return what finds the hints in the prompts of a recorded episode, word for word."""
+    known: dict[str, StepHints] = {}
+
+    def find(episode: Episode) -> Sequence[str]:
+        phase = episode.key.phase
+        if phase not in known:
+            known[phase] = context.store.get(HINTS + phase) or {}
+        return stated_hints(episode, known[phase])
+
+    return find
 
 
 def _told(environment: str) -> dict[str, Any]:

@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
-from palaestra.core.episode import Episode
+from palaestra.core.episode import ADVISOR, Episode
+from palaestra.core.errors import InputError
 from palaestra.learning.loop.reinforce import StepResult, reinforce
 from palaestra.learning.loop.rollout_source import SourceState
 from palaestra.learning.loop.trainer_step import TrainerStep
-from palaestra.rollout.runner import Job
+from palaestra.learning.methods.component import Need
+from palaestra.models.scripted.expert import ExpertModel
+from palaestra.rollout.advised_session import Advice, Mixture, Takeover
+from palaestra.rollout.runner import Job, Rollout
 from palaestra.training.actor import Actor
-from palaestra.training.loop_plan import past_attempts, plan_of
+from palaestra.training.loop_plan import advice_plan, past_attempts, plan_of
 from palaestra.training.policy_building import Valued
+from palaestra.training.reinforcement_section import Advisor
+from palaestra.training.rollout_trees import run_tree, tree_of
 from palaestra.training.run_context import RunContext, Stateful
 from palaestra.training.stage_counters import StepCounter
+from palaestra.training.stage_sections import Reinforce
+from palaestra.training.stages.assigning import check_speakers
 from palaestra.training.time_limit import used_up
 
 
-async def reinforcement(context: RunContext) -> Valued | None:
-    """Learn from rollouts, starting at the last checkpoint; return the critic, if any."""
+async def reinforcement(context: RunContext, whole: Reinforce) -> Valued | None:
+    """Learn from rollouts, starting at the last checkpoint; return the critic, if any.
+
+    Args:
+        context: of the stage.
+        whole: its table.
+
+    Raises:
+        InputError: a role that the stage trains did not speak in its first step.
+    """
     part, own = context.recipe.rl, context.record
+    if Need.BELIEF in context.method.needs and not context.policy.scores_answers:
+        raise InputError(
+            f"rl.credit needs {Need.BELIEF}, and '{context.recipe.model.name}' keeps a cache of "
+            "its own, which cannot be forked to measure them; choose another rule or model."
+        )
     learner, critic = context.learner(part.learning_rate, for_rl=True), context.critic()
     progress = context.progress_model()
     beside: dict[str, Stateful] = {}
@@ -45,6 +66,9 @@ async def reinforcement(context: RunContext) -> Valued | None:
             counter = StepCounter(context, shown)
 
             def after(result: StepResult) -> bool:
+                if result.step == 1:
+                    spoken = {context.policy.name: list(result.episodes)}
+                    check_speakers(whole, spoken, f"the first rollouts of '{own}'")
                 counter.add(result)
                 last = result.step == part.steps or used_up(context, result.step)
                 if result.step % context.recipe.checkpoint_every == 0 or last:
@@ -105,5 +129,26 @@ async def _roll_out(
         lambda episode: None,
         greedy=greedy,
         needed=None if greedy else context.recipe.rl.quorum,
+        probes=Need.BELIEF in context.method.needs and not greedy,
     )
-    return await context.run_jobs(rollout, jobs)
+    if context.recipe.rl.advisor is not None and not greedy and jobs:
+        step = int(jobs[0].key.phase.rpartition("/")[2])
+        rollout = _advised(context, rollout, context.recipe.rl.advisor, step)
+    tree = tree_of(context.recipe.rl, context.method)
+    if tree is None:
+        return await context.run_jobs(rollout, jobs)
+    return await run_tree(tree, rollout, jobs, context.run_jobs)
+
+
+def _advised(context: RunContext, rollout: Rollout, part: Advisor, step: int) -> Rollout:
+    """Return the rollout of a step in which the environment's expert acts in some turns."""
+    plan = advice_plan(part)
+    assert plan is not None  # there is an advisor
+    probability = plan.at(step)
+    if probability == 0:
+        return rollout  # annealed
+    advice: Advice = Takeover(part.after or 1, part.turns)
+    if probability is not None:
+        advice = Mixture(probability)
+    expert = ExpertModel(context.agent, context.policy.renderer, error=part.error)
+    return replace(rollout, advice=advice, models={**rollout.models, ADVISOR: expert})

@@ -11,8 +11,8 @@ import json
 from palaestra.core.episode import Episode, Key
 from palaestra.environments.registry import make
 from palaestra.learning.data.examples.example import Example
-from palaestra.learning.data.examples.text_examples import text_rows
-from palaestra.learning.data.rows import Row
+from palaestra.learning.data.examples.text_examples import text_row, text_rows
+from palaestra.learning.data.rows import Row, refuse_images, rows_of
 from palaestra.training.general_text import general_files, learned_paragraphs, read_text
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
@@ -43,8 +43,12 @@ async def study(context: RunContext, part: Study, made: Made) -> None:
         if part.instructions:
             text = described(context.recipe.environment.id)
             rows += text_rows(text, renderer, limit, Key("instructions", 0))
-        for episode in (e for one in shown for e in one.episodes):
-            rows += text_rows(retold(episode), renderer, limit, episode.key)
+        for one in shown:
+            for episode in one.episodes:
+                if part.form == "chat":
+                    rows += conversation_rows(episode, one.speaker)
+                else:
+                    rows += text_rows(retold(episode), renderer, limit, episode.key)
         for number, file in enumerate(part.files):
             rows += text_rows(read(file), renderer, limit, Key("files", number))
         return imitating(context, part, [Example(row) for row in rows])
@@ -70,3 +74,15 @@ def retold(episode: Episode) -> str:
         return ""
     conversation = episode.graph.conversation(episode.calls[-1].index)
     return "\n\n".join(f"{message.role}: {message.text}" for message in conversation)
+
+
+def conversation_rows(episode: Episode, speaker: str) -> list[Row]:
+    """Return rows that train all tokens of an episode's conversations but the first of each.
+
+    What was seen after the last reply is left out. Source: next-token prediction on trajectories,
+    as PASTA (Boige et al. 2023) pre-trains.
+    """
+    found = rows_of(episode, speaker)
+    for row in found:
+        refuse_images(row.images, "study with form = 'chat'")
+    return [text_row(row.tokens, row.key) for row in found]

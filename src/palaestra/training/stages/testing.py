@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from statistics import fmean
 
 from palaestra.core.episode import Episode, Key
+from palaestra.core.model import adapter_role
 from palaestra.core.task import Split, Task
 from palaestra.environments.registry import tasks
+from palaestra.rollout.annotated_environment import Notes
 from palaestra.rollout.runner import Job
 from palaestra.runtime.progress import percent
 from palaestra.training.run_context import RunContext, typical_turns
@@ -22,6 +25,7 @@ async def evaluate_policy(
     ready: Callable[[], Awaitable[None]],
     split: Split = Split.TEST,
     count: int | None = None,
+    notes: Callable[[], Notes] | None = None,
 ) -> None:
     """Test the policy on a split and, if trained, on the transfer environment.
 
@@ -31,15 +35,16 @@ async def evaluate_policy(
         ready: puts that version in place.
         split: of the tasks; only tests use the transfer environment.
         count: of tasks; None: the recipe's.
+        notes: what is added to the observations; None: nothing.
     """
     part, environment = context.recipe.evaluation, context.recipe.environment
     count = part.tasks if count is None else count
     chosen = context.tasks.take(split, count)
-    await _run(context, f"{split}/{policy}", ready, chosen, context.turns)
+    await _run(context, f"{split}/{policy}", ready, chosen, context.turns, notes)
     if split is Split.TEST and environment.transfer is not None and policy != BASE:
         turns = typical_turns(environment.transfer)
         others = tasks(environment.transfer).take(Split.TEST, part.transfer_tasks)
-        await _run(context, f"transfer/{policy}", ready, others, turns)
+        await _run(context, f"transfer/{policy}", ready, others, turns, notes)
 
 
 async def _run(
@@ -48,6 +53,7 @@ async def _run(
     ready: Callable[[], Awaitable[None]],
     tasks: Sequence[Task],
     turns: int,
+    notes: Callable[[], Notes] | None,
 ) -> None:
     jobs = [Job(Key(phase, i), task) for i, task in enumerate(tasks)]
     if context.accounts.is_done(phase) and not context.lacks(phase, len(jobs)):
@@ -56,14 +62,27 @@ async def _run(
     started = time.monotonic()
     with context.reporter.stage(phase.replace("/", " "), len(jobs), "tasks") as shown:
         counter = EpisodeCounter(context, shown)
-        rollout = context.rollout(context.roles(context.policy), turns, counter.add)
+        roles = context.roles(context.policy)
+        rollout = context.rollout(roles, turns, counter.add, notes=notes)
         episodes = await context.run_jobs(rollout, jobs)
     scored = [e.outcome.solved for e in episodes if e.outcome.scored]
     where = f" on {tasks[0].environment}, never trained on" if phase.startswith("transfer/") else ""
     context.reporter.say(f"{phase}: success {percent(fmean(scored))} of {len(scored)}{where}")
+    if context.policy.router is not None:
+        context.reporter.say(f"{phase}: {_answers(episodes)}")
     seconds = time.monotonic() - started
     context.accounts.finish_stage(phase, seconds, **tokens_of(episodes), trained=0)
     context.tracking.log_success(phase)
+
+
+def _answers(episodes: Sequence[Episode]) -> str:
+    """Return which adapters answered the calls of episodes, and at what cost, in words."""
+    own = "agent"  # its adapter answers what is not routed, whoever is asked
+    names = Counter(adapter_role(call.policy, own) for e in episodes for call in e.calls)
+    shares = ", ".join(f"{name} {percent(n / names.total())}" for name, n in sorted(names.items()))
+    tokens, solved = tokens_of(episodes), sum(e.outcome.solved for e in episodes)
+    cost = f"{sum(tokens.values()) / solved:,.0f}" if solved else "no"
+    return f"calls answered by {shares}; {cost} tokens per success"
 
 
 def tokens_of(episodes: Sequence[Episode]) -> dict[str, int]:

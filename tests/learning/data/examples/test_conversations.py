@@ -4,21 +4,12 @@ import pytest
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
-from palaestra.core.message import assistant, system, user
+from palaestra.core.message import assistant, user
 from palaestra.learning.data.examples.conversations import (
     conversation_example,
     last_reply_example,
 )
-from tests.learning.data.examples.stories import RENDERER, trained_words, words
-
-
-def test_a_general_conversation_trains_every_reply():
-    conversation = [system("task"), user("who"), assistant("me"), user("s0"), assistant("a0")]
-    example = conversation_example(conversation, RENDERER, Key("general", 0))
-    assert words(example.row) == "task who me s0 a0"
-    assert trained_words(example.row) == "me a0"
-    numbers = [call for call, on in zip(example.row.calls, example.row.mask, strict=True) if on]
-    assert numbers == [0, 0, 1, 1]
+from tests.learning.data.examples.stories import RENDERER, trained_words
 
 
 def test_the_last_reply_alone_is_trained_in_the_same_row():

@@ -118,6 +118,10 @@ def test_ratios_are_exact_and_as_large_as_they_can_be(counts, parts, seed):
         skill: [Example(Row(Key(skill, n), [], [], [], [])) for n in range(count)]
         for skill, count in counts.items()
     }
+    if any(counts.get(skill, 0) < part for skill, part in parts.items()):
+        with pytest.raises(InputError, match="is more than the"):
+            in_ratio(found, parts, seed)
+        return
     kept = in_ratio(found, parts, seed)
     sizes = {skill: len(examples) for skill, examples in kept.items()}
     (unit,) = {size / parts[skill] for skill, size in sizes.items()}
@@ -128,6 +132,7 @@ def test_ratios_are_exact_and_as_large_as_they_can_be(counts, parts, seed):
 
 def test_a_ratio_names_skills_and_their_parts():
     assert len(skills(VISIT, ratio={"names": 1, "next": 2})) == 3
+    assert skills(visit(CHEAP), ratio={"names": 1}) == []  # no success, nothing to divide
     rule = find(Kind.EXAMPLES, "granular-skills")
     with pytest.raises(RecipeError, match="'nams', which does not exist; skills: nested"):
         rule.configured({"ratio": {"nams": 1}})

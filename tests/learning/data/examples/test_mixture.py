@@ -6,9 +6,12 @@ from hypothesis import strategies as st
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
+from palaestra.core.message import assistant, system, user
+from palaestra.learning.data.examples.conversations import conversation_example
 from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.mixture import GENERAL, mixed
 from palaestra.learning.data.rows import Row
+from tests.learning.data.examples.stories import RENDERER, trained_words, words
 
 TEXTS = [list(range(100, 100 + n)) for n in (1, 2, 5, 40)]  # their tokens say where they stand
 
@@ -83,3 +86,12 @@ def test_a_share_that_leaves_nothing_of_one_kind_is_refused(share):
 def test_texts_without_a_token_to_learn_are_refused():
     with pytest.raises(InputError, match="no general text"):
         mixed([batch_of(1)], [[7]], share=0.5, limit=8, seed=0)
+
+
+def test_a_general_conversation_trains_every_reply():
+    conversation = [system("task"), user("who"), assistant("me"), user("s0"), assistant("a0")]
+    example = conversation_example(conversation, RENDERER, Key("general", 0))
+    assert words(example.row) == "task who me s0 a0"
+    assert trained_words(example.row) == "me a0"
+    numbers = [call for call, on in zip(example.row.calls, example.row.mask, strict=True) if on]
+    assert numbers == [0, 0, 1, 1]

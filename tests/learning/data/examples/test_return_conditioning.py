@@ -23,7 +23,7 @@ from palaestra.learning.data.trajectory import Trajectory
 from palaestra.learning.data.trajectory import Turn as Earned
 from tests.learning.data.examples.stories import BROKEN, RENDERER, Turn, story, trained_words, words
 
-PLAIN = Shaping(10, turn_cost=0.0, invalid_cost=1.0)
+PLAIN = Shaping(10, {"outcome": 1.0, "invalid": -1.0}, {"outcome": {"turn_cost": 0.0}})
 
 
 def test_the_command_that_a_segment_obeyed():

@@ -27,7 +27,7 @@ with warnings.catch_warnings():
     import gymnasium
     import minigrid
     from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, STATE_TO_IDX
-    from minigrid.envs.babyai.core.verifier import SeqInstr
+    from minigrid.envs.babyai.core.verifier import AfterInstr, SeqInstr
     from minigrid.utils.baby_ai_bot import BabyAIBot
 
 from palaestra.core.environment import Action, Observation, Pictured, Spec, Transition
@@ -143,7 +143,15 @@ class MiniGrid(
         return describe(view["image"], self._env.carrying)
 
 
-class BabyAI(MiniGrid, id="babyai", capabilities={"oracle", "progress"}):
+PRIVILEGED = (
+    *("x", "y"),  # of the agent, in sizes of the grid
+    *("right", "down", "left", "up"),  # 1 for where it faces
+    "carries",
+    *("goal ahead", "goal to the right"),  # the nearest object that the mission wants now
+)
+
+
+class BabyAI(MiniGrid, id="babyai", capabilities={"oracle", "progress"}, privileged=PRIVILEGED):
     """The BabyAI levels: missions in language, with the package's expert bot."""
 
     prefix = "BabyAI-"
@@ -183,6 +191,20 @@ class BabyAI(MiniGrid, id="babyai", capabilities={"oracle", "progress"}):
             return 1.0
         parts = _parts(self._env.instrs)
         return sum(parts) / len(parts)
+
+    def privileged_state(self) -> list[float]:
+        """Return where the agent and its goal are, most of which it mostly cannot see."""
+        env = self._env
+        (x, y), size = env.agent_pos, max(env.width, env.height)
+        facing = [float(env.agent_dir == direction) for direction in range(4)]
+        goals = _wanted(env.instrs)
+        ahead = right = 0.0
+        if goals:
+            gx, gy = min(goals, key=lambda place: abs(place[0] - x) + abs(place[1] - y))
+            dx, dy = env.dir_vec
+            ahead = ((gx - x) * dx + (gy - y) * dy) / size
+            right = ((gy - y) * dx - (gx - x) * dy) / size
+        return [x / size, y / size, *facing, float(env.carrying is not None), ahead, right]
 
     def state_key(self) -> str:
         done = "".join(str(int(part)) for part in _parts(self._env.instrs))
@@ -268,6 +290,19 @@ def _parts(instruction: Any, done: bool = False) -> list[bool]:
     sequence: Any = instruction
     first = _parts(sequence.instr_a, done or sequence.a_done == "success")
     return first + _parts(sequence.instr_b, done or sequence.b_done == "success")
+
+
+def _wanted(instruction: Any) -> list[tuple[int, int]]:
+    """Return the positions of the objects that the first undone part of a mission is about."""
+    if not isinstance(instruction, SeqInstr):
+        described = getattr(instruction, "desc", None) or instruction.desc_move
+        return [(int(x), int(y)) for x, y in described.obj_poss]
+    sequence: Any = instruction
+    # "a after b" begins with b
+    later = isinstance(sequence, AfterInstr)
+    order = ("b", "a") if later else ("a", "b")
+    undone = [part for part in order if getattr(sequence, f"{part}_done") != "success"]
+    return _wanted(getattr(sequence, f"instr_{undone[0] if undone else order[-1]}"))
 
 
 def _registered(prefix: str) -> dict[str, str]:

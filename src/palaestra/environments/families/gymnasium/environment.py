@@ -159,7 +159,7 @@ class Gymnasium(
             InputError: the task has parameters; a subclass sets arguments instead.
         """
         without_parameters(task, "set arguments of an environment in a subclass (`settings`)")
-        with _quiet():
+        with quiet():
             seen, info = self._env.reset(seed=task.seed)
         self._return, self._solved = 0.0, False
         self._mask = info.get("action_mask")
@@ -171,7 +171,7 @@ class Gymnasium(
         choice = self._parser.parse(line(action.text))
         if choice is None:
             return refused(self._parser.instruction)
-        with _quiet():
+        with quiet():
             seen, reward, terminated, truncated, info = self._env.step(choice)
         self._return += float(reward)
         self._mask = info.get("action_mask")
@@ -243,7 +243,7 @@ class Gymnasium(
         """
         spec = _spec(name, cls.names())
         try:
-            with _quiet():
+            with quiet():
                 creator: Any = spec.entry_point
                 if isinstance(creator, str):
                     creator = load_env_creator(creator)
@@ -277,7 +277,7 @@ class Gymnasium(
         inner = self._env.unwrapped
         state = (int(inner.s), inner.lastaction) if self._words.tabular else None
         if state not in self._pictures:
-            with _quiet():
+            with quiet():
                 drawing = uncoloured(str(self._env.render()), self._words.marker)
             if state is None:
                 return drawing
@@ -302,9 +302,10 @@ def uncoloured(drawing: str, marker: str) -> str:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
+    """Keep what Gymnasium and drawing packages print or warn of from being seen."""
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # from Gymnasium and drawing packages
+        warnings.simplefilter("ignore")
         yield
 
 
@@ -333,7 +334,7 @@ def _spec(name: str, known: list[str]) -> EnvSpec:
     """Return Gymnasium's spec of that name, after importing the module before a colon."""
     module, _, id = name.rpartition(":")
     try:
-        with _quiet():
+        with quiet():
             if module:
                 importlib.import_module(module)
             return gymnasium.spec(id)

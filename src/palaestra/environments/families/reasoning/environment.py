@@ -66,7 +66,7 @@ class ReasoningGym(
     Adapter,
     Sampling,
     id="reasoning",
-    capabilities={"state_key", "snapshot", "progress", "oracle"},
+    capabilities={"state_key", "snapshot", "progress", "oracle", "answer"},
     free_text=True,
 ):
     """One puzzle with a free-text answer."""
@@ -87,7 +87,8 @@ class ReasoningGym(
     def spec_of(cls, name: str = "") -> Spec:
         """Set `typical_turns` to the number of tries, with room for an empty reply."""
         parsed, spec = parse_name(name), declared(cls).named(name)
-        has = spec.capabilities - ({Capability.ORACLE} if parsed.title in UNANSWERED else set())
+        unknown = {Capability.ORACLE, Capability.ANSWER} if parsed.title in UNANSWERED else set()
+        has = spec.capabilities - unknown
         return replace(spec, capabilities=has, typical_turns=1 + (TRIES if parsed.feedback else 1))
 
     @property
@@ -157,6 +158,10 @@ class ReasoningGym(
         if self._over or reference is None or current.score(answer_in(reference)) < FULL:
             return []
         return [Action(reference or EMPTY)]
+
+    def answer(self) -> Action:
+        """Return the package's reference answer, whatever its verifier says of it."""
+        return Action(self._running().reference or EMPTY)
 
     def sample_action(self, rng: random.Random) -> Action:
         """Sample a common answer, or a word or number of the question."""

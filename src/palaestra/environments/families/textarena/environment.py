@@ -48,6 +48,7 @@ from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.textarena.moves import (
     ALONE,
+    ANSWERS,
     CLOSED,
     MOVES,
     OUTCOMES,
@@ -135,9 +136,11 @@ class TextArena(
         listed = moves and len(moves(settings)) <= TRIED
         self_play, most = form == SELF, int(settings.get("max_turns") or TURNS)
         seats = _seats(base)
+        more = {Capability.ADMISSIBLE} if listed else set()
+        more |= {Capability.ANSWER} if base in ANSWERS else set()
         return replace(
             spec,
-            capabilities=spec.capabilities | ({Capability.ADMISSIBLE} if listed else set()),
+            capabilities=spec.capabilities | more,
             players=tuple(f"player{seat}" for seat in range(seats)) if self_play else spec.players,
             free_text=base in TALK,
             typical_turns=most if self_play else -(-most // seats),
@@ -193,6 +196,13 @@ class TextArena(
             self._undeclared(Capability.ADMISSIBLE)
         self._current()
         return [] if self._finished else [move for move in self._listed() if self._accepts(move)]
+
+    def answer(self) -> Action:
+        """Return the move that names the secret, in games that have one."""
+        if self._base not in ANSWERS:
+            self._undeclared(Capability.ANSWER)
+        self._current()
+        return Action(ANSWERS[self._base](self._env))
 
     def sample_action(self, rng: random.Random) -> Action:
         """Sample a move that the package accepts, or any move if none is found."""

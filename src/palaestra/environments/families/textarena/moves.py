@@ -253,6 +253,13 @@ CLOSED = ("Snake", "Surround")
 as in other games: only listed moves are passed on."""
 
 
+ANSWERS: dict[str, Callable[[Any], str]] = {
+    "GuessTheNumber": lambda game: f"[{game.game_number}]",
+    "Mastermind": lambda game: f"[{' '.join(map(str, game.state.game_state['secret_code']))}]",
+}
+"""The move that wins at once, from the package's game, where a secret has to be found out."""
+
+
 # ── games with too many moves to list ────────────────────────────────────────
 
 

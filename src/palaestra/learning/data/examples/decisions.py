@@ -103,7 +103,7 @@ def on_best_path(
     "thresholded",
     source="Motwani et al. 2024 (MALT), the supervised stage",
     status=Status.EXPERIMENTAL,
-    needs=[Need.TREE],
+    needs=[Need.ATTEMPT],
     when={Need.PROGRESS: reads_progress},
 )
 def thresholded(

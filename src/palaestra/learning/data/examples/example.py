@@ -8,7 +8,7 @@ measure how far the policy is from the sampler, and are not fit for importance r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from palaestra.core.episode import Episode
@@ -28,11 +28,14 @@ class Example:
 
     row: Row
     weight: float = 1.0  # of each trained token's negative log-likelihood; not negative
+    by_call: Mapping[int, float] = field(default_factory=dict)
+    """Weights of single replies, by their number in the row's `calls`, in place of `weight`."""
 
     @property
     def advantage(self) -> list[float]:
         """Per token of the row: the advantage that turns a policy-gradient loss into this loss."""
-        return [self.weight if on else 0.0 for on in self.row.mask]
+        marked = zip(self.row.mask, self.row.calls, strict=True)
+        return [self.by_call.get(call, self.weight) if on else 0.0 for on, call in marked]
 
 
 def success(episode: Episode) -> float:

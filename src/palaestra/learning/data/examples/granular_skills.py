@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from palaestra.core.episode import Episode
-from palaestra.core.errors import RecipeError
+from palaestra.core.errors import InputError, RecipeError
 from palaestra.core.graph import Call
 from palaestra.core.message import Message, ToolCall, assistant, user
 from palaestra.core.model import Renderer
@@ -105,7 +105,8 @@ def granular_skills(
         score: success, reward, progress, or a function of the episode.
 
     Raises:
-        InputError: there are episodes, and no tool was called in them.
+        InputError: there are episodes, and no tool was called in them; or there are fewer examples
+            of a skill than its parts.
     """
     score = scoring(score)
     tried = usable(episodes, policy)
@@ -117,7 +118,7 @@ def granular_skills(
         for request in _requests(episode, policy, tools):
             for skill, conversation in _asked(request):
                 found[skill].append(last_reply_example(conversation, renderer, episode.key))
-    if ratio is not None:
+    if ratio is not None and any(found.values()):
         found = in_ratio(found, {Skill(name): parts for name, parts in ratio.items()}, seed)
     return [example for skill in Skill for example in found.get(skill, [])]
 
@@ -125,7 +126,17 @@ def granular_skills(
 def in_ratio(
     found: Mapping[Skill, Sequence[Example]], ratio: Mapping[Skill, int], seed: int
 ) -> dict[Skill, list[Example]]:
-    """Return as many examples as possible in exactly that ratio, each skill's in their order."""
+    """Return as many examples as possible in exactly that ratio, each skill's in their order.
+
+    Raises:
+        InputError: there are fewer examples of a skill than its parts.
+    """
+    for skill, parts in ratio.items():
+        if len(found[skill]) < parts:
+            raise InputError(
+                f"ratio.{skill} = {parts} is more than the {len(found[skill])} examples of that "
+                "skill in what was recorded; lower it, leave it out, or record more episodes."
+            )
     unit = min(len(found[skill]) // parts for skill, parts in ratio.items())
     kept: dict[Skill, list[Example]] = {}
     for skill, parts in ratio.items():

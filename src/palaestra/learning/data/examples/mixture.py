@@ -16,7 +16,7 @@ from palaestra.core.errors import InputError
 from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.text_examples import text_row
 
-GENERAL = "general"  # the phase under which rows of general text count
+GENERAL = "general text"  # the phase under which its rows count; no stage can have that name
 
 
 def mixed(
@@ -84,6 +84,6 @@ def _endless(texts: Sequence[Sequence[int]], seed: int) -> Iterator[Sequence[int
     turn = 0
     while True:
         order = list(texts)
-        random.Random(f"{seed}/{GENERAL}/{turn}").shuffle(order)
+        random.Random(f"{seed}/general/{turn}").shuffle(order)
         yield from order
         turn += 1

@@ -63,7 +63,7 @@ def retokenized(episode: Episode, policy: str, renderer: Renderer, role: str = "
             place.prompt,
         )
         places[call.index] = graph.calls[-1].index
-    steps = tuple(_renumbered(step, places) for step in episode.steps)
+    steps = tuple(renumbered(step, places) for step in episode.steps)
     return replace(episode, calls=tuple(graph.calls), steps=steps)
 
 
@@ -81,7 +81,7 @@ def _prompt(
     return renderer.extend(graph.conversation(parent), new, closed, tools)
 
 
-def _renumbered(step: Step, places: dict[int, int]) -> Step:
+def renumbered(step: Step, places: dict[int, int]) -> Step:
     """Return the step with the new numbers of the remaining calls."""
     before = sum(number < step.calls_before for number in places)
     if step.calls_made is None:

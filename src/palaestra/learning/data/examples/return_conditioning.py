@@ -10,13 +10,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
 
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
-from palaestra.core.message import Message, text_message
+from palaestra.core.message import Message, Text, ToolResult, reworded
 from palaestra.core.model import Renderer
 from palaestra.learning.data.examples.example import Example, usable
 from palaestra.learning.data.examples.rerendering import rerendered
@@ -25,7 +25,7 @@ from palaestra.learning.data.rows import Row
 from palaestra.learning.data.trajectory import Trajectory
 from palaestra.learning.methods.component import Kind, Need, Status, component
 
-_WORDING = re.compile(r"(^|\n)Command: earn \S+ more within \d+ turns\.$")
+_WORDING = re.compile(r"(?:^|\n)Command: earn \S+ more within \d+ turns\.(?=\n|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,20 @@ def sample_command(trajectories: Sequence[Trajectory], *, top: int = 25, seed: i
 
 
 def with_command(messages: Sequence[Message], command: Command) -> tuple[Message, ...]:
-    """Append `command` to the last message, in place of an earlier command.
+    """Append `command` to the last message, in place of all earlier commands in the messages."""
+    *before, last = (_without_command(message) for message in messages)
+    said = [n for n, part in enumerate(last.parts) if isinstance(part, Text | ToolResult)]
+    if not said:
+        return (*before, Message(last.role, (Text(str(command)), *last.parts)))
+    part = last.parts[said[-1]]
+    assert isinstance(part, Text | ToolResult)
+    stated = replace(part, text=f"{part.text}\n{command}")
+    parts = (*last.parts[: said[-1]], stated, *last.parts[said[-1] + 1 :])
+    return (*before, Message(last.role, parts))
 
-    Agents use it when they act, learning when it relabels: both word commands alike.
-    """
-    *before, last = messages
-    text = _WORDING.sub("", last.text)
-    rendered = f"{text}\n{command}" if text else str(command)
-    return (*before, text_message(last.role, rendered, *last.images))
+
+def _without_command(message: Message) -> Message:
+    return reworded(message, lambda text: _WORDING.sub("", text))
 
 
 @component(
