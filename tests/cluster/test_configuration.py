@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import palaestra as pa
 from palaestra.api.train_run import place_of
+from palaestra.cli.dry_run import of_learners
 from palaestra.cluster import ray_launcher
 from palaestra.cluster.driver import worker_kind
 from palaestra.cluster.engines import engine_kind
@@ -44,10 +46,27 @@ def test_a_cluster_section_without_on_is_refused() -> None:
         place_of(load("quick", ["cluster.workers=[2, 16]"]), None)
 
 
-@pytest.mark.parametrize("key", ["shard"])
-def test_a_key_that_is_not_built_is_refused(key: str) -> None:
-    with pytest.raises(RecipeError, match=f"There is no recipe key 'cluster.{key}'"):
-        load("quick", [f"cluster.{key}=1"])
+@pytest.mark.parametrize("key", ["shard=true", "learner_cpus=2", "learner_gpus=1"])
+def test_a_key_of_learners_without_others_is_refused(key: str) -> None:
+    name = key.partition("=")[0]
+    with pytest.raises(RecipeError, match=rf"cluster\.{name} has no effect without cluster.learn"):
+        load("quick", [f"cluster.{key}"])
+
+
+def test_a_dry_run_shows_the_memory_of_a_learner_divided_and_not() -> None:
+    large = ["model.tiny.width=512", "model.tiny.layers=8"]
+    found = [
+        of_learners(load("quick", [*large, "cluster.learners=4", f"cluster.shard={shard}"]))
+        for shard in ("false", "true")
+    ]
+    numbers = [[float(n) for n in re.findall(r"about ([0-9.]+) GB", str(line))] for line in found]
+    (whole, divided), other = numbers
+    assert divided < whole and other == [divided, whole]
+    assert "with cluster.shard = true" in str(found[0]) and "shard = false" in str(found[1])
+    assert of_learners(load("quick")) is None
+    where = place_of(load("quick", ["cluster.learners=4", "cluster.shard=true"]), "ray")
+    assert where is not None and where.learners is not None
+    assert where.learners.note == "each holds the weights and 1/4 of the optimiser's state"
 
 
 def test_the_recipe_says_how_many_engines_of_which_size() -> None:

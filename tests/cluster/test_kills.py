@@ -170,6 +170,18 @@ def test_a_run_that_is_lost_with_its_driver_and_its_disk_goes_on_from_a_copy(
     assert alike(copies / "run", undisturbed)
 
 
+@pytest.mark.slow
+def test_a_learner_that_is_killed_with_its_part_of_the_state_costs_no_bit(
+    cluster: Any, undisturbed: Path, tmp_path: Path
+) -> None:
+    keys = ["cluster.learners=2", "cluster.learner_cpus=0.5", "cluster.shard=true"]
+    process = begun(tmp_path, cluster, keys=[*keys, "cluster.workers=[1, 1]"])
+    (learner,) = [p for p in processes_of_run() if "palaestra learner" in " ".join(p.cmdline())]
+    learner.kill()
+    assert process.wait(120) == 0
+    assert alike(tmp_path / "run", undisturbed)
+
+
 async def trained(folder: Path, said: list[str], disturb: Any, most: int = 2) -> None:
     """Train on the connected cluster while `disturb(workers)` does what it does."""
     from palaestra.cluster.ray_launcher import RayLauncher

@@ -7,18 +7,23 @@ import io
 import os
 import random
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from rich.console import Console
 
+from palaestra.api.train_run import Training
 from palaestra.cluster.learner_process import learner_kind
 from palaestra.cluster.learners import learning_with
 from palaestra.core.errors import ClusterFailed
 from palaestra.learning.loop.leading import Leader
 from palaestra.runtime.progress import Reporter
+from palaestra.store.database import Database
 from palaestra.store.process_roster import Roster
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.recipe import load
@@ -27,6 +32,7 @@ from tests.cluster.processes import Processes
 from tests.training.runs import recorded_episodes, weights_hash, write_recipe
 
 KEYS = ["evaluation.tasks=4", "evaluation.transfer_tasks=2", "environment.workers=0"]
+LATE = 26  # sums of gradients before a kill: imitation has been saved by then, and RL has begun
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -38,10 +44,12 @@ async def train(
     disturb: Callable[[Processes], Awaitable[None]] | None = None,
     *,
     steps: int = 3,
+    shard: bool = False,
 ) -> list[str]:
     """Train with so many further ranks; return what was said."""
     folder.mkdir()
-    recipe = load(str(write_recipe(folder)), [*KEYS, f"rl.steps={steps}"])
+    keys = [f"cluster.learners={others + 1}", "cluster.shard=true"] if shard else []
+    recipe = load(str(write_recipe(folder)), [*KEYS, f"rl.steps={steps}", *keys])
     launcher, said = Processes(others), list[str]()
     reporter = Reporter(Console(file=io.StringIO()))
     with RunFolder.create(folder / "run", recipe.model_dump(mode="json")) as run:
@@ -114,6 +122,53 @@ def test_a_run_is_the_same_with_three_ranks_killed_or_frozen_again_and_again(
     said = asyncio.run(train(tmp_path / "three", 2, disturb, steps=16))
     assert any("is lost" in line for line in said)
     assert alike(tmp_path / "one", tmp_path / "three")
+
+
+@pytest.mark.parametrize("others", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_run_is_the_same_with_ranks_that_divide_the_optimisers_state(
+    others: int, tmp_path: Path
+) -> None:
+    asyncio.run(train(tmp_path / "one", 0))
+    asyncio.run(train(tmp_path / "more", others, shard=True))
+    assert alike(tmp_path / "one", tmp_path / "more")
+
+
+def test_a_run_that_lost_a_part_of_its_state_goes_on_from_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launchers, calls, said = list[Processes](), list[object](), list[str]()
+    sum_gradients = Leader.sum_gradients
+
+    def sum_after_a_kill(leader: Leader, *arguments: Any) -> None:
+        calls.append(leader)
+        if len(calls) == LATE:
+            launchers[-1].running[1].kill()
+        sum_gradients(leader, *arguments)
+
+    @asynccontextmanager
+    async def elsewhere(
+        processes: int, timeout: float, say: Callable[[str], None], database: Database
+    ) -> AsyncIterator[Any]:
+        launchers.append(Processes(1))
+        kind = learner_kind(1, shard=True)
+        async with learning_with(launchers[-1], said.append, kind, Roster()) as team:
+            yield SimpleNamespace(team=team, engines=None, workers=SimpleNamespace(session=None))
+
+    async def run() -> None:
+        keys = [*KEYS, "rl.steps=3", "cluster.learners=2", "cluster.shard=true"]
+        recipe = load(str(write_recipe(tmp_path)), keys)
+        folder = tmp_path / "two" / "run"
+        with RunFolder.create(folder, recipe.model_dump(mode="json")) as opened:
+            reporter = Reporter(Console(file=io.StringIO()))
+            monkeypatch.setattr(reporter, "say", said.append)
+            await Training(recipe, opened, folder, reporter, elsewhere).execute()
+
+    asyncio.run(train(tmp_path / "one", 0))
+    monkeypatch.setattr(Leader, "sum_gradients", sum_after_a_kill)
+    asyncio.run(run())
+    assert len(launchers) == 2
+    assert any("goes on from its last checkpoint" in line and "rank 1" in line for line in said)
+    assert alike(tmp_path / "one", tmp_path / "two")
 
 
 def test_ranks_that_die_again_and_again_stop_the_run_with_the_cause(tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.process import BaseProcess
 
 import torch
 
 from palaestra.learning.compute.master_weights import Optimisation
+from palaestra.learning.compute.shards import Sharding
 from palaestra.learning.compute.weight_selection import adapters, everything
 from palaestra.learning.critics.value_head import Critic
 from palaestra.learning.loop.following import serve
@@ -34,10 +36,14 @@ class Described:
     critic: Critic | None = None
     reference: Reference | None = None
     micro_tokens: int = 48
+    clip_norm: float = 1e9
+    shard: bool = False  # where there are ranks
+    ordered: bool = False
     broken: bool = False  # a description that no rank can use
 
 
-def made(described: object) -> Learner:
+def made(described: object, ranks: Ranks | None = None) -> Learner:
+    """The learner of a rank; without ranks, one that learns alone."""
     assert isinstance(described, Described)
     if described.broken:
         raise ValueError("no such model")
@@ -52,9 +58,10 @@ def made(described: object) -> Learner:
     learner = Learner(
         resident(network),
         adapters(network) if described.lora else everything(network),
-        Optimisation(1e-3, clip_norm=1e9),
+        Optimisation(1e-3, clip_norm=described.clip_norm),
         critic=described.critic,
         reference=described.reference,
+        sharding=Sharding(ranks, described.ordered) if ranks and described.shard else None,
     )
     learner.budget.tokens = described.micro_tokens
     return learner
@@ -67,7 +74,8 @@ def free_port() -> int:
 
 def follow(rank: int, world: int, port: int, patience: float) -> None:
     torch.set_num_threads(1)
-    os._exit(serve(join(rank, world, f"127.0.0.1:{port}", patience=patience), made))
+    ranks = join(rank, world, f"127.0.0.1:{port}", patience=patience)
+    os._exit(serve(ranks, partial(made, ranks=ranks)))
 
 
 def started(world: int, patience: float = 30.0) -> tuple[Ranks, list[BaseProcess]]:
@@ -106,6 +114,7 @@ def others(world: int) -> Iterator[Ranks]:
 
 
 def leading(ranks: Ranks, described: Described, *, ordered: bool = False) -> Learner:
-    learner = made(described)
+    described = replace(described, ordered=ordered)
+    learner = made(described, ranks)
     learner.lead(Leader(ranks, described, ordered=ordered))
     return learner

@@ -384,13 +384,13 @@ def while_learning(end: Callable[[], None], at: int) -> Callable[[Any], Tensor]:
 def test_a_killed_rank_ends_the_update_and_moves_no_weights(at: int) -> None:
     ranks, processes = started(2)
     learner = leading(ranks, Described(micro_tokens=1))
-    before = learner.checksum()
+    before = learner.trained.checksum()
     pid = processes[0].pid
     assert pid is not None
     loss = while_learning(lambda: os.kill(pid, signal.SIGKILL), at)
     with pytest.raises(RankLost, match=rf"rank 1 \(.*process {pid}\) ended.*; it was comp"):
         learner.update(batch(), loss)
-    assert learner.checksum() == before
+    assert learner.trained.checksum() == before
     assert learner.model.version == 0
     with pytest.raises(RankLost):  # not as if it were alone from now on
         learner.update(batch(), pg)
@@ -401,13 +401,13 @@ def test_a_killed_rank_ends_the_update_and_moves_no_weights(at: int) -> None:
 def test_a_frozen_rank_is_lost_after_a_while() -> None:
     ranks, processes = started(2, patience=3.0)
     learner = leading(ranks, Described(micro_tokens=1))
-    before = learner.checksum()
+    before = learner.trained.checksum()
     pid = processes[0].pid
     assert pid is not None
     loss = while_learning(lambda: os.kill(pid, signal.SIGSTOP), 2)
     with pytest.raises(RankLost, match="silent for 3 seconds; it was computing"):
         learner.update(batch(), loss)
-    assert learner.checksum() == before
+    assert learner.trained.checksum() == before
     ranks.close()
     os.kill(pid, signal.SIGCONT)
     processes[0].join(20)

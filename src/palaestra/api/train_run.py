@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
+
 from palaestra.agents.registry import make_agent
 from palaestra.api.naming import name_of_class
 from palaestra.cluster.copies import copy_kind
 from palaestra.cluster.driver import check_agent, worker_kind
 from palaestra.cluster.engines import engine_kind
+from palaestra.cluster.fleet import DEATHS, WINDOW
 from palaestra.cluster.learner_process import learner_kind
 from palaestra.cluster.on_ray import Elsewhere, OnRay, check_importable, connected
-from palaestra.core.errors import InputError, RecipeError
+from palaestra.core.errors import InputError, RankLost, RecipeError
 from palaestra.evaluation.reports.report import Report
 from palaestra.learning.methods.component import name_of
 from palaestra.models.registry import REVISIONS
@@ -186,24 +190,44 @@ class Training:
         )
         if concurrency_note is not None:
             self.reporter.say(concurrency_note)
-        part = recipe.environment
         try:
             if self._elsewhere is None:
                 return await execute(recipe, self.run, self.reporter, team)
-            database, say = self.run.database, self.reporter.say
-            async with self._elsewhere(part.workers, part.timeout, say, database) as started:
-                return await execute(
-                    recipe,
-                    self.run,
-                    self.reporter,
-                    started.team,
-                    elsewhere=started.workers.session,
-                    engines=started.engines,
-                )
+            return await self._execute_on(self._elsewhere)
         except asyncio.CancelledError:
             self.run.database.check_present()
             write_report(self.run)
             raise
+
+    async def _execute_on(self, elsewhere: Elsewhere) -> Report:
+        """Do the work on a cluster; begin again where a rank's part of the state is lost with it.
+
+        Raises:
+            RankLost: five times within five minutes.
+        """
+        part, say, lost = self.recipe.environment, self.reporter.say, list[float]()
+        while True:
+            try:
+                async with elsewhere(part.workers, part.timeout, say, self.run.database) as started:
+                    return await execute(
+                        self.recipe,
+                        self.run,
+                        self.reporter,
+                        started.team,
+                        elsewhere=started.workers.session,
+                        engines=started.engines,
+                    )
+            except RankLost as error:
+                now = time.monotonic()
+                lost = [*(at for at in lost if at > now - WINDOW), now]
+                if self.recipe.sharing == 1 or len(lost) == DEATHS or _cancelled():
+                    raise
+                say(f"{escape(str(error))}; the run goes on from its last checkpoint")
+
+
+def _cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def place_of(recipe: Recipe, on: str | None) -> OnRay | None:
@@ -232,7 +256,10 @@ def place_of(recipe: Recipe, on: str | None) -> OnRay | None:
         )
     if part.learners > 1:
         learners = learner_kind(
-            part.learners - 1, part.learner_cpus or 1.0, part.learner_gpus or 0.0
+            part.learners - 1,
+            part.learner_cpus or 1.0,
+            part.learner_gpus or 0.0,
+            shard=part.shard,
         )
     return replace(
         found,

@@ -15,6 +15,9 @@ number in the chosen precision:
                   which also plans the size of passes
     process       a constant for Python and torch, and one per environment worker
 
+Where learners divide it (`cluster.shard`), masters, gradients and moments are divided by their
+number; in deterministic runs gradients are not.
+
 Disk: checkpoints of weights and moments (12 T; after imitation, and the latest two of RL), the
 trained model (P b), and TOKEN_BYTES for each token of an episode.
 
@@ -161,6 +164,7 @@ def describe(recipe: Recipe, folder: str, as_json: bool, on: str | None = None) 
             "trained_parameters": found.size.trained,
             "runs_by": found.size.way,
             "memory_bytes": _with_total(asdict(found.memory)),
+            "learners": of_learners(recipe),
             "seconds": _with_total(found.seconds),
             "disk_bytes": _with_total(found.disk),
             "learns": list(learning(recipe)),
@@ -186,7 +190,9 @@ def describe(recipe: Recipe, folder: str, as_json: bool, on: str | None = None) 
     models = ", ".join(model.name for model in _beside(recipe, size)[1])
     beside = f"beside the policy: {models}" if models else ""
     stages = graph(recipe) if recipe.stage else []
-    for line in (*described(recipe), beside, size.note, concurrency_note, *placed, *stages):
+    learners = of_learners(recipe)
+    notes = (beside, size.note, concurrency_note, learners)
+    for line in (*described(recipe), *notes, *placed, *stages):
         if line:
             print(f"# {line}")
     print()
@@ -248,7 +254,14 @@ def measure(recipe: Recipe) -> Size:
             chosen = top_layers(network, part.top_layers or 1)
         else:
             chosen = everything(network)
-    budget = MemoryBudget(network, chosen.parameters, chosen.frozen_layers, part.memory_bytes)
+    budget = MemoryBudget(
+        network,
+        chosen.parameters,
+        chosen.frozen_layers,
+        part.memory_bytes,
+        ranks=recipe.sharing,
+        whole_gradients=recipe.deterministic,
+    )
     parameters = sum(p.numel() for p in network.parameters())
     stored = sum(p.nbytes for p in (*network.parameters(), *network.buffers()))
     for layer in network.modules():
@@ -271,19 +284,43 @@ def memory(recipe: Recipe, size: Size, turns: int) -> Memory:
     """Estimate memory; see the top of this module."""
     from palaestra.learning.critics.encoder import AT_ONCE
 
-    narrow = _narrow(recipe)
     beside, models = _beside(recipe, size)
+    masters, gradients, moments = _kept(recipe, size)
     tokens = min(recipe.model.context, max(256, round(_episode(recipe, turns))))
     return Memory(
         weights=size.weights,
         packed=size.weights if _packs(recipe, size) else 0,
-        masters=4 * size.trained if narrow else 0,
-        gradients=4 * size.trained * (1 + _apart(recipe)),
-        moments=8 * size.trained,
+        masters=masters,
+        gradients=gradients + 4 * size.trained * _apart(recipe),
+        moments=moments,
         cache=(size.state_bytes + tokens * size.token_bytes) * (recipe.concurrency + 2),
         beside=beside,
         learning_pass=max(size.learning_pass, AT_ONCE * tokens * size.pass_token if models else 0),
         process=PROCESS_BYTES + WORKER_BYTES * recipe.environment.workers,
+    )
+
+
+def _kept(recipe: Recipe, size: Size) -> tuple[float, float, float]:
+    """Return the bytes of master weights, gradients and moments that one learner keeps."""
+    own = size.trained / recipe.sharing
+    gradients = size.trained if recipe.deterministic else own
+    return 4 * own if _narrow(recipe) else 0, 4 * gradients, 8 * own
+
+
+def of_learners(recipe: Recipe) -> str | None:
+    """Return a line about the memory of each further learner; None if there are none."""
+    part = recipe.cluster
+    if part is None or part.learners == 1:
+        return None
+    totals = {}
+    for shard in (False, True):
+        update = {"cluster": part.model_copy(update={"shard": shard})}
+        one = recipe.model_copy(update=update)
+        size = measure(one)
+        totals[shard] = size.weights + sum(_kept(one, size)) + size.learning_pass + PROCESS_BYTES
+    return (
+        f"each further learner: about {totals[part.shard] / 1e9:.2f} GB; with cluster.shard = "
+        f"{str(not part.shard).lower()} about {totals[not part.shard] / 1e9:.2f} GB"
     )
 
 

@@ -132,9 +132,6 @@ class Copies(Supervisor):
                 peer.send(await copy.queue.get())
                 await peer.writer.drain()
 
-    def retire(self, birth: int) -> None:
-        """Do nothing: another copy is begun, and this one kept until it leaves."""
-
     def load(self, birth: int) -> int:
         copy = self._copies.get(birth)
         return 0 if copy is None else self._count - max(copy.has, 0)

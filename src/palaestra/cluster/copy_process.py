@@ -55,13 +55,11 @@ def serve(call: Call) -> None:
         OSError: the driver cannot be reached.
         StorageFull: there is no space.
     """
-    driver = Driver(call)
-    try:
-        _keep(driver, Path(os.environ.get("PALAESTRA_COPIES", ROOT)).expanduser())
-    except RunTakenOver as error:
-        driver.send(Refused(str(error)))
-    except EOFError:  # the driver's end, or that of the run
-        return
+    with Driver(call) as driver:
+        try:
+            _keep(driver, Path(os.environ.get("PALAESTRA_COPIES", ROOT)).expanduser())
+        except RunTakenOver as error:
+            driver.send(Refused(str(error)))
 
 
 def _keep(driver: Driver, root: Path) -> None:

@@ -179,9 +179,6 @@ class Workers(Supervisor):
             reply = error
         worker.send(Answer(asked.number, reply))
 
-    def retire(self, birth: int) -> None:
-        """Do nothing: a session is handed over when it next asks for a reply."""
-
     def load(self, birth: int) -> int:
         return self.leases.load(birth)
 

@@ -56,11 +56,8 @@ def serve(call: Call) -> None:
         OSError: the driver cannot be reached.
         InputError: the policy cannot run here.
     """
-    driver = Driver(call)
-    try:
+    with Driver(call) as driver:
         _serve(driver, call.secret.hex())
-    except EOFError:  # the driver's end, or that of the run
-        return
 
 
 def _serve(driver: Driver, key: str) -> None:

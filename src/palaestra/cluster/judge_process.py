@@ -56,11 +56,11 @@ def serve(call: Call) -> None:
         OSError: the driver cannot be reached.
         InputError: the judge cannot be made here.
     """
-    driver, loop = Driver(call), asyncio.new_event_loop()
-    from palaestra.environments.registry import make
-    from palaestra.evaluation.judges.registry import load_to_judge, make_judge
+    loop = asyncio.new_event_loop()
+    with Driver(call) as driver:
+        from palaestra.environments.registry import make
+        from palaestra.evaluation.judges.registry import load_to_judge, make_judge
 
-    try:
         asked: Appoint = driver.receive()
         judge, _ = make_judge(
             _with_rubric(asked),
@@ -72,8 +72,6 @@ def serve(call: Call) -> None:
         while True:
             number, case = driver.receive()
             driver.send(Judged(number, loop.run_until_complete(judge.judge(case))))
-    except EOFError:  # the driver's end, or that of the work
-        return
 
 
 def _with_rubric(asked: Appoint) -> JudgeRequest:

@@ -12,9 +12,10 @@ from palaestra.core.errors import InfrastructureFault, RankLost
 MODULE = "palaestra.cluster.learner_process"
 
 
-def learner_kind(count: int, cpus: float = 1.0, gpus: float = 0.0) -> Kind:
+def learner_kind(count: int, cpus: float = 1.0, gpus: float = 0.0, *, shard: bool = False) -> Kind:
     """Return the kind of `count` ranks beside rank 0; see `placement.Kind`."""
-    note = "each holds the weights and the optimiser's state"
+    part = f"1/{count + 1} of " if shard else ""
+    note = f"each holds the weights and {part}the optimiser's state"
     return Kind("learner", "cluster.learners", MODULE, "ranks", count, count, cpus, gpus, note)
 
 

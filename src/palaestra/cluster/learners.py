@@ -19,7 +19,7 @@ from palaestra.cluster.learner_process import Join
 from palaestra.cluster.placement import Kind
 from palaestra.cluster.supervisor import LAST_WORDS, Launcher, Peer, Supervisor
 from palaestra.cluster.worker_messages import read
-from palaestra.core.errors import InfrastructureFault, PalaestraError, RankLost
+from palaestra.core.errors import InfrastructureFault, RankLost
 from palaestra.learning.parallel import Ranks, join
 from palaestra.store.process_roster import Roster
 from palaestra.training.ranks import Team
@@ -83,17 +83,8 @@ class Learners(Supervisor):
             self._ready.add(peer.greeting.birth)
             await self.notify()
 
-    def retire(self, birth: int) -> None:
-        """Do nothing: it leaves at once, which ends the update under way for all."""
-
-    def load(self, birth: int) -> int:
-        return 0
-
     def lost(self, birth: int) -> None:
         self._ready.discard(birth)
-
-    def failed(self, failure: PalaestraError) -> None:
-        """Do nothing: whoever waits for ranks is told."""
 
 
 @asynccontextmanager

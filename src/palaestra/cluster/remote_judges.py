@@ -84,9 +84,6 @@ class Judges(Supervisor):
                     if not found.done():
                         found.set_result(verdict)
 
-    def retire(self, birth: int) -> None:
-        """Do nothing: it gets no further case."""
-
     def load(self, birth: int) -> int:
         return sum(of == birth for of, _ in self._cases.values())
 

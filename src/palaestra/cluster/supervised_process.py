@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from palaestra.cluster.worker_messages import BEAT, SIZE, Call, Greeting, dump, greet, versions
 
@@ -49,7 +49,7 @@ def _beat(connection: socket.socket) -> None:
 class Driver:
     """The connection to the driver, for a process that waits for what it sends.
 
-    Methods raise EOFError at the driver's end.
+    Methods raise EOFError at the end of the driver, or of the run, which ends a `with` of it.
     """
 
     def __init__(self, call: Call) -> None:
@@ -59,6 +59,12 @@ class Driver:
         self._socket.settimeout(None)
         self._socket.sendall(greeting(call))
         self.own_host: str = self._socket.getsockname()[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> bool:
+        return kind is EOFError
 
     def send(self, message: object) -> None:
         try:

@@ -132,17 +132,15 @@ class Supervisor(ABC):
     def lost(self, birth: int) -> None:
         """Give the work of a lost process to others."""
 
-    @abstractmethod
     def failed(self, failure: PalaestraError) -> None:
-        """End all work: there will be no other process."""
+        """End all work, as there will be no other process; what waits in `until` ends itself."""
 
-    @abstractmethod
     def retire(self, birth: int) -> None:
-        """Give a process that is to leave no further work."""
+        """Give a process that is to leave no further work; `staying` leaves it out."""
 
-    @abstractmethod
     def load(self, birth: int) -> int:
         """Return how many sessions or calls a process works on."""
+        return 0
 
     @property
     def staying(self) -> set[int]:

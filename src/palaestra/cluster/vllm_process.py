@@ -45,12 +45,8 @@ def serve(call: Call) -> None:
         OSError: the driver cannot be reached.
         InfrastructureFault: vLLM does not start, or does not load weights.
     """
-    driver = Driver(call)
-    with tempfile.TemporaryDirectory(prefix="palaestra-") as name:
-        try:
-            _serve(driver, call.secret.hex(), Path(name))
-        except EOFError:  # the driver's end, or that of the run
-            return
+    with Driver(call) as driver, tempfile.TemporaryDirectory(prefix="palaestra-") as name:
+        _serve(driver, call.secret.hex(), Path(name))
 
 
 def _serve(driver: Driver, key: str, root: Path) -> None:

@@ -52,6 +52,12 @@ class Transfers(Protocol):
     def broadcast(self, tensor: Tensor, root: int, /) -> dist.Work:
         """Begin to overwrite a tensor with that of one rank."""
 
+    def _reduce_scatter_base(self, into: Tensor, parts: Tensor, /) -> dist.Work:
+        """Begin to sum a tensor over all ranks, and to give each rank one part of the sum."""
+
+    def _allgather_base(self, into: Tensor, own: Tensor, /) -> dist.Work:
+        """Begin to give the parts of all ranks to each, one after the other."""
+
     def abort(self) -> None:
         """Break off all transfers."""
 
@@ -168,6 +174,36 @@ class Ranks:
             self._finish(self._group.broadcast(sent, 0))
             if self.rank:
                 tensor.copy_(sent)
+
+    def sum_parts(self, parts: Tensor) -> Tensor:
+        """Sum a tensor over all ranks, and return this rank's part of the sum.
+
+        Args:
+            parts: [ranks, n], a row for each rank; all must call it with the same shape and type.
+                It is of no use afterwards.
+
+        Returns:
+            [n]
+
+        Raises:
+            RankLost: another rank is lost.
+        """
+        if parts.device.type != "cuda":  # gloo itself sums all parts, and cannot be polled then
+            self._finish(self._group.allreduce(parts))
+            return parts[self.rank].clone()
+        own = torch.empty_like(parts[0])
+        self._finish(self._group._reduce_scatter_base(own, parts.view(-1)))
+        return own
+
+    def gather_parts(self, own: Tensor) -> Tensor:
+        """Return the tensors [n] of all ranks, [ranks, n]; all must call it alike.
+
+        Raises:
+            RankLost: another rank is lost.
+        """
+        parts = own.new_empty(self.world, len(own))
+        self._finish(self._group._allgather_base(parts.view(-1), own))
+        return parts
 
     def _finish(self, work: dist.Work) -> None:
         """Wait for a transfer, unless a rank that takes part in it is lost."""

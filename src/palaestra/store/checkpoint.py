@@ -56,7 +56,8 @@ def save(
     Args:
         folder: created if it does not exist.
         name: a file name that does not start with a dot.
-        tensors: part -> name -> dense tensor on any device; each part becomes a file.
+        tensors: part -> name -> dense tensor on any device; each part becomes a file, and is
+            read once.
         state: any JSON value; floats are restored bit for bit.
 
     Returns:
@@ -186,6 +187,7 @@ def _write(
             "ties": ties,
             "order": list(group),
         }
+        del group  # before the next part is read, if it is made then
     content = {"written": time.time_ns(), "parts": parts, "state": dict(state)}
     write_durably(folder / "state.json", json.dumps({"sha256": _digest(content), **content}))
     sync(folder)

@@ -22,6 +22,7 @@ from palaestra.core.errors import InputError, PalaestraError, RankLost
 from palaestra.environments.registry import spec
 from palaestra.learning.compute.master_weights import Optimisation
 from palaestra.learning.compute.memory_budget import SHARE, memory_of
+from palaestra.learning.compute.shards import Sharding
 from palaestra.learning.critics.privileged_head import PrivilegedLoss
 from palaestra.learning.critics.value_head import Critic
 from palaestra.learning.loop.following import serve
@@ -111,6 +112,7 @@ def make_learner(
     for_rl: bool = False,
     reference: Reference | None = None,
     roles: Sequence[str] | None = None,
+    ranks: Ranks | None = None,
 ) -> Learner:
     """Create the policy's learner; for RL, with the critic and reference that it needs.
 
@@ -121,6 +123,7 @@ def make_learner(
         for_rl: whether it learns by RL.
         reference: of stages other than RL; None: none.
         roles: with LoRA, those whose adapters learn; None: all.
+        ranks: with which it learns; None: alone.
     """
     part, critic, method = recipe.training, None, Method(chosen(recipe.rl))
     settings = critic_of(recipe.rl, method) if for_rl else None
@@ -135,6 +138,7 @@ def make_learner(
         reference=reference_of(recipe, method) if for_rl else reference,
         families=recipe.rl.families if for_rl else 0,
         privileged=_privileged(recipe) if for_rl else None,
+        sharding=Sharding(ranks, recipe.deterministic) if ranks and recipe.sharing > 1 else None,
     )
 
 
@@ -179,13 +183,14 @@ def follow(ranks: Ranks) -> int:
         RankLost: rank 0 died, or has been silent for too long.
         PalaestraError: this rank cannot make the learner, or its work failed; rank 0 knows.
     """
-    return serve(ranks, _Maker().make)
+    return serve(ranks, _Maker(ranks).make)
 
 
 class _Maker:
     """Makes the learners that rank 0 describes, one after the other, on one policy."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
         self._policy: ResidentModel | None = None
 
     def make(self, description: Description) -> Learner:
@@ -200,6 +205,7 @@ class _Maker:
             for_rl=description.for_rl,
             roles=description.roles,
             reference=description.reference,
+            ranks=self._ranks,
         )
 
 

@@ -144,6 +144,11 @@ class Recipe(Section):
             raise ValueError("model.schedule does not reach vLLM (cluster.engine); unset one")
 
     @property
+    def sharing(self) -> int:
+        """The number of processes that divide gradients and the optimiser's state among them."""
+        return self.cluster.learners if self.cluster is not None and self.cluster.shard else 1
+
+    @property
     def acting_elsewhere(self) -> str | None:
         """The key by which other processes act in the rollouts of RL; None: this one acts."""
         if self.cluster is not None and self.cluster.engines is not None:

@@ -304,6 +304,9 @@ class ClusterPart(Section):
     learners: int = Field(
         1, ge=1, description="processes that learn together: this one, and others elsewhere"
     )
+    shard: bool = Field(
+        False, description="divide gradients and the optimiser's state among the learners"
+    )
     learner_cpus: float | None = Field(
         None, gt=0, description="processors that each further learner reserves; unset: 1"
     )
@@ -328,8 +331,8 @@ class ClusterPart(Section):
         for name in ("engine", "engine_cpus", "engine_gpus"):
             if getattr(self, name) is not None and self.engines is None:
                 raise ValueError(f"cluster.{name} has no effect without cluster.engines; set that")
-        for name in ("learner_cpus", "learner_gpus"):
-            if getattr(self, name) is not None and self.learners == 1:
+        for name in ("shard", "learner_cpus", "learner_gpus"):
+            if getattr(self, name) and self.learners == 1:
                 raise ValueError(
                     f"cluster.{name} has no effect without cluster.learners above 1; set that"
                 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
+from collections import ChainMap
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from rich.markup import escape
+from torch import Tensor
 
 from palaestra.agents.registry import make_agent
 from palaestra.core.agent import Agent
@@ -252,6 +254,7 @@ class RunContext:
             for_rl=for_rl,
             roles=self.learners,
             reference=reference,
+            ranks=None if self.team is None else self.team.ranks,
         )
         if self.team is not None:
             revisions = self.store.get(REVISIONS) or {}
@@ -272,6 +275,8 @@ class RunContext:
             memory_of_rank(self.recipe),
             reference=reference_of(self.recipe, self.method) == "start" or distils(self.whole),
             families=self.recipe.rl.families,
+            ranks=self.recipe.sharing,
+            whole_gradients=self.recipe.deterministic,
         )
 
     def save(
@@ -283,9 +288,14 @@ class RunContext:
     ) -> None:
         """Write a checkpoint of the stage; keep only the latest two of its RL."""
         whole = {**state, **state_of(self.policy)}
-        tensors = learner.state()
-        for prefix, model in beside.items():
-            tensors |= {prefix + part: tensor for part, tensor in model.state().items()}
+        tensors = ChainMap[str, Mapping[str, Tensor]](
+            {
+                prefix + part: tensor
+                for prefix, model in beside.items()
+                for part, tensor in model.state().items()
+            },
+            cast("dict[str, Mapping[str, Tensor]]", learner.state()),  # read part by part
+        )
         self.store.sync()  # a checkpoint is never ahead of the record
         checkpoint.save(self.run.checkpoints, name, tensors, whole)
         for old in self.checkpoints()[:-2]:

@@ -9,11 +9,13 @@ step rounds the master weights back into the weights, by thresholds that keep sm
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from palaestra.models.local.kernels.fused import kernels_for
 from palaestra.models.local.rounding import round_into
@@ -21,6 +23,7 @@ from palaestra.models.local.rounding import round_into
 Parts = dict[str, dict[str, Tensor]]
 """What a checkpoint holds: part -> name of a tensor -> tensor."""
 
+WEIGHTS = "weights"  # the part of master weights
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
@@ -40,10 +43,7 @@ class MasterOptimiser:
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], optimisation: Optimisation) -> None:
         self.parameters, self.clip_norm = dict(parameters), optimisation.clip_norm
-        self.master_weights = {
-            name: p if torch.finfo(p.dtype).bits >= 32 else nn.Parameter(p.detach().float())
-            for name, p in self.parameters.items()
-        }
+        self.master_weights = self._masters()
         self._adam = torch.optim.AdamW(
             list(self.master_weights.values()),
             lr=optimisation.learning_rate,
@@ -51,8 +51,19 @@ class MasterOptimiser:
             weight_decay=optimisation.weight_decay,
             fused=True,
         )
-        self._hooks = [
-            parameter.register_post_accumulate_grad_hook(_widen(self.master_weights[name]))
+        self._hooks = self._accumulating()
+
+    def _masters(self) -> dict[str, nn.Parameter]:
+        """Return what the optimiser works on, by name."""
+        return {
+            name: p if is_wide(p) else nn.Parameter(p.detach().float())
+            for name, p in self.parameters.items()
+        }
+
+    def _accumulating(self) -> list[RemovableHandle]:
+        """Let the gradients of narrow parameters accumulate in fp32."""
+        return [
+            parameter.register_post_accumulate_grad_hook(widen(self.master_weights[name]))
             for name, parameter in self.parameters.items()
             if parameter is not self.master_weights[name]
         ]
@@ -80,24 +91,24 @@ class MasterOptimiser:
         if learning_rate is not None:
             for group in self._adam.param_groups:
                 group["lr"] = learning_rate
-        gradients = [m.grad for m in self.master_weights.values() if m.grad is not None]
-        total = nn.utils.get_total_norm(gradients)
+        total = self._total_norm()
         norm = float(total)
         if norm > self.clip_norm:
             nn.utils.clip_grads_with_norm_(self.master_weights.values(), self.clip_norm, total)
         if math.isfinite(norm):
             self._adam.step()
         self.drop_gradients()
-        self._publish()
+        self.publish()
         return norm
 
     def norm(self, ending: str) -> float:
         """Return the gradient's norm over the weights whose names end so, before clipping."""
+        return float(self._total_norm(ending))
+
+    def _total_norm(self, ending: str = "") -> Tensor:
         named = self.master_weights.items()
-        return float(
-            nn.utils.get_total_norm(
-                [m.grad for name, m in named if name.endswith(ending) and m.grad is not None]
-            )
+        return nn.utils.get_total_norm(
+            [m.grad for name, m in named if name.endswith(ending) and m.grad is not None]
         )
 
     def take_gradient(self) -> Tensor:
@@ -113,6 +124,46 @@ class MasterOptimiser:
         for master, part in zip(masters, flat.split([m.numel() for m in masters]), strict=True):
             master.grad = part.view_as(master).to(master.dtype)
 
+    # ── with other ranks ─────────────────────────────────────────────────────
+    # Each rank has an optimiser of the same parameters. See `ShardedOptimiser` for ranks that
+    # divide them; here, each holds all.
+
+    @property
+    def totals(self) -> Mapping[str, nn.Parameter]:
+        """What holds gradients that are summed over the ranks after the last pass."""
+        return self.master_weights
+
+    @property
+    def reached(self) -> Collection[str]:
+        """Names of what has a gradient that passes have summed over the ranks already."""
+        return ()
+
+    @property
+    def held_by_all(self) -> Mapping[str, Tensor]:
+        """What all ranks hold alike besides the parameters."""
+        return self.master_weights
+
+    def adding(self) -> AbstractContextManager[None]:
+        """Return a context for a backward pass, which all ranks run at once."""
+        return nullcontext()
+
+    def keep_own(self, names: Collection[str]) -> None:
+        """Keep of the summed gradients what this rank steps along.
+
+        Args:
+            names: of what has a gradient on any rank.
+        """
+
+    def alike(self) -> list[Tensor]:
+        """Return what all ranks must hold alike of the summed gradients before they step."""
+        return [m.grad for m in self.master_weights.values() if m.grad is not None]
+
+    def own(self, part: str, name: str, tensor: Tensor) -> Tensor:
+        """Return what this rank keeps of a tensor of a state."""
+        return tensor
+
+    # ── state ────────────────────────────────────────────────────────────────
+
     def drop_gradients(self) -> None:
         """Drop the accumulated gradients."""
         self._adam.zero_grad(set_to_none=True)
@@ -123,35 +174,45 @@ class MasterOptimiser:
 
     def state(self) -> Parts:
         """Return master weights and moments; the weights are the very tensors, not copies."""
-        moments = self._adam.state
-        parts: Parts = {"weights": {name: m.detach() for name, m in self.master_weights.items()}}
-        for part in MOMENTS:
-            parts[part] = {
-                name: moments[m][part] for name, m in self.master_weights.items() if m in moments
-            }
-        return parts
+        return {part: self.part(part) for part in (WEIGHTS, *MOMENTS)}
 
-    @torch.no_grad()
+    def part(self, part: str) -> dict[str, Tensor]:
+        """Return a part of `state`."""
+        named, moments = self.master_weights.items(), self._adam.state
+        if part == WEIGHTS:
+            return {name: master.detach() for name, master in named}
+        return {name: moments[master][part] for name, master in named if master in moments}
+
     def restore(self, parts: Parts) -> None:
         """Restore what `state` returned; ignore other names."""
+        self.load(parts)
+        self.publish()
+
+    @torch.no_grad()
+    def load(self, parts: Parts) -> None:
+        """Restore master weights and moments alone; `publish` makes them the parameters."""
         self.forget()
         for name, master in self.master_weights.items():
-            master.copy_(parts["weights"][name])
+            master.copy_(parts[WEIGHTS][name])
             if name in parts["step"]:
                 self._adam.state[master] = {
                     part: parts[part][name].to(master.device, copy=True) for part in MOMENTS
                 }
-        self._publish()
 
     @torch.no_grad()
-    def _publish(self) -> None:
+    def publish(self) -> None:
         """Round the master weights into the parameters."""
         for name, parameter in self.parameters.items():
             if parameter is not self.master_weights[name]:
                 round_into(parameter, self.master_weights[name])
 
 
-def _widen(master: nn.Parameter) -> Callable[[Tensor], None]:
+def is_wide(parameter: Tensor) -> bool:
+    """Return whether a parameter needs no wider copy to be trained."""
+    return torch.finfo(parameter.dtype).bits >= 32
+
+
+def widen(master: nn.Parameter) -> Callable[[Tensor], None]:
     """Return a hook that adds a parameter's gradient to its master weight's once complete."""
 
     def add(parameter: Tensor) -> None:

@@ -3,12 +3,15 @@
 Besides the weights, an optimiser step takes, in bytes, with T trained weights of b bytes
 each, W = max(b, 4), a vocabulary of V and a pass over N tokens:
 
-    optimiser    (W if b < W) T + W T + 2 W T: master weights, gradients, moments
+    optimiser    (W if b < W) T + W T + 2 W T: master weights, gradients, moments; divided among
+                 ranks with `shard` (in deterministic runs, gradients are not)
     reference    b T, where a copy of the trained weights is kept
     families     W T for each family of tasks whose gradient is kept apart, and for their sum
     pass         2 b x the largest trained tensor: gradients not yet added to W's
                  b x the largest quantised matrix, dequantised
                  CHUNK b V + FP32_CHUNK 3 W V: logits (CHUNK 3 b V if they are capped)
+                 with `shard`, W x the trained weights of two layers and of all that is in none, and
+                 2 x what travels at once: gradients on their way to the ranks that keep them
     activations  N x (kept + 2 kept / layers with a gradient)
                  N x 3 b heads MOST_QUERIES: attention weights in use, or GENERAL W for 3 b
                  where attention is not plain (windows, caps on scores, sinks)
@@ -37,6 +40,7 @@ from torch import Tensor, nn
 from palaestra.core.errors import InputError
 from palaestra.learning.compute.logprobs import CHUNK, FP32_CHUNK
 from palaestra.learning.compute.shared_prefix_attention import MOST_QUERIES, RowAttention
+from palaestra.learning.parallel import BUCKET
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.quantised import QuantisedLinear
 
@@ -69,6 +73,8 @@ def needs_of(
     frozen: int = 0,
     *,
     reference: bool = False,
+    ranks: int = 1,
+    whole_gradients: bool = False,
     families: int = 0,
 ) -> Needs:
     """Return what training takes; the weights themselves are not read and may be on "meta".
@@ -78,14 +84,21 @@ def needs_of(
         parameters: the trained ones of its weights.
         frozen: number of lowest blocks that need no gradient.
         reference: whether a copy of the trained weights is kept.
+        ranks: that divide gradients and the optimiser's state.
+        whole_gradients: gradients are not divided.
         families: number of task families whose gradients are kept apart; 0: none is.
     """
     optimiser = largest = 0
     for parameter in parameters.values():
         wide = max(parameter.itemsize, 4)
-        copies = (4 if parameter.itemsize < wide else 3) + (families and families + 1)
-        optimiser += copies * wide * parameter.numel() + reference * parameter.nbytes
+        size = wide * parameter.numel()
+        divided = (3 if parameter.itemsize < wide else 2) * size + (not whole_gradients) * size
+        optimiser += -(-divided // ranks) + whole_gradients * size + reference * parameter.nbytes
+        optimiser += (families and families + 1) * size
         largest = max(largest, parameter.nbytes)
+    fixed = 2 * largest
+    if ranks > 1 and not whole_gradients:
+        fixed += _under_way(network, parameters)
     narrow, wide = network.dtype.itemsize, network.wide_dtype.itemsize
     copies = 1 if network.config.logit_softcap is None else 3
     quantised = (m for m in network.modules() if isinstance(m, QuantisedLinear))
@@ -100,7 +113,7 @@ def needs_of(
     whole = kept + 2 * kept // layers + asking + _kept_by_tower(network)
     return Needs(
         optimiser,
-        fixed=2 * largest + dense + logits,
+        fixed=fixed + dense + logits,
         per_token=whole,
         per_token_recomputed=whole if network.whole else inputs + 3 * kept // layers + asking,
     )
@@ -117,6 +130,8 @@ class MemoryBudget:
         memory: int | None = None,
         *,
         reference: bool = False,
+        ranks: int = 1,
+        whole_gradients: bool = False,
         families: int = 0,
     ) -> None:
         """Plan for one network; the other arguments are those of `needs_of`.
@@ -126,6 +141,8 @@ class MemoryBudget:
             parameters: the trained ones of its weights.
             frozen: number of lowest blocks that need no gradient.
             reference: whether a copy of the trained weights is kept.
+            ranks: that divide gradients and the optimiser's state.
+            whole_gradients: gradients are not divided.
             families: number of task families whose gradients are kept apart; 0: none is.
             memory: bytes that learning may take besides the weights; None means half of the
                 machine's memory, or of the device's.
@@ -133,7 +150,15 @@ class MemoryBudget:
         Raises:
             InputError: not even a pass over one token fits.
         """
-        self.needs = needs_of(network, parameters, frozen, reference=reference, families=families)
+        self.needs = needs_of(
+            network,
+            parameters,
+            frozen,
+            reference=reference,
+            ranks=ranks,
+            whole_gradients=whole_gradients,
+            families=families,
+        )
         self.memory = int(SHARE * memory_of(network.device)) if memory is None else memory
         least = self.needs.of(1, recompute=True)
         if least > self.memory:
@@ -162,6 +187,20 @@ class MemoryBudget:
             f"{_size(self.memory)}; {REMEDIES}, or make episodes shorter "
             "(environment.turns, agent.max_tokens)."
         )
+
+
+def _under_way(network: DecoderNetwork, parameters: Mapping[str, nn.Parameter]) -> int:
+    """Return the bytes of gradients that ranks have computed and not yet divided."""
+    layers: dict[int | None, int] = {}
+    largest = 0
+    for name, parameter in parameters.items():
+        size = max(parameter.itemsize, 4) * parameter.numel()
+        layer = None if network.whole else network.layer_of(name)
+        layers[layer] = layers.get(layer, 0) + size
+        largest = max(largest, size)
+    rest = layers.pop(None, 0)
+    travelling = 2 * max(largest, min(BUCKET, rest + sum(layers.values())))
+    return rest + 2 * max(layers.values(), default=0) + travelling
 
 
 def memory_of(device: torch.device) -> int:

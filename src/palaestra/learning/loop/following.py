@@ -19,10 +19,10 @@ from palaestra.learning.loop.leading import (
     gradients_of,
     read,
     set_gradients,
-    summed,
 )
 from palaestra.learning.loop.learner import Learner
-from palaestra.learning.parallel import End, Ranks, checksum
+from palaestra.learning.loop.trained_state import TrainedState
+from palaestra.learning.parallel import End, Ranks
 from palaestra.models.local.feed_forward import take_counts
 
 Make = Callable[[Any], Learner]
@@ -66,19 +66,22 @@ class Follower:
         self.commands: dict[str, Callable[..., object]] = {
             "make": self._make,
             "connect": lambda: ranks.connect(self.learner.model.network.device),
-            "restore": self._restore,
-            "restore_critic": self._restore_critic,
-            "compare": lambda: self.learner.checksum(),
+            "load": lambda form: self._trained.load(self._received(form)),
+            "load_critic": lambda form: self._trained.load_critic(self._received(form)),
+            "load_reference": lambda form: self._trained.load_reference(self._received(form)),
+            "publish": lambda: self._trained.publish(),
+            "part": lambda name: self._trained.part(name),
+            "compare": lambda: self._trained.checksum(),
             "run": self._run,
             "pull_back": self._pull_back,
             "continue": self._continue,
             "drop_gradients": self._drop_gradients,
             "gradients": self._gradients,
-            "sum": self._sum,
-            "vote": self._vote,
-            "step": lambda learning_rate: self.learner.step(learning_rate),
-            "set_reference": lambda: self.learner.set_reference(),
-            "exchange": lambda: self.learner.exchange(),
+            "sum": lambda names, ordered: self._trained.sum_over(ranks, names, ordered),
+            "vote": lambda: self._trained.vote(),
+            "step": lambda learning_rate: self._trained.step(learning_rate),
+            "set_reference": lambda: self._trained.set_reference(),
+            "exchange": lambda: self._trained.exchange(),
         }
 
     @property
@@ -92,28 +95,25 @@ class Follower:
             raise PalaestraError("Rank 0 sent work before it described the learner.")
         return self._learner
 
+    @property
+    def _trained(self) -> TrainedState:
+        return self.learner.trained
+
     def _make(self, description: object) -> str:
         if self._learner is not None:
             self._learner.close()
         self._learner = self._make_learner(description)
         return self._learner.model.network.device.type
 
-    def _restore(self, form: Form) -> None:
-        self.learner.restore(self._received(form))
-
-    def _restore_critic(self, form: Form) -> None:
-        self.learner.restore_critic(self._received(form))
-
     def _received(self, form: Form) -> Parts:
         device = self.learner.model.network.device
-        parts = {
-            part: {
-                name: torch.empty(shape, dtype=dtype, device=device)
-                for name, (shape, dtype) in tensors.items()
-            }
-            for part, tensors in form.items()
-        }
-        self._ranks.broadcast([tensor for part in parts.values() for tensor in part.values()])
+        parts: Parts = {}
+        for part, tensors in form.items():
+            parts[part] = {}
+            for name, (shape, dtype) in tensors.items():
+                tensor = torch.empty(shape, dtype=dtype, device=device)
+                self._ranks.broadcast([tensor])
+                parts[part][name] = self._trained.kept(part, name, tensor)
         return parts
 
     def _run(self, rows: list[Row], wanted: Wanted) -> list[Tensor]:
@@ -124,29 +124,25 @@ class Follower:
         self._running = found if wanted.gradient else None
         return [part.detach().cpu() for part in found.parts()]
 
-    def _pull_back(self, given: list[Tensor | None]) -> None:
+    def _pull_back(self, given: list[Tensor | None] | None) -> None:
+        """Run the backward pass of the last `run`; None: there is none, but others have one."""
         running, self._running = self._running, None
-        assert running is not None  # of a `run` with gradients
-        device = running.lp.device
-        pull_back(running, [None if g is None else g.to(device) for g in given])
+        with self._trained.adding():
+            if given is not None:
+                assert running is not None  # of a `run` with gradients
+                device = running.lp.device
+                pull_back(running, [None if g is None else g.to(device) for g in given])
 
     def _continue(self, given: list[Tensor | None], so_far: dict[str, Tensor]) -> dict[str, Tensor]:
         """Add the gradient to a running sum; return the sum."""
-        masters = self.learner.masters
-        set_gradients(masters, so_far)
+        totals = self._trained.totals
+        set_gradients(totals, so_far)
         self._pull_back(given)
-        return {name: gradient.cpu() for name, gradient in gradients_of(masters).items()}
+        return {name: gradient.cpu() for name, gradient in gradients_of(totals).items()}
 
     def _drop_gradients(self) -> None:
         self._running = None
-        self.learner.drop_gradients()
+        self._trained.drop_gradients()
 
     def _gradients(self) -> tuple[list[str], list[list[int]]]:
-        learner = self.learner
-        return list(gradients_of(learner.masters)), take_counts(learner.model.network)
-
-    def _sum(self, names: list[str], ordered: bool) -> None:
-        summed(self._ranks, self.learner.masters, names, ordered=ordered)
-
-    def _vote(self) -> str:
-        return checksum(gradients_of(self.learner.masters).values())
+        return self._trained.reached(), take_counts(self.learner.model.network)

@@ -8,6 +8,9 @@ to sum the gradients of the weights over the ranks.
 In a deterministic run, gradients are added in the order of the micro-batches: the running sum
 visits each rank, which is slower, and gives the bits of one process.
 
+Where ranks divide gradients and the optimiser's state (`sharded_optimiser`), they sum gradients
+while the backward passes run, at the same time on all ranks; else once, after the last pass.
+
 Weights move in two steps: all ranks name the checksum of their gradients; only if they agree, each
 one takes the optimiser step, and names the checksum of its weights.
 """
@@ -17,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +30,12 @@ from palaestra.core.message import ImageSpan
 from palaestra.learning.compute.even_batches import even_batches
 from palaestra.learning.compute.packing import Micro, Trained, micro_batches
 from palaestra.learning.compute.passes import Outputs, OwnPass, Pass, Wanted
-from palaestra.learning.parallel import Ranks, checksum
+from palaestra.learning.parallel import Ranks
 from palaestra.models.local.feed_forward import add_counts
 from palaestra.models.local.network import DecoderNetwork
+
+if TYPE_CHECKING:
+    from palaestra.learning.loop.trained_state import TrainedState
 
 SLICE = 0.02  # seconds that rank 0 waits for figures before the model may act
 
@@ -163,7 +169,7 @@ class Leader:
         micros: Sequence[Micro],
         wanted: Wanted,
         compute: Callable[[Micro], Outputs],
-        parameters: Parameters,
+        trained: TrainedState,
     ) -> Iterator[Pass]:
         """Yield the passes of micro-batches, in their order; all ranks compute at the same time.
 
@@ -171,45 +177,49 @@ class Leader:
             micros: all of them.
             wanted: what each pass computes.
             compute: runs one in this process.
-            parameters: whose gradients the passes add to.
+            trained: what the passes add gradients to.
         """
+        at_once = trained.sharding is not None and not trained.sharding.whole
         for turn in rounds(micros, self.ranks.world):
             *dealt, own = turn
             elsewhere = [
-                DealtPass(micro, rank, self, wanted, parameters)
+                DealtPass(micro, rank, self, wanted, trained.totals, later=at_once)
                 for rank, micro in enumerate(dealt, 1)
             ]
-            here = OwnPass(own, compute)
+            here = (
+                TogetherPass(own, compute, elsewhere, self, trained)
+                if at_once
+                else OwnPass(own, compute)
+            )
             here.start()  # while the others compute
             yield from elsewhere
             yield here
 
     # ── one optimiser step ───────────────────────────────────────────────────
 
-    def sum_gradients(self, parameters: Parameters, network: nn.Module) -> None:
+    def sum_gradients(self, trained: TrainedState, network: nn.Module) -> None:
         """Sum gradients over the ranks; what has none on any rank stays without.
 
         Args:
-            parameters: hold this rank's gradients, then the sums.
+            trained: holds this rank's gradients, then the sums.
             network: counts the tokens of its experts, if it has any; they are summed too.
 
         Raises:
             RankLost: a rank is lost, or holds other sums.
         """
         found = self.ask("gradients", doing="summing gradients")
-        has = {name for name, p in parameters.items() if p.grad is not None}
+        has = dict.fromkeys(trained.reached())
         for names, counts in found:
-            has.update(names)
+            has |= dict.fromkeys(names)
             add_counts(network, counts)
-        names = [name for name in parameters if name in has]
-        self.tell("sum", names, self.ordered, doing="summing gradients")
-        summed(self.ranks, parameters, names, ordered=self.ordered)
-        self.agree("vote", checksum(gradients_of(parameters).values()), "gradients")
+        self.tell("sum", [*has], self.ordered, doing="summing gradients")
+        trained.sum_over(self.ranks, [*has], self.ordered)
+        self.agree("vote", trained.vote(), "gradients")
 
     # ── state ────────────────────────────────────────────────────────────────
 
-    def share(self, parts: Mapping[str, Mapping[str, Tensor]], command: str = "restore") -> None:
-        """Let all other ranks restore a learner's state, or what the command takes of it."""
+    def share(self, parts: Mapping[str, Mapping[str, Tensor]], command: str = "load") -> None:
+        """Let all other ranks load a learner's state, or what the command takes of it."""
         self.tell(command, form_of(parts), doing="taking over the weights")
         self.ranks.broadcast([tensor for part in parts.values() for tensor in part.values()])
 
@@ -218,10 +228,17 @@ class DealtPass:
     """A pass that another rank runs; it has been asked for."""
 
     def __init__(
-        self, micro: Micro, rank: int, leader: Leader, wanted: Wanted, parameters: Parameters
+        self,
+        micro: Micro,
+        rank: int,
+        leader: Leader,
+        wanted: Wanted,
+        parameters: Parameters,
+        *,
+        later: bool = False,
     ) -> None:
         self.micro, self._rank, self._leader, self._wanted = micro, rank, leader, wanted
-        self._parameters = parameters
+        self._parameters, self._later = parameters, later
         self._leaves: list[Tensor] = []
         self._number = leader.request(
             rank, "run", sent(micro.rows), wanted, doing=f"computing {micro.size} tokens"
@@ -243,15 +260,53 @@ class DealtPass:
     def backward(self, total: Tensor) -> None:
         """See `Pass`."""
         total.backward()
-        given = [None if leaf.grad is None else leaf.grad.cpu() for leaf in self._leaves]
-        self._leaves = []
-        leader, doing = self._leader, f"computing the gradient of {self.micro.size} tokens"
-        if not leader.ordered:
-            leader.ranks.send(self._rank, Order("pull_back", (given,)), doing)
+        if self._later:
             return
+        if not self._leader.ordered:
+            self.pull_back()
+            return
+        given, doing, leader = self._given(), self._doing, self._leader
         so_far = {name: g.cpu() for name, g in gradients_of(self._parameters).items()}
         number = leader.request(self._rank, "continue", given, so_far, doing=doing)
         set_gradients(self._parameters, leader.reply(self._rank, number))
+
+    def pull_back(self) -> None:
+        """Let the rank run its backward pass, after `backward` of the loss."""
+        self._leader.ranks.send(self._rank, Order("pull_back", (self._given(),)), self._doing)
+
+    def _given(self) -> list[Tensor | None]:
+        given = [None if leaf.grad is None else leaf.grad.cpu() for leaf in self._leaves]
+        self._leaves = []
+        return given
+
+    @property
+    def _doing(self) -> str:
+        return f"computing the gradient of {self.micro.size} tokens"
+
+
+class TogetherPass(OwnPass):
+    """A pass here whose backward pass all ranks run at once, those without rows as well."""
+
+    def __init__(
+        self,
+        micro: Micro,
+        compute: Callable[[Micro], Outputs],
+        elsewhere: Sequence[DealtPass],
+        leader: Leader,
+        trained: TrainedState,
+    ) -> None:
+        super().__init__(micro, compute)
+        self._elsewhere, self._leader, self._trained = elsewhere, leader, trained
+
+    def backward(self, total: Tensor) -> None:
+        """See `Pass`; the losses of the other passes have been computed."""
+        for one in self._elsewhere:
+            one.pull_back()
+        ranks = self._leader.ranks
+        for rank in ranks.others[len(self._elsewhere) :]:
+            ranks.send(rank, Order("pull_back", (None,)), "summing gradients")
+        with self._trained.adding():
+            super().backward(total)
 
 
 def rounds(micros: Sequence[Micro], world: int) -> Iterator[Sequence[Micro]]:

@@ -15,23 +15,20 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from palaestra.core.errors import InputError, RankLost
 from palaestra.learning.compute.cooperative import run_to_end
 from palaestra.learning.compute.divergences import token_divergences
 from palaestra.learning.compute.heap import keep_freed_memory
 from palaestra.learning.compute.logprobs import token_logprobs
-from palaestra.learning.compute.master_weights import MasterOptimiser, Optimisation, Parts
+from palaestra.learning.compute.master_weights import Optimisation, Parts
 from palaestra.learning.compute.memory_budget import MemoryBudget, out_of_memory
 from palaestra.learning.compute.packing import Micro, Trained, check_sampled, per_row
 from palaestra.learning.compute.passes import Outputs, Wanted
+from palaestra.learning.compute.shards import Sharding
 from palaestra.learning.compute.weight_selection import Selection
-from palaestra.learning.critics.privileged_head import (
-    Prediction,
-    PrivilegedHead,
-    PrivilegedLoss,
-)
+from palaestra.learning.critics.privileged_head import Prediction, PrivilegedLoss
 from palaestra.learning.critics.value_head import (
     AttachedCritic,
     Critic,
@@ -43,13 +40,13 @@ from palaestra.learning.critics.value_head import (
 )
 from palaestra.learning.loop.leading import Leader
 from palaestra.learning.loop.shared_work import SharedWork
+from palaestra.learning.loop.trained_state import REFERENCE, TrainedState
 from palaestra.learning.loop.update_metrics import StepSums, Update
 from palaestra.learning.losses.gradient_conflicts import Families, by_family
 from palaestra.learning.losses.kl import Divergence
 from palaestra.learning.losses.trained_tokens import TokenLoss, Tokens
 from palaestra.learning.methods.checks import check_gradient, check_tokens
 from palaestra.learning.methods.component import Kind, name_of
-from palaestra.learning.parallel import checksum
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.rounding import round_into
 
@@ -74,6 +71,7 @@ class Learner:
         temperature: float = 1.0,
         critic: Critic | None = None,
         reference: Reference | None = None,
+        sharding: Sharding | None = None,
         families: int = 0,
         privileged: PrivilegedLoss | None = None,
     ) -> None:
@@ -89,6 +87,8 @@ class Learner:
             families: most task families whose gradients `updating` keeps apart.
             reference: of `reference`: "start" copies the trained weights as they are now, "base"
                 takes no memory and needs adapters; None: there is none.
+            sharding: the ranks, this process among them, that divide gradients and the optimiser's
+                state, see `ShardedOptimiser`; None: each has all of them.
 
         Raises:
             InputError: not even the optimiser fits into the memory that learning may take, or there
@@ -96,29 +96,33 @@ class Learner:
         """
         self.model, self.optimisation, self.temperature = model, optimisation, temperature
         self.parameters, self.frozen = selection.parameters, selection.frozen_layers
-        self.adapters, self._beside = selection.adapters, selection.beside
+        self.adapters = selection.adapters
         self.budget = MemoryBudget(
             model.network,
             self.parameters,
             self.frozen,
             optimisation.memory,
             reference=reference == "start",
+            ranks=1 if sharding is None else sharding.ranks.world,
+            whole_gradients=sharding is not None and sharding.whole,
             families=families,
         )
         if model.network.device.type == "cpu":
             keep_freed_memory()
         else:  # gradients cancel out: parts of their sums must not be rounded to bf16
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-        self._optimiser = MasterOptimiser(self.parameters, optimisation)
+        self.trained = TrainedState(
+            model.network,
+            selection,
+            optimisation,
+            critic=critic,
+            privileged=privileged,
+            sharding=sharding,
+        )
+        self._optimiser = self.trained.optimiser
+        self._critic, self._privileged = self.trained.critic, self.trained.privileged
         self._tried = False
         self._work = SharedWork(self)
-        self._critic = AttachedCritic(model.network, critic, optimisation) if critic else None
-        self._privileged = (
-            PrivilegedHead(model.network, privileged, optimisation) if privileged else None
-        )
-        every = (self._critic, self._privileged)
-        self._heads = [head for head in every if head is not None]
-        self._reference: dict[str, Tensor] = {}
         self._base_is_reference = reference == "base"
         if self._base_is_reference and model.network.adapters is None:
             raise InputError(
@@ -168,7 +172,7 @@ class Learner:
             PalaestraError: the weights no longer give finite log-probabilities.
         """
         check_sampled(rows)
-        if divergence is not None and not self._reference:
+        if divergence is not None and not self.trained.reference:
             raise self._no_reference()
         name, network = name_of(loss), self.model.network
         parts: Mapping[str, Sequence[Trained]] = {"": rows}
@@ -184,7 +188,7 @@ class Learner:
         self._fits(rows, [micro for own in micros.values() for micro in own])
         before = self.model.version if proximal is None else proximal
         while True:
-            self._work.everywhere(self.drop_gradients)  # of a step that failed
+            self._work.everywhere(self.trained.drop_gradients)  # of a step that failed
             sums = StepSums(self._adapters_of_roles())
             regression = self._critic.regression(rows) if self._critic else None
             prediction = Prediction(rows) if self._privileged else None
@@ -217,7 +221,7 @@ class Learner:
                 yield
             norms = {own: self._optimiser.norm(f".{own}") for own in sums.adapters}
             rate = self._optimiser.learning_rate if learning_rate is None else learning_rate
-            norm = self._work.everywhere(self.step, rate)
+            norm = self._work.everywhere(self.trained.step, rate)
             self.model.updated()
         self._work.agree()
         return replace(
@@ -295,8 +299,7 @@ class Learner:
 
     def set_reference(self) -> None:
         """Make the present policy the reference policy from now on."""
-        self._reference = {name: p.detach().clone() for name, p in self.parameters.items()}
-        self._work.tell("set_reference")
+        self._work.everywhere(self.trained.set_reference)
 
     @torch.no_grad()
     def take_reference(self, weights: Mapping[str, Tensor]) -> None:
@@ -305,11 +308,11 @@ class Learner:
         Raises:
             InputError: there is no copy of the reference policy's weights.
         """
-        if not self._reference:
+        if not self.trained.reference:
             raise self._no_reference()
-        for name, tensor in self._reference.items():
+        for name, tensor in self.trained.reference.items():
             round_into(tensor, weights[name].to(tensor.device))
-        self._work.share(self.state())
+        self._work.share({REFERENCE: self.trained.reference}, "load_reference")
 
     def reference(self, rows: Sequence[Trained]) -> list[list[float]]:
         """Return `logprobs` under the reference policy; the present weights stay as they are.
@@ -319,7 +322,7 @@ class Learner:
         """
         if self._base_is_reference:
             return self._without_gradient(rows, base=True)
-        if not self._reference:
+        if not self.trained.reference:
             raise self._no_reference()
         return self._without_gradient(rows, reference=True)
 
@@ -331,16 +334,11 @@ class Learner:
     @contextmanager
     def _as_reference(self) -> Iterator[None]:
         """Make the model the reference policy within the context, by swapping tensors uncopied."""
-        self._work.everywhere(self.exchange)
+        self._work.everywhere(self.trained.exchange)
         try:
             yield
         finally:
-            self._work.everywhere(self.exchange)
-
-    def exchange(self) -> None:
-        """Exchange the weights for those of the reference policy, and back."""
-        for name, parameter in self.parameters.items():
-            parameter.data, self._reference[name] = self._reference[name], parameter.data
+            self._work.everywhere(self.trained.exchange)
 
     # ── the critic ───────────────────────────────────────────────────────────
 
@@ -370,7 +368,7 @@ class Learner:
         """
         critic = self._with_critic()
         found = critic.update(rows, self.budget)
-        self._work.share(critic.optimiser.state(), "restore_critic")
+        self._work.share(critic.optimiser.state(), "load_critic")
         return found
 
     @property
@@ -385,36 +383,22 @@ class Learner:
 
     # ── stopping and resuming ────────────────────────────────────────────────
 
-    def state(self) -> Parts:
+    def state(self) -> Mapping[str, Mapping[str, Tensor]]:
         """Return everything that a resumed run needs: weights, moments, critic, reference.
 
-        Among the weights are those of adapters that do not learn here.
+        Each part of a state that is divided among ranks is put together when it is read.
         """
-        parts = self._optimiser.state()
-        parts["weights"].update({name: p.detach() for name, p in self._beside.items()})
-        for head in self._heads:
-            for part, tensors in head.optimiser.state().items():
-                parts[part].update(tensors)
-        if self._reference:
-            parts["reference"] = dict(self._reference)
-        return parts
+        return self._work.state()
 
-    @torch.no_grad()
     def restore(self, parts: Parts) -> None:
         """Restore what `state` returned.
 
         Heads that the state does not hold are reset; a reference that it does not hold stays.
         """
-        self._optimiser.restore(parts)
-        for name, parameter in self._beside.items():
-            round_into(parameter, parts["weights"][name].to(parameter.device))
-        for head in self._heads:
-            head.restore(parts)
-        if self._reference and "reference" in parts:
-            for name, tensor in self._reference.items():
-                tensor.copy_(parts["reference"][name])
+        self.trained.load(parts)
         self.model.engine.clear()
-        self._work.share(self.state())
+        self._work.share(self.trained.with_own(parts))
+        self._work.everywhere(self.trained.publish)
 
     # ── learning with other ranks ────────────────────────────────────────────
 
@@ -425,16 +409,6 @@ class Learner:
             RankLost: a rank could not make the learner, or holds other weights.
         """
         self._work.lead(leader)
-
-    def restore_critic(self, parts: Parts) -> None:
-        """Restore the critic's part of a state."""
-        self._with_critic().restore(parts)
-
-    @property
-    def masters(self) -> dict[str, nn.Parameter]:
-        """All that is trained, heads included, in the precision of its gradient's sum."""
-        own = [head.optimiser.master_weights for head in self._heads]
-        return {name: m for of in (self._optimiser.master_weights, *own) for name, m in of.items()}
 
     def outputs(self, micro: Micro, wanted: Wanted) -> Outputs:
         """Run a micro-batch; its figures have a gradient where one is wanted."""
@@ -466,28 +440,11 @@ class Learner:
     @contextmanager
     def _exchanged(self) -> Iterator[None]:
         """Make this process's network the reference policy within the context."""
-        self.exchange()
+        self.trained.exchange()
         try:
             yield
         finally:
-            self.exchange()
-
-    def step(self, learning_rate: float) -> float:
-        """Take the optimiser step along the summed gradients; return the policy's norm."""
-        norm = self._optimiser.step(learning_rate)
-        for head in self._heads:
-            head.optimiser.step()
-        return norm
-
-    def checksum(self) -> str:
-        """Return a hash of the network and of all that is trained."""
-        return checksum([*self.model.network.state_dict().values(), *self.masters.values()])
-
-    def drop_gradients(self) -> None:
-        """Drop the gradients of a step that was not taken."""
-        self._optimiser.drop_gradients()
-        for head in self._heads:
-            head.optimiser.drop_gradients()
+            self.trained.exchange()
 
     def _adapters_of_roles(self) -> dict[str, str]:
         """Return the role of each adapter, if several learn."""

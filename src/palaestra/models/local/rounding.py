@@ -22,12 +22,14 @@ CUT = 16  # bits of an fp32 number that bf16 does not have
 
 
 @torch.no_grad()
-def round_into(narrow: Tensor, wide: Tensor) -> None:
+def round_into(narrow: Tensor, wide: Tensor, first: int = 0) -> None:
     """Round `wide` into `narrow`, of the same shape and device.
 
     Args:
         narrow: rounded to as described above if it is bf16, else by torch's conversion.
         wide: fp32 if `narrow` is bf16.
+        first: place of the first weight in its whole tensor, where these are a part of it; a part
+            is rounded as it is within the whole.
     """
     if narrow.dtype != torch.bfloat16 or wide.dtype != torch.float32:
         narrow.copy_(wide)
@@ -39,12 +41,14 @@ def round_into(narrow: Tensor, wide: Tensor) -> None:
     )
     into, bits = found.view(-1), wide.contiguous().view(-1).view(torch.int32)
     thresholds = _thresholds(wide.device)
-    span = len(thresholds)
-    for start in range(0, len(bits), span):
-        part = bits[start : start + span]
+    span, start = len(thresholds), 0
+    while start < len(bits):
+        own = thresholds[(first + start) % span :]
+        part = bits[start : start + len(own)]
         # A carry into the bits that stay rounds up: away from zero, for negative numbers too.
-        moved = (part + thresholds[: len(part)]).bitwise_and_(-1 << CUT)
-        into[start : start + span].copy_(moved.view(torch.float32))
+        moved = (part + own[: len(part)]).bitwise_and_(-1 << CUT)
+        into[start : start + len(part)].copy_(moved.view(torch.float32))
+        start += len(part)
     if found is not narrow:
         narrow.copy_(found)
 
