@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from palaestra.agents.react import ReActAgent, action_of
-from palaestra.cli.dry_run import measure
+from palaestra.cli.resources import measure
 from palaestra.core.environment import stated_actions
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.message import user

@@ -11,7 +11,7 @@ import pytest
 
 import palaestra as pa
 from palaestra.api.train_run import place_of
-from palaestra.cli.dry_run import of_learners
+from palaestra.cli.resources import of_learners
 from palaestra.cluster import ray_launcher
 from palaestra.cluster.driver import worker_kind
 from palaestra.cluster.engines import engine_kind

@@ -17,7 +17,7 @@ from palaestra.core.message import ToolCall, assistant
 from palaestra.core.model import Finish, Generation, Prompt
 from palaestra.core.tool import Tool
 from palaestra.gateway import hermes_tags
-from palaestra.gateway.questions import Answer, Question
+from palaestra.gateway.program_requests import Answer, Question
 from palaestra.gateway.streaming import CertainPrefix, Chunk, StreamedReply
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.tiny import tiny_network

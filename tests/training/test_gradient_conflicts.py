@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from palaestra.cli.dry_run import estimate
+from palaestra.cli.resources import estimate
 from palaestra.core.errors import RecipeError
 from palaestra.training.recipe import load
 from tests.training.learning import train, weights

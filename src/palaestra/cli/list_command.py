@@ -164,7 +164,7 @@ def _json(value: Any) -> Any:
 
 
 def _recipes() -> list[Row]:
-    from palaestra.cli.dry_run import estimate
+    from palaestra.cli.resources import estimate
     from palaestra.core.errors import InputError
     from palaestra.training.recipe import load, recipe_names
 

@@ -10,13 +10,9 @@ from palaestra.training.adapter_sections import roles_trained
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import Made, Step, program, steps_of
 from palaestra.training.stage_sections import (
-    ALL,
     Distil,
     Evaluate,
     Explore,
-    FromRun,
-    FromSpeaker,
-    FromStage,
     Imitate,
     Judge,
     Label,
@@ -25,10 +21,10 @@ from palaestra.training.stage_sections import (
     Reinforce,
     Repeat,
     Reward,
-    StagePart,
     Study,
     Value,
 )
+from palaestra.training.stage_sources import ALL, FromRun, FromSpeaker, FromStage, StagePart
 
 COMPARING = 5 / 3
 """Work of a preference stage on a token, in steps of imitation: two forward passes come before."""

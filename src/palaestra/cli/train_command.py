@@ -172,7 +172,7 @@ def _shortcuts(options: argparse.Namespace) -> list[str]:
 def _begin(recipe: Recipe, folder: Path, options: argparse.Namespace, team: Team | None) -> int:
     from palaestra.api.metrics_server import serving
     from palaestra.api.train_run import Training
-    from palaestra.cli.dry_run import estimate
+    from palaestra.cli.resources import estimate
     from palaestra.runtime.progress import Reporter
 
     _check_ranks(recipe)

@@ -26,7 +26,7 @@ from palaestra.gateway import (
 )
 from palaestra.gateway.http_errors import HTTPError, error_body, invalid_body
 from palaestra.gateway.openapi import document
-from palaestra.gateway.questions import Answer, Question
+from palaestra.gateway.program_requests import Answer, Question
 from palaestra.gateway.request_limits import LIMITS, Limits, read
 from palaestra.gateway.session_endpoint import SessionEndpoint
 from palaestra.gateway.streaming import EventWriter, StreamedReply

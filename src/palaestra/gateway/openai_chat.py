@@ -14,7 +14,7 @@ from palaestra.core.model import Finish
 from palaestra.core.tool import Tool, arguments_of, arguments_text
 from palaestra.gateway.content import Part, result, texts, texts_and_images
 from palaestra.gateway.http_errors import HTTPError
-from palaestra.gateway.questions import (
+from palaestra.gateway.program_requests import (
     Answer,
     Question,
     Received,

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from palaestra.core.message import user
 from palaestra.gateway import openai_chat
-from palaestra.gateway.questions import Answer, Question, Received
+from palaestra.gateway.program_requests import Answer, Question, Received
 from palaestra.gateway.request_fields import Shape, ignored
 from palaestra.gateway.streaming import Chunk, Token
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from palaestra.core.message import Message, Reasoning, system
 from palaestra.gateway import hermes_tags
-from palaestra.gateway.questions import Question
+from palaestra.gateway.program_requests import Question
 from palaestra.gateway.reply_history import ReplyHistory
 from palaestra.gateway.structured_output import Form
 

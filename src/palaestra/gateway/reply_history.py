@@ -21,7 +21,7 @@ from palaestra.core.graph import MessageGraph
 from palaestra.core.message import Message, ToolCall
 from palaestra.core.model import Generation
 from palaestra.core.tool import ACT
-from palaestra.gateway.questions import Answer, Received
+from palaestra.gateway.program_requests import Answer, Received
 
 
 def item_ids(number: int) -> tuple[str, str]:

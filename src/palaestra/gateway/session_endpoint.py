@@ -25,7 +25,7 @@ from palaestra.core.model import Finish, Generation, Listener, Renderer
 from palaestra.core.session import Session
 from palaestra.gateway.http_errors import HTTPError, episode_over
 from palaestra.gateway.openai_responses import IssuedResponses
-from palaestra.gateway.questions import Answer, Question, public_name, without_address
+from palaestra.gateway.program_requests import Answer, Question, public_name, without_address
 from palaestra.gateway.reply_history import ReplyHistory
 from palaestra.gateway.tool_results import matched
 from palaestra.gateway.translation import Translation

@@ -15,7 +15,7 @@ from typing import Protocol
 from palaestra.core.message import user
 from palaestra.core.model import Renderer, Reply, ReplyParser
 from palaestra.gateway import hermes_tags
-from palaestra.gateway.questions import Answer, Question
+from palaestra.gateway.program_requests import Answer, Question
 from palaestra.models.local.decoding import IncrementalDecoder
 
 Token = tuple[str, float]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from palaestra.core.message import Message, ToolResult
 from palaestra.gateway.http_errors import HTTPError
-from palaestra.gateway.questions import Received
+from palaestra.gateway.program_requests import Received
 
 
 def matched(messages: Sequence[Received]) -> Iterator[Received]:

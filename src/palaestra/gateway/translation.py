@@ -14,8 +14,8 @@ from palaestra.core.session import Session
 from palaestra.core.tool import Tool
 from palaestra.gateway import hermes_tags
 from palaestra.gateway.http_errors import HTTPError
+from palaestra.gateway.program_requests import Answer, Question
 from palaestra.gateway.prompts import BuiltPrompt, build_prompt
-from palaestra.gateway.questions import Answer, Question
 from palaestra.gateway.reply_history import ReplyHistory
 from palaestra.models.renderers.tool_text import written
 

@@ -9,7 +9,8 @@ from palaestra.training.adapter_sections import roles_trained
 from palaestra.training.recipe import Recipe
 from palaestra.training.role_adapters import AGENT, learners_of
 from palaestra.training.stage_program import Step
-from palaestra.training.stage_sections import Imitate, Reinforce, StagePart, Study
+from palaestra.training.stage_sections import Imitate, Reinforce, Study
+from palaestra.training.stage_sources import StagePart
 
 
 def check_stage_adapters(recipe: Recipe, steps: Sequence[Step]) -> None:

@@ -18,7 +18,7 @@ from palaestra.store.notes import labelled, matches_label
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.recipe_sections import Imitation
 from palaestra.training.run_context import RunContext
-from palaestra.training.stage_sections import FromRun
+from palaestra.training.stage_sources import FromRun
 
 RECORDED = "recorded"
 

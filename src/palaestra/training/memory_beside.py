@@ -20,7 +20,8 @@ from palaestra.learning.methods.algorithms import Method
 from palaestra.training.method import chosen, critic_of, progress_model_of, utterance_critic_of
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import program, steps_of, view
-from palaestra.training.stage_sections import Imitate, Reinforce, Reward, StagePart, Value
+from palaestra.training.stage_sections import Imitate, Reinforce, Reward, Value
+from palaestra.training.stage_sources import StagePart
 
 WIDE = 4  # bytes of a number in fp32
 MOMENTS = 2  # of AdamW, in fp32

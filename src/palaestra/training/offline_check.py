@@ -6,7 +6,7 @@ from palaestra.core.errors import RecipeError, UnknownName
 from palaestra.runtime.machine import launched_rank
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import Made
-from palaestra.training.stage_sections import FromStage, StagePart
+from palaestra.training.stage_sources import FromStage, StagePart
 
 
 def check_labelled(source: FromStage, who: str, made: Made, every: dict[str, StagePart]) -> None:

@@ -38,7 +38,6 @@ from palaestra.training.stage_program import (
     view,
 )
 from palaestra.training.stage_sections import (
-    BASE,
     Distil,
     Evaluate,
     Explore,
@@ -49,10 +48,10 @@ from palaestra.training.stage_sections import (
     Prefer,
     Reinforce,
     Reward,
-    StagePart,
     Study,
     Value,
 )
+from palaestra.training.stage_sources import BASE, StagePart
 from palaestra.training.stages.distilling import distillation
 from palaestra.training.stages.exploring import explore
 from palaestra.training.stages.general_loss import GeneralLoss

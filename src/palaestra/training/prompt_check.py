@@ -14,15 +14,8 @@ from palaestra.models.registry import check_model
 from palaestra.training.method import check_declared
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import Made, adds_to_prompts, records_episodes
-from palaestra.training.stage_sections import (
-    Distil,
-    Evaluate,
-    Explore,
-    FromStage,
-    Imitate,
-    Prefer,
-    StagePart,
-)
+from palaestra.training.stage_sections import Distil, Evaluate, Explore, Imitate, Prefer
+from palaestra.training.stage_sources import FromStage, StagePart
 
 Stages = Mapping[str, StagePart]
 """All stages of a recipe, by name."""

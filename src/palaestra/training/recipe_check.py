@@ -32,7 +32,8 @@ from palaestra.training.role_adapters import (
 from palaestra.training.sight import check_sight
 from palaestra.training.stage_check import check_stages
 from palaestra.training.stage_program import program, steps_of, view
-from palaestra.training.stage_sections import Reinforce, StagePart
+from palaestra.training.stage_sections import Reinforce
+from palaestra.training.stage_sources import StagePart
 from palaestra.training.trackers import check_tracker
 from palaestra.training.usable_parts import parts, refuse_unmet
 

@@ -38,22 +38,18 @@ from palaestra.training.stage_program import (
     steps_of,
 )
 from palaestra.training.stage_sections import (
-    BASE,
     Distil,
     Evaluate,
     Explore,
-    FromRun,
-    FromSpeaker,
-    FromStage,
     Imitate,
     Merge,
     Prefer,
     Reinforce,
     Repeat,
     Reward,
-    StagePart,
     Value,
 )
+from palaestra.training.stage_sources import BASE, FromRun, FromSpeaker, FromStage, StagePart
 from palaestra.training.stages.reading import SCRIPTED, compares_speakers
 from palaestra.training.usable_parts import refuse_unmet
 

@@ -15,14 +15,9 @@ from palaestra.training.recipe import Recipe, read_recorded
 from palaestra.training.recipe_sections import Imitation
 from palaestra.training.reinforcement_section import Reinforcement
 from palaestra.training.stage_sections import (
-    ALL,
-    BASE,
     Distil,
     Evaluate,
     Explore,
-    FromRun,
-    FromSpeaker,
-    FromStage,
     Imitate,
     Judge,
     Label,
@@ -30,9 +25,9 @@ from palaestra.training.stage_sections import (
     Reinforce,
     Repeat,
     Reward,
-    StagePart,
     Value,
 )
+from palaestra.training.stage_sources import ALL, BASE, FromRun, FromSpeaker, FromStage, StagePart
 
 T = TypeVar("T")
 

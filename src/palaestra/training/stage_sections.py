@@ -7,11 +7,10 @@ see `stage_program`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, field_validator, model_validator
 
 from palaestra.core.task import Split
 from palaestra.training.adapter_sections import Clusters, TrainedRoles
@@ -22,126 +21,14 @@ from palaestra.training.offline_sections import InverseModel, OwnAdapters
 from palaestra.training.prompt_sections import Commanded, Hinted
 from palaestra.training.recipe_sections import Section
 from palaestra.training.reinforcement_section import Reinforcement
-
-BASE = "base"  # the policy with which the run begins
-LAST, ALL = "last", "all"
-
-
-# ── what a stage reads ───────────────────────────────────────────────────────
-
-
-class FromSpeaker(Section):
-    """Episodes that the stage records itself, on training tasks that were not used before."""
-
-    speaker: str = Field(
-        min_length=1,
-        description="expert (the environment's), policy, random (actions), or a model's name",
-    )
-    demonstrations: int = Field(32, ge=1, description="number of episodes")
-
-
-class FromStage(Section):
-    """Episodes that an earlier stage recorded."""
-
-    stage: str = Field(description="name of the stage")
-    rounds: Literal["last", "all"] = Field(
-        "last", description="of a stage in a repeat: those of its last round so far, or of all"
-    )
-    judged: str | None = Field(
-        None,
-        description="a stage that judges, or learned to predict success, whose verdicts replace "
-        "the outcomes; unset: the true ones",
-    )
-    labelled: str | None = Field(
-        None,
-        description="a stage that labels: the actions that it named replace those that it did not "
-        "read; unset: the true ones",
-    )
-
-
-class FromRun(Section):
-    """Episodes of another run."""
-
-    run: str = Field(description="its folder")
-    label: str | None = Field(None, description="only episodes with this label by a person")
-    judge: str | None = Field(None, description="only episodes that this judge marks as solved")
-    demonstrations: int = Field(1_000_000, ge=1, description="at most so many")
-
-
-def _kind_of_source(value: object) -> str:
-    if isinstance(value, FromSpeaker | FromStage | FromRun):
-        return {FromSpeaker: "speaker", FromStage: "stage", FromRun: "run"}[type(value)]
-    keys = value if isinstance(value, Mapping) else {}
-    return next((key for key in ("speaker", "run") if key in keys), "stage")
-
-
-Source = Annotated[
-    Annotated[FromSpeaker, Tag("speaker")]
-    | Annotated[FromStage, Tag("stage")]
-    | Annotated[FromRun, Tag("run")],
-    Discriminator(_kind_of_source),
-]
-
-
-def _listed(value: object) -> list[object]:
-    listed = value if isinstance(value, list | tuple) else [value]
-    return [{"stage": one} if isinstance(one, str) else one for one in listed]
-
-
-class StagePart(Section):
-    """What all stages have."""
-
-    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
-    trains: ClassVar[bool] = False  # whether it writes a version of the policy
-    reads: ClassVar[str] = "the policy"
-    writes: ClassVar[str] = "episodes"
-    paper: ClassVar[str] = ""  # the source of what it does
-
-    name: str | None = Field(None, description="by which other stages refer to it; unset: `do`")
-
-    @field_validator("name")
-    @classmethod
-    def _a_name_is_a_word(cls, name: str | None) -> str | None:
-        if name is not None and not re.fullmatch(r"[A-Za-z][\w-]*", name):
-            raise ValueError("use letters, digits, _ and -, and begin with a letter")
-        if name in (BASE, LAST, ALL):
-            raise ValueError("it means something else; choose another name")
-        return name
-
-    @property
-    def called(self) -> str:
-        """The stage's name, or what it does."""
-        return self.name or str(getattr(self, "do", ""))
-
-
-class ReadingPart(StagePart):
-    """A stage that reads episodes."""
-
-    sources: tuple[Source, ...] = Field(
-        alias="from",
-        min_length=1,
-        description="the episodes: a stage's name, {stage, rounds}, {speaker, demonstrations}, "
-        "{run, label, judge}, or a list of these",
-    )
-
-    @field_validator("sources", mode="before")
-    @classmethod
-    def _names_stand_for_stages(cls, value: object) -> object:
-        return _listed(value)
-
-
-class TrainingPart(StagePart):
-    """A stage that begins with a version of the policy and writes the next one."""
-
-    trains: ClassVar[bool] = True
-    reads: ClassVar[str] = "a version, episodes"
-    writes: ClassVar[str] = "a version"
-    start: str | None = Field(
-        None, description="the policy that it begins with: base, or a stage; unset: the last one"
-    )
-
-
-# ── what stages do ───────────────────────────────────────────────────────────
+from palaestra.training.stage_sources import (
+    LAST,
+    ReadingPart,
+    Source,
+    StagePart,
+    TrainingPart,
+    listed,
+)
 
 
 class Explore(StagePart, Hinted, Commanded):
@@ -275,7 +162,7 @@ class Study(TrainingPart):
     @field_validator("sources", mode="before")
     @classmethod
     def _names_stand_for_stages(cls, value: object) -> object:
-        return _listed(value)
+        return listed(value)
 
     @model_validator(mode="after")
     def _there_are_texts(self) -> Study:

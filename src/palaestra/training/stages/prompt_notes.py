@@ -25,7 +25,8 @@ from palaestra.training.loop_plan import shaping
 from palaestra.training.recipe import Recipe
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made, program, steps_of
-from palaestra.training.stage_sections import ALL, Evaluate, Explore, FromStage
+from palaestra.training.stage_sections import Evaluate, Explore
+from palaestra.training.stage_sources import ALL, FromStage
 from palaestra.training.stages.reading import HINTS, Shown, of_stage
 
 BEST = 25  # trajectories of whose returns and lengths commands are made, at least

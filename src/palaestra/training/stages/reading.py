@@ -25,14 +25,8 @@ from palaestra.training.loop_plan import shaping
 from palaestra.training.proxy_labels import with_proxy_labels
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made, Step
-from palaestra.training.stage_sections import (
-    Explore,
-    FromRun,
-    FromSpeaker,
-    FromStage,
-    Source,
-    StagePart,
-)
+from palaestra.training.stage_sections import Explore
+from palaestra.training.stage_sources import FromRun, FromSpeaker, FromStage, Source, StagePart
 from palaestra.training.stages.recording import fitting, record
 
 HINTS = "hints/"  # documents: the hints of each stage that explored with some

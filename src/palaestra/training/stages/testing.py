@@ -16,7 +16,7 @@ from palaestra.rollout.runner import Job
 from palaestra.runtime.progress import percent
 from palaestra.training.run_context import RunContext, typical_turns
 from palaestra.training.stage_counters import EpisodeCounter
-from palaestra.training.stage_sections import BASE
+from palaestra.training.stage_sources import BASE
 
 
 async def evaluate_policy(
