@@ -52,7 +52,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"There are no {options.kind}.")
     else:
         _render(rows)
-        if options.kind in LEARNING and not options.all and LEARNING[options.kind](True) != rows:
+        hides = options.kind in LEARNING and len(LEARNING[options.kind](True)) > len(rows)
+        if hides and not options.all:
             print(f"palaestra list {options.kind} --all also shows what no recipe can use yet.")
     return 0
 
