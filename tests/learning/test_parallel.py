@@ -215,6 +215,7 @@ def rollouts_with_everything() -> list[Trajectory]:
                     belief=rng.random(),
                     contribution=rng.random(),
                     seconds=rng.uniform(0.1, 10.0),
+                    advantage=rng.uniform(-1.0, 1.0),
                 )
                 for turn in range(count)
             )

@@ -55,6 +55,7 @@ def two() -> Iterator[Ranks]:
 @pytest.fixture(scope="module")
 def four() -> Iterator[Ranks]:
     with others(4) as ranks:
+        ranks._links = dict(sorted(ranks._links.items(), reverse=True))  # joined in this order
         yield ranks
 
 

@@ -303,7 +303,7 @@ class TogetherPass(OwnPass):
         for one in self._elsewhere:
             one.pull_back()
         ranks = self._leader.ranks
-        for rank in ranks.others[len(self._elsewhere) :]:
+        for rank in range(len(self._elsewhere) + 1, ranks.world):
             ranks.send(rank, Order("pull_back", (None,)), "summing gradients")
         with self._trained.adding():
             super().backward(total)
