@@ -24,6 +24,7 @@ REPLY = Generation(
     reasoning="because",
     signature="signed",
     forced=(1,),
+    answer_logprobs=(-0.75,),
 )
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 SWEEPS, CLOSE = 2000, 1e-6  # most sweeps over all states; a change that ends them
+NEWTON, EQUAL = 100, 1e-12  # most steps towards an expectile; a change that ends them
 
 
 class Move(NamedTuple):
@@ -91,17 +92,43 @@ def fit_goal_values(
     values = torch.zeros(members, len(states), len(goals), dtype=torch.float64)
     ahead = _ahead(values, achieved, discount)
     for _ in range(SWEEPS):
-        gains = ahead[:, end]
-        better = gains > values[:, start]
-        weights = counts * torch.where(better, expectile, 1 - expectile)
-        total = torch.zeros_like(values).index_add_(1, start, weights * gains)
-        norm = torch.zeros_like(values).index_add_(1, start, weights)
-        found = torch.where(norm > 0, total / norm.clamp(min=1e-300), 0.0)
-        change = (found - values).abs().max() if found.numel() else torch.zeros(())
+        found = _expectiles(ahead[:, end], counts, start, values, expectile)
+        change = _largest_change(found, values)
         values, ahead = found, _ahead(found, achieved, discount)
         if change < CLOSE:
             break
     return GoalValues(states, goals, values, ahead)
+
+
+def _expectiles(
+    gains: Tensor, counts: Tensor, start: Tensor, values: Tensor, expectile: float
+) -> Tensor:
+    """Return the expectiles [M, S, G] of the gains [M, A, G] of the moves from each state.
+
+    Newton's method on a function that is piecewise linear, and convex or concave: it ends exactly.
+    The expectile of given gains moves no further than they do, so that sweeps contract; weights of
+    an earlier sweep could swing for ever.
+
+    Args:
+        gains: of each arc.
+        counts: of each arc, [M, A, 1].
+        start: the state that each arc leaves, [A].
+        values: from which to begin.
+        expectile: in (0, 1).
+    """
+    for _ in range(NEWTON):
+        weights = counts * torch.where(gains > values[:, start], expectile, 1 - expectile)
+        total = torch.zeros_like(values).index_add_(1, start, weights * gains)
+        norm = torch.zeros_like(values).index_add_(1, start, weights)
+        found = torch.where(norm > 0, total / norm.clamp(min=1e-300), 0.0)
+        if _largest_change(found, values) < EQUAL:
+            break
+        values = found
+    return found
+
+
+def _largest_change(found: Tensor, before: Tensor) -> float:
+    return float((found - before).abs().max()) if found.numel() else 0.0
 
 
 def _ahead(values: Tensor, achieved: Tensor, discount: float) -> Tensor:

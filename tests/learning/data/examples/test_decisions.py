@@ -125,9 +125,9 @@ def test_positive_and_negative_siblings_of_one_input_are_paired():
     assert pairs("refiner") == [(30, 31), (36, 37)]
 
 
-def test_thresholded_examples_need_a_tree():
+def test_thresholded_examples_need_attempts_at_one_task():
     part = find(Kind.EXAMPLES, f"{thresholded.__module__}:thresholded")
-    assert part.needs == {Need.TREE}
+    assert part.needs == {Need.ATTEMPT}
 
 
 # ── pairs ────────────────────────────────────────────────────────────────────

@@ -34,8 +34,8 @@ def test_the_knowledge_of_a_success_and_a_failure_by_hand():
 
 
 def test_either_knowledge_may_be_left_out():
-    assert trained(learned(GOOD, BAD, task=False)[0].row)[0] == "Thought: up 1/2\nAction: up"
-    assert trained(learned(GOOD, BAD, state=False)[0].row) == [
+    assert trained(learned(GOOD, BAD, of_task=False)[0].row)[0] == "Thought: up 1/2\nAction: up"
+    assert trained(learned(GOOD, BAD, of_state=False)[0].row) == [
         "Thought: Do: up, up. Not: fall.\nAction: up",
         "Thought: \nAction: up",
     ]

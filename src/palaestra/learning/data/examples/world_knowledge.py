@@ -46,8 +46,8 @@ def world_knowledge(
     renderer: Renderer,
     instructions: str,
     *,
-    task: bool = True,
-    state: bool = True,
+    of_task: bool = True,
+    of_state: bool = True,
     least: float = 1.0,
     score: Score | ScoreName = "success",
 ) -> list[Example]:
@@ -62,8 +62,8 @@ def world_knowledge(
         policy: whose actions are imitated.
         renderer: of the policy; rows hold tokens that no model sampled.
         instructions: of the environment.
-        task: say the task knowledge.
-        state: say the state knowledge.
+        of_task: say what attempts at the task teach.
+        of_state: say what attempts in each state teach.
         least: lowest score of a success.
         score: success, reward, progress, or a function of the episode.
     """
@@ -77,9 +77,9 @@ def world_knowledge(
             if not episode.steps:
                 continue
             thoughts = [
-                _state_knowledge(step, won, tried) if state else "" for step in episode.steps
+                _state_knowledge(step, won, tried) if of_state else "" for step in episode.steps
             ]
-            if task:
+            if of_task:
                 thoughts[0] = f"{task_knowledge(episode, bad)} {thoughts[0]}".strip()
             messages = list(_conversation(episode, instructions, thoughts))
             found.append(conversation_example(messages, renderer, episode.key))
