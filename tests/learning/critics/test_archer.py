@@ -11,10 +11,10 @@ from palaestra.learning.critics.archer import (
     ArcherPlan,
     q_targets,
     turn_advantages,
-    with_advantages,
 )
 from palaestra.learning.critics.optimiser import polyak
 from palaestra.learning.critics.replay_buffer import Replay, transitions
+from palaestra.learning.data.trajectory import with_turns_filled
 from palaestra.store.checkpoint import load, save
 from tests.learning.critics.rollouts import equal_states, rollouts, small
 
@@ -136,7 +136,7 @@ def test_advantages_find_the_turn_that_earned_the_delayed_reward():
     # returns-to-go: 0.95 or 0, then 1 or 0; only the second turn's chance cannot be foreseen
     assert critic.explained(made.trajectories, made.rows) > 0.9
     assert archer().explained(made.trajectories, made.rows) < 0.1
-    filled = with_advantages(made.trajectories, found)
+    filled = with_turns_filled(made.trajectories, "advantage", found)
     assert [[turn.advantage for turn in t.turns] for t in filled] == found
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from palaestra.learning.critics.progress_estimator import (
     ProgressEstimator,
     ProgressPlan,
-    contributed,
     return_loss,
 )
+from palaestra.learning.data.trajectory import with_turns_filled
 from tests.learning.critics.rollouts import equal_states, rollouts, small
 
 KEY = 4  # the word that earns something
@@ -90,11 +90,11 @@ def test_contributions_stand_where_the_delayed_reward_was_earned():
 
 def test_contributions_fill_the_slot_that_credit_rules_read():
     made, truth = delayed(3, seed=1)
-    filled = contributed(made.trajectories, truth)
+    filled = with_turns_filled(made.trajectories, "contribution", truth)
     assert [[turn.contribution for turn in t.turns] for t in filled] == truth
     assert [t.total for t in filled] == [t.total for t in made.trajectories]
     with pytest.raises(ValueError, match="zip"):
-        contributed(made.trajectories, truth[1:])
+        with_turns_filled(made.trajectories, "contribution", truth[1:])
 
 
 def test_trajectories_per_pass_change_no_gradient():

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +16,14 @@ from palaestra.evaluation.judges import stored_verdicts
 from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training import run_context
-from palaestra.training.accounting import Accounts
 from palaestra.training.recipe import load
 from tests.training.runs import (
     RECIPE,
-    command,
-    environment,
     palaestra,
     recorded_episodes,
     weights_hash,
 )
+from tests.training.stages.interrupted import killed, stopped
 from tests.training.stages.made import HEAD, IMITATE, ROUNDS, resumed, run_stages, written
 
 
@@ -84,30 +78,11 @@ def test_two_stages_give_the_weights_of_the_two_tables(tmp_path: Path) -> None:
 # ── being stopped ────────────────────────────────────────────────────────────
 
 
-class Stop(Exception):
-    """Ends a run where it stands, as a kill does."""
-
-
 @pytest.mark.parametrize("cut", [1, 4, 7, 9, 12, 14, 17])
 def test_a_run_stopped_at_a_checkpoint_or_an_account_ends_the_same(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:
-    left = [cut]
-
-    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
-                raise Stop
-            return real(*args, **options)
-
-        return call
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run_context.checkpoint, "save", dying(checkpoint.save))
-        patch.setattr(Accounts, "finish_stage", dying(Accounts.finish_stage))
-        with pytest.raises(Stop):
-            run_stages(tmp_path, ROUNDS)
+    stopped(tmp_path, ROUNDS, cut, monkeypatch)
     resumed(tmp_path / "run")
     same_run(tmp_path / "run", undisturbed)
 
@@ -143,19 +118,7 @@ def whole_process(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_killed_at_random_moments_ends_the_same(
     whole_process: Path, tmp_path: Path, seed: int
 ) -> None:
-    rng, run = random.Random(seed), tmp_path / "run"
-    arguments: list[str | Path] = ["train", written(tmp_path, ROUNDS), "--run", run]
-    for _ in range(3):
-        process = subprocess.Popen(
-            command(*arguments), env=environment(), stderr=subprocess.PIPE, text=True
-        )
-        assert process.stderr is not None
-        process.stderr.readline()  # the run's folder exists
-        time.sleep(rng.uniform(0.0, 6.0))
-        process.kill()
-        process.wait()
-        arguments = ["train", "--resume", run]
-    subprocess.run(command(*arguments), env=environment(), check=True, capture_output=True)
+    run = killed(tmp_path, ROUNDS, seed)
     same_run(run, whole_process)
 
 

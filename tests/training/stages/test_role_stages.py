@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from palaestra.learning.loop.learner import Learner
 from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training import run_context
-from palaestra.training.accounting import Accounts
 from tests.training.runs import recorded_episodes
+from tests.training.stages.interrupted import stopped
 from tests.training.stages.made import HEAD, recipe_of, resumed, run_stages
 from tests.training.stages.test_stage_sections import refusal, stage
 
@@ -232,10 +232,6 @@ def test_a_version_before_the_clusters_has_no_router(tmp_path: Path) -> None:
 # ── being stopped ────────────────────────────────────────────────────────────
 
 
-class Stop(Exception):
-    """Ends a run where it stands, as a kill does."""
-
-
 def last(run: Path) -> dict[str, torch.Tensor]:
     name = sorted(checkpoint.names(run / "checkpoints"))[-1]
     return dict(checkpoint.load(run / "checkpoints", name).tensors["weights"])
@@ -248,22 +244,7 @@ def test_a_run_stopped_anywhere_ends_with_the_same_adapters(
     monkeypatch: pytest.MonkeyPatch,
     cut: int,
 ) -> None:
-    left = [cut]
-
-    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
-                raise Stop
-            return real(*args, **options)
-
-        return call
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run_context.checkpoint, "save", dying(checkpoint.save))
-        patch.setattr(Accounts, "finish_stage", dying(Accounts.finish_stage))
-        with pytest.raises(Stop):
-            run_stages(tmp_path, ROUTED)
+    stopped(tmp_path, ROUTED, cut, monkeypatch)
     resumed(tmp_path / "run")
     assert not moved(last(routed[0]), last(tmp_path / "run"))
     assert recorded_episodes(tmp_path / "run") == recorded_episodes(routed[0])

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
-import subprocess
-import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -24,7 +21,8 @@ from palaestra.training.recipe import load
 from palaestra.training.recipe_check import check_recipe
 from palaestra.training.stages.reading import HINTS
 from tests.models.remote.provider_server import Server, responds, serving
-from tests.training.runs import command, environment, palaestra, recorded_episodes, weights_hash
+from tests.training.runs import palaestra, recorded_episodes, weights_hash
+from tests.training.stages.interrupted import Stop, killed
 from tests.training.stages.made import HEAD, IMITATE, resumed, run_stages, written
 from tests.training.stages.test_stage_sections import EXPLORE, refusal, stage
 
@@ -120,10 +118,6 @@ def test_the_lineage_names_the_teacher(taught: Path, capsys: pytest.CaptureFixtu
     )
 
 
-class Stop(Exception):
-    """Ends a run where it stands, as a kill does."""
-
-
 @pytest.mark.parametrize(
     "text", [TAUGHT, pytest.param(HINTED, marks=pytest.mark.slow)], ids=["taught", "hinted"]
 )
@@ -178,20 +172,7 @@ def whole_process(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_killed_at_random_moments_ends_the_same(
     whole_process: Path, tmp_path: Path, seed: int
 ) -> None:
-    rng, run = random.Random(seed), tmp_path / "run"
-    text = HEAD + IMITATE + HINTED
-    arguments: list[str | Path] = ["train", written(tmp_path, text), "--run", run]
-    for _ in range(3):
-        process = subprocess.Popen(
-            command(*arguments), env=environment(), stderr=subprocess.PIPE, text=True
-        )
-        assert process.stderr is not None
-        process.stderr.readline()  # the run's folder exists
-        time.sleep(rng.uniform(0.0, 6.0))
-        process.kill()
-        process.wait()
-        arguments = ["train", "--resume", run]
-    subprocess.run(command(*arguments), env=environment(), check=True, capture_output=True)
+    run = killed(tmp_path, HEAD + IMITATE + HINTED, seed)
     assert weights_hash(run) == weights_hash(whole_process)
     assert recorded_episodes(run) == recorded_episodes(whole_process)
 

@@ -12,7 +12,7 @@ history and reply separately; here one causal network reads them together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -70,26 +70,6 @@ def turn_advantages(q: Tensor, v: Tensor) -> Tensor:
         [N], in units of return.
     """
     return q.min(dim=0).values - v.min(dim=0).values
-
-
-def with_advantages(
-    trajectories: Sequence[Trajectory], advantages: Sequence[Sequence[float]]
-) -> list[Trajectory]:
-    """Return the trajectories with each turn's advantage filled in.
-
-    Raises:
-        ValueError: another number of trajectories or turns.
-    """
-    return [
-        replace(
-            trajectory,
-            turns=tuple(
-                replace(turn, advantage=number)
-                for turn, number in zip(trajectory.turns, numbers, strict=True)
-            ),
-        )
-        for trajectory, numbers in zip(trajectories, advantages, strict=True)
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +180,7 @@ class Archer:
     def advantages(
         self, trajectories: Sequence[Trajectory], rows: Sequence[Row]
     ) -> list[list[float]]:
-        """Return the advantage of each turn, in units of return (see `with_advantages`)."""
+        """Return the advantage of each turn, in units of return."""
         replied = replies(trajectories, rows)
         values = iter(turn_advantages(*self._judged(replied)).tolist())
         return [[next(values) for _ in turns] for turns in replied]

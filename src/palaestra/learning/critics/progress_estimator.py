@@ -11,7 +11,7 @@ logits; here from hidden states.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -39,26 +39,6 @@ def return_loss(contributions: Tensor, trajectory: Tensor, returns: Tensor) -> T
     """
     sums = contributions.new_zeros(len(returns)).index_add(0, trajectory, contributions)
     return (sums - returns).square()
-
-
-def contributed(
-    trajectories: Sequence[Trajectory], contributions: Sequence[Sequence[float]]
-) -> list[Trajectory]:
-    """Return the trajectories with each turn's contribution filled in.
-
-    Raises:
-        ValueError: another number of trajectories or turns.
-    """
-    return [
-        replace(
-            trajectory,
-            turns=tuple(
-                replace(turn, contribution=number)
-                for turn, number in zip(trajectory.turns, numbers, strict=True)
-            ),
-        )
-        for trajectory, numbers in zip(trajectories, contributions, strict=True)
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +81,7 @@ class ProgressEstimator:
     def contributions(
         self, trajectories: Sequence[Trajectory], rows: Sequence[Row]
     ) -> list[list[float]]:
-        """Return the estimated contribution of each turn, in units of return (see `contributed`).
+        """Return the estimated contribution of each turn, in units of return.
 
         Raises:
             InputError: rows of other trajectories.

@@ -7,8 +7,9 @@ which fields it reads (`Need`), and reading one that nothing fills is an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
@@ -81,3 +82,27 @@ class Trajectory:
     def total(self) -> float:
         """The undiscounted return, R in the literature."""
         return self.outcome + sum(turn.reward for turn in self.turns)
+
+
+def with_turns_filled(
+    trajectories: Sequence[Trajectory],
+    what: Literal["advantage", "contribution"],
+    numbers: Sequence[Sequence[float]],
+) -> list[Trajectory]:
+    """Return the trajectories with a field of each turn filled in.
+
+    Args:
+        trajectories: of a batch.
+        what: the field.
+        numbers: one per turn, for each trajectory.
+
+    Raises:
+        ValueError: another number of trajectories or turns.
+    """
+
+    def filled(trajectory: Trajectory, values: Sequence[float]) -> Trajectory:
+        changes: list[dict[str, Any]] = [{what: value} for value in values]
+        pairs = zip(trajectory.turns, changes, strict=True)
+        return replace(trajectory, turns=tuple(replace(turn, **one) for turn, one in pairs))
+
+    return [filled(*pair) for pair in zip(trajectories, numbers, strict=True)]

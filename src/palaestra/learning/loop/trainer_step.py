@@ -11,9 +11,9 @@ from typing import Literal
 from palaestra.core.episode import Episode, Key, derive_seed
 from palaestra.learning.compute.packing import Trained, adapter_of, check_sampled
 from palaestra.learning.credit.rule import Credit, groups
-from palaestra.learning.critics.archer import Archer, with_advantages
+from palaestra.learning.critics.archer import Archer
 from palaestra.learning.critics.encoder import replies
-from palaestra.learning.critics.progress_estimator import ProgressEstimator, contributed
+from palaestra.learning.critics.progress_estimator import ProgressEstimator
 from palaestra.learning.critics.reward_model import RewardModel
 from palaestra.learning.critics.separate_critic import SeparateCritic
 from palaestra.learning.critics.value_head import ValueUpdate
@@ -22,7 +22,7 @@ from palaestra.learning.data.advised import AdvicePlan, executed
 from palaestra.learning.data.filters import spread
 from palaestra.learning.data.rewards import Shaping
 from palaestra.learning.data.rows import Row, rows_of
-from palaestra.learning.data.trajectory import Trajectory
+from palaestra.learning.data.trajectory import Trajectory, with_turns_filled
 from palaestra.learning.data.trees import with_parents
 from palaestra.learning.loop import batch as b
 from palaestra.learning.loop.learner import Learner, Update
@@ -341,7 +341,7 @@ class TrainerStep:
         errors = [(sum(e) - t.total) ** 2 for e, t in zip(estimates, batch, strict=True)]
         losses = self.progress.learn(batch, rows, self.plan.progress.updates)
         figures = {"progress_error": fmean(errors), "progress_loss": fmean(losses)}
-        return contributed(batch, estimates), figures
+        return with_turns_filled(batch, "contribution", estimates), figures
 
     def _with_reply_advantages(
         self, archer: Archer, batch: Sequence[Trajectory], rows: Sequence[Row]
@@ -359,7 +359,7 @@ class TrainerStep:
             "archer_replay": float(len(archer.replay.items)),
             "archer_tokens": float(archer.proposed),
         }
-        return with_advantages(batch, advantages), figures
+        return with_turns_filled(batch, "advantage", advantages), figures
 
 
 def spread_of_rewards(batch: Sequence[Trajectory], left: int) -> dict[str, float]:
