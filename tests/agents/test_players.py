@@ -33,14 +33,17 @@ class Nim(Environment, players=("white", "black")):
     def tasks(cls, environment: str) -> TaskSet:
         return TaskSet(environment)
 
-    def turn_of(self) -> str:
-        return self.spec.players[self.turn]
+    def acting(self) -> tuple[str, ...]:
+        return (self.spec.players[self.turn],) if self.stones else ()
+
+    def observe(self, player: str) -> Observation:
+        return Observation(f"{self.stones} stones")
 
     def step(self, action: Action) -> Transition:
         if action.text not in ("1", "2") or int(action.text) > self.stones:
             return Transition(Observation("Say 1 or 2."), valid=False)
         self.stones -= int(action.text)
-        mover, other = self.turn_of(), self.spec.players[1 - self.turn]
+        mover, other = self.spec.players[self.turn], self.spec.players[1 - self.turn]
         self.turn = 1 - self.turn
         seen = Observation(f"{self.stones} stones")
         if self.stones:

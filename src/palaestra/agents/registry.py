@@ -78,10 +78,11 @@ def make_agent(name: str) -> Agent:
     """
     cls, query = agent_class(name), name.partition("?")[2]
     takes = inspect.signature(cls).parameters
+    any_option = any(p.kind is p.VAR_KEYWORD for p in takes.values())
     options: dict[str, Any] = {}
     for part in query.split("&") if query else ():
         option, _, value = part.partition("=")
-        if option not in takes:
+        if option not in takes and not any_option:
             raise UnknownName(f"option of the agent '{cls.name}'", option, takes)
         hints = get_type_hints(cls.__init__, include_extras=True)
         finite = ConfigDict(allow_inf_nan=False)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from palaestra.core.environment import Action, Capability, turn_of
+from palaestra.core.environment import Action, Capability, acting_in
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split, parse_split
 from palaestra.runtime.visible_text import visible
@@ -57,7 +57,7 @@ def _play(environment: Environment) -> None:
     rewards = dict.fromkeys(environment.spec.players, 0.0)
     while True:
         if len(environment.spec.players) > 1:
-            print(f"It is {turn_of(environment)}'s turn.")
+            print(f"It is {acting_in(environment)[0]}'s turn.")
         line = _read()
         command = "quit" if line is None else _command(environment, line)
         if line is None or command == "quit":
@@ -68,7 +68,7 @@ def _play(environment: Environment) -> None:
             continue
         if not line:
             continue
-        player = turn_of(environment)
+        player = acting_in(environment)[0]
         transition = environment.step(Action(line))
         turns += 1
         for name, reward in (transition.rewards or {player: transition.reward}).items():

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, NoReturn, Protocol, TypedDict, Unpack, runtime_checkable
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypedDict, Unpack, runtime_checkable
 
 from palaestra.core.errors import CapabilityMissing, UnknownName
 from palaestra.core.message import Image, ToolCall
@@ -48,6 +48,8 @@ class Observation:
 
     text: str
     images: tuple[Image, ...] = ()  # one where the knob `observation` asks for it
+    others: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What other players see: those that act at the same time, and at the end all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Signals:
     state_key: str | None = None  # equal keys, equal states
     progress: float | None = None  # share of the task done, in [0, 1]
     turn: str | None = None  # who acts next; None where there is one player
+    together: tuple[str, ...] = ()  # who else acts in this round, at the same time as `turn`
     privileged: tuple[float, ...] = ()  # numbers of the hidden state, see `Spec.privileged`
 
 
@@ -87,6 +90,22 @@ class Capability(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Stakes:
+    """What several players of an environment may win, and what a player who drops out gets."""
+
+    returns: Literal["general", "zero-sum", "common"] = "general"
+    """Whether the players' returns of an episode sum to 0, are equal, or neither."""
+
+    forfeit: float = -1.0
+    """The return of a player who forfeits: who is not understood, out of budget or crashed."""
+
+    idle: str | None = None
+    """The action that does nothing, with which the others play on after a forfeit. Without one a
+    forfeit ends the episode: the others share what the player lost where returns sum to 0, get the
+    same where they are equal, and keep what they have where they are neither."""
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """The facts about an environment that are known before it is made, for checking recipes."""
 
@@ -100,6 +119,8 @@ class Spec:
     """The players that act. With several, an observation is for the player that acts next, and
     `reward` belongs to the player that has just acted. `rewards` has the rewards of all players.
     `success` is that of the first player or of all players, never of the last player to move."""
+
+    stakes: Stakes = Stakes()  # of several players
 
     deterministic: bool = True  # equal tasks and equal actions give equal episodes
     free_text: bool = False  # any text is an action, as in a conversation or an answer
@@ -133,6 +154,7 @@ class Declared(TypedDict, total=False):
     version: str
     capabilities: Iterable[Capability | str]  # besides those of the bases
     players: tuple[str, ...]
+    stakes: Stakes
     deterministic: bool
     free_text: bool
     tools: bool
@@ -285,11 +307,22 @@ class Privileged(Protocol):
 
 
 @runtime_checkable
-class TurnTaking(Protocol):
-    """An environment with several `players`."""
+class Multiplayer(Protocol):
+    """An environment with several `players`.
 
-    def turn_of(self) -> str:
-        """Return the player that acts next."""
+    It takes the actions of players who act at the same time one by one, in the order of `acting`:
+    each stays pending, and hidden from the other players, until all have acted (`Simultaneous`).
+    """
+
+    def acting(self) -> Sequence[str]:
+        """Return the players that act next: one, or several at the same time; none at the end."""
+        ...
+
+    def observe(self, player: str) -> Observation:
+        """Return what a player sees now, at any time of an episode and at its end.
+
+        It depends on nothing that only other players may know.
+        """
         ...
 
 
@@ -342,20 +375,38 @@ def privileged_of(environment: Environment) -> tuple[float, ...]:
     return tuple(map(float, environment.privileged_state()))
 
 
-def turn_of(environment: Environment) -> str:
-    """Return the player that acts next."""
-    if isinstance(environment, TurnTaking):
-        return environment.turn_of()
-    return environment.spec.players[0]
+def acting_in(environment: Environment) -> tuple[str, ...]:
+    """Return the players that act next; see `Multiplayer.acting`.
+
+    Raises:
+        CapabilityMissing: the spec names several players, and the class is not `Multiplayer`.
+    """
+    if isinstance(environment, Multiplayer):
+        return tuple(environment.acting())
+    if len(environment.spec.players) > 1:
+        raise CapabilityMissing(
+            f"{type(environment).__name__} has several players, and lacks the method `acting` or "
+            "`observe`; add both."
+        )
+    return environment.spec.players
+
+
+def observed_by(environment: Environment, player: str) -> Observation:
+    """Return what a player sees now; raises like `acting_in`."""
+    acting_in(environment)
+    assert isinstance(environment, Multiplayer)
+    return environment.observe(player)
 
 
 def signals_of(environment: Environment) -> Signals:
     """Return the declared signals of the present state."""
     has = environment.spec.capabilities
+    acting = acting_in(environment) if len(environment.spec.players) > 1 else ()
     return Signals(
         state_key=environment.state_key() if Capability.STATE_KEY in has else None,
         progress=environment.progress() if Capability.PROGRESS in has else None,
-        turn=turn_of(environment) if len(environment.spec.players) > 1 else None,
+        turn=acting[0] if acting else None,
+        together=acting[1:],
         privileged=privileged_of(environment),
     )
 
@@ -424,6 +475,7 @@ class AsyncEnvironment(ABC):
     capabilities: frozenset[Capability]
     deterministic: bool = True  # a reset and the same actions lead to the same state
     players: tuple[str, ...] = ("agent",)
+    stakes: Stakes = Stakes()
 
     @abstractmethod
     async def reset(self, task: Task) -> tuple[Observation, Signals]: ...

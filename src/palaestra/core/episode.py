@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -21,11 +21,20 @@ from palaestra.core.budget import Usage
 from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.errors import ReplayMismatch
 from palaestra.core.graph import Call, MessageGraph
-from palaestra.core.outcome import Outcome
+from palaestra.core.outcome import Outcome, Status
 from palaestra.core.task import Task
 
 ADVISOR = "advisor"
 """The role of replies by which an advisor may act in place of the agent, in its conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forfeit:
+    """The end of one of several players before the end of the episode."""
+
+    player: str
+    outcome: Outcome  # why: a limit of its own, or an error of its agent
+    returns: Mapping[str, float]  # of these players in this episode, whatever their rewards were
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,10 @@ class Step:
     calls_made: int | None = None
     """How many model calls were made before it. None in records without this field (older ones and
     those of other programs), where `call` is the latest call before the step."""
+
+    forfeit: Forfeit | None = None
+    """The player whose turn it was forfeits here. If `transition.terminated` is true, that ended
+    the episode, and the environment saw no action; else the action is the one that does nothing."""
 
     @property
     def calls_before(self) -> int:
@@ -60,6 +73,21 @@ class Key:
 
     def __str__(self) -> str:
         return f"{self.phase}/{self.group}.{self.member}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerResult:
+    """What one of several players reached in an episode."""
+
+    outcome: Outcome  # success: a positive return; else why the player forfeited, or a failure
+    total: float  # its return: the sum of its rewards, or what a forfeit left to it
+    turns: int
+    invalid_actions: int
+
+    @property
+    def forfeited(self) -> bool:
+        """Whether the player's own limit or error ended its part."""
+        return self.outcome.status in (Status.TRUNCATED, Status.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +116,10 @@ class Episode:
 
     @property
     def results(self) -> dict[str, float]:
-        """The sum of rewards of each of several players, in order; empty for a single player."""
+        """The return of each of several players, in order; empty for a single player.
+
+        It is the sum of its rewards, unless a forfeit decided otherwise (`Forfeit.returns`).
+        """
         found: dict[str, float] = {}
         for step in self.steps:
             for player, reward in step.transition.rewards.items():
@@ -96,6 +127,30 @@ class Episode:
         for step in self.steps:  # players that moved before any reward
             if step.before.turn is not None:
                 found.setdefault(step.before.turn, 0.0)
+        for step in self.steps:
+            if step.forfeit is not None:
+                found.update(step.forfeit.returns)
+        return found
+
+    @property
+    def players(self) -> dict[str, PlayerResult]:
+        """The result of each of several players; empty for a single player.
+
+        An episode that no player ended, such as one that an error of the infrastructure cut off,
+        has the same outcome for all.
+        """
+        why = {s.forfeit.player: s.forfeit.outcome for s in self.steps if s.forfeit is not None}
+        decided = self.outcome.status in (Status.SUCCESS, Status.FAILURE)
+        found = {}
+        for player, total in self.results.items():
+            own = [s for s in self.steps if s.before.turn == player and s.forfeit is None]
+            won = Outcome.success() if total > 0 else Outcome.failure()
+            found[player] = PlayerResult(
+                why.get(player, won if decided else self.outcome),
+                total,
+                len(own),
+                sum(not step.transition.valid for step in own),
+            )
         return found
 
     @property
@@ -119,6 +174,11 @@ class Journal(Protocol):
         Returns:
             an awaitable that ends once the event survives the end of this process; None: it does.
         """
+
+
+def player_of(role: str) -> str:
+    """Return the player that a role belongs to: "white" of "white" and of "white/planner"."""
+    return role.partition("/")[0]
 
 
 def derive_seed(*parts: object) -> int:
@@ -154,6 +214,12 @@ class Recording:
             raise ReplayMismatch(f"{self._key}: {_MISMATCH[type(event)].format(event.index)}")
         self._past.popleft()
         return event
+
+    def without_calls(self) -> list[Call]:
+        """Take the model calls out of the recorded events, and return them."""
+        calls = [event for event in self._past if isinstance(event, Call)]
+        self._past = deque(event for event in self._past if not isinstance(event, Call))
+        return calls
 
     def write(self, event: Event) -> Awaitable[None] | None:
         """Write a new event; see `Journal.append`."""

@@ -358,6 +358,9 @@ class Model(ABC):
     scores_answers: bool = False
     """Whether it measures `Prompt.answer`."""
 
+    reads_environment: bool = False
+    """Whether its replies depend on the state of the environment, beyond the prompt."""
+
     max_tokens: int | None = 64
     """The length of a reply where `Sampling.max_tokens` is None; None: its server decides."""
 
@@ -383,7 +386,7 @@ class Model(ABC):
         return _limited(sampling, self.max_tokens)
 
     def for_environment(self, environment: AsyncEnvironment) -> Model:
-        """Return the model for one session; only an expert depends on the environment."""
+        """Return the model for one session, where it `reads_environment`."""
         return self
 
     @property

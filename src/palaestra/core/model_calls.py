@@ -403,7 +403,11 @@ class ModelCalls:
         return seed
 
     def _add(self, call: Call, question: Question) -> None:
-        self.graph.add(call, question.messages)
+        self.add(call, question.messages)
+
+    def add(self, call: Call, messages: Chain[Message] | None = None) -> None:
+        """Add a call to the record; `messages` is its whole prompt, if known."""
+        self.graph.add(call, messages)
         self._spending.call(len(call.prompt) or call.computed_tokens, call.sampled)
 
 

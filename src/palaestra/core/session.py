@@ -11,12 +11,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget, Spending, Usage, timeout
 from palaestra.core.environment import Action, AsyncEnvironment, Observation, Signals, Transition
-from palaestra.core.episode import Episode, Event, Journal, Key, Recording, Step, derive_seed
+from palaestra.core.episode import (
+    Episode,
+    Event,
+    Forfeit,
+    Journal,
+    Key,
+    Recording,
+    Step,
+    derive_seed,
+)
 from palaestra.core.errors import AgentFault, InputError, ReplayMismatch, SessionOver
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.message import Message, ToolCall
@@ -26,6 +35,9 @@ from palaestra.core.outcome import Limit, Outcome, Owner, ended_by
 from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.core.trial import Trial
+
+if TYPE_CHECKING:
+    from palaestra.core.game import Game
 
 SingleAction = str | Action | ToolCall
 
@@ -47,6 +59,7 @@ class Session:
         journal: Journal | None = None,
         past: Sequence[Event] = (),
         probes: bool = False,
+        player_budget: Budget = Budget(),
     ) -> None:
         """Join them.
 
@@ -62,6 +75,7 @@ class Session:
             journal: takes the events as they happen.
             past: the events of an interrupted attempt, which are replayed first.
             probes: at each call, measure the probability of the environment's known answer.
+            player_budget: the limits of each of several players (see `player`).
         """
         self.key, self.task, self.environment, self.agent = key, task, environment, agent
         self.models, self.budget, self.sampling = models, budget, sampling
@@ -78,6 +92,8 @@ class Session:
         self._probes = probes
         self._answer: Action | None = None  # the known one, of a session with probes
         self._signals = Signals()
+        self.player_budget = player_budget
+        self._game: Game | None = None
 
     # ── what agents use ──────────────────────────────────────────────────────
 
@@ -123,6 +139,60 @@ class Session:
     def tries_left(self) -> int | None:
         """The number of actions in trials that the budget still allows; None: any number."""
         return self._spending.tries_left
+
+    def player(self, name: str) -> Session:
+        """Return a session for one of several players, in which any agent plays for that player.
+
+        It has the observations, the turns, the conversations and the limits of that player; see
+        `PlayerSession`. `play` runs an agent for each player.
+
+        Raises:
+            InputError: there is no such player.
+        """
+        return self.game.player(name)
+
+    async def play(self, agents: Mapping[str, Agent]) -> None:
+        """Run an agent for each player, until the episode is over; see `Game.play`."""
+        await self.game.play(agents)
+
+    @property
+    def game(self) -> Game:
+        """The players of this session."""
+        if self._game is None:
+            from palaestra.core.game import Game  # its player sessions are sessions
+
+            self._game = Game(self)
+        return self._game
+
+    # ── what players use ─────────────────────────────────────────────────────
+
+    @property
+    def signals(self) -> Signals:
+        """The signals of the present state."""
+        return self._signals
+
+    @property
+    def acting(self) -> tuple[str, ...]:
+        """The players that act in this round, the one whose move is due first."""
+        return (self.turn, *self._signals.together)
+
+    def take_past_calls(self) -> list[Call]:
+        """Return the calls of an interrupted attempt, which players make again by themselves."""
+        return self._recording.without_calls()
+
+    def write(self, call: Call) -> Awaitable[None] | None:
+        """Store a new call; return what to await until it is stored."""
+        return self._recording.write(call)
+
+    def add_call(self, call: Call) -> None:
+        """Add a call to the record."""
+        self._calls.add(call)
+
+    def check_limits(self) -> None:
+        """End the episode if it has reached a limit."""
+        limit = self._spending.limit
+        if self.outcome is None and limit is not None:
+            self.outcome = Outcome.truncated(limit)
 
     def trial(self) -> Trial:
         """Return a trial: actions within its `async with` are undone at its end.
@@ -196,6 +266,7 @@ class Session:
         self._check_open()
         model = self._model(role)
         sampling = model.limited(sampling or self.sampling)
+        role = self._recorded_role(role)
         question = await self._calls.question(model, role, messages, sampling, listen, tuple(tools))
         if self._answer is not None and model.scores_answers:
             right = self.agent.demonstrate(question.prompt(0, "", None), [self._answer])
@@ -226,8 +297,9 @@ class Session:
         """
         self._check_open()
         model, own = self._model(role), sampling or self.sampling
-        within = own.policy(self._model(conversation).name), conversation
-        sampling = model.limited(own)
+        policy = own.policy(self._model(conversation).name)
+        within = policy, self._recorded_role(conversation)
+        sampling, role = model.limited(own), self._recorded_role(role)
         question = await self._calls.question(
             model, role, messages, sampling, None, tuple(tools), within
         )
@@ -240,11 +312,13 @@ class Session:
 
         For a model that does not expose tokens, return a quarter of the characters.
         """
-        return self._calls.length(self._model(role), role, messages, tuple(tools))
+        known = self._recorded_role(role)
+        return self._calls.length(self._model(role), known, messages, tuple(tools))
 
     async def counted(self, messages: Sequence[Message], *, tools: Sequence[Tool] = ()) -> int:
         """Return `prompt_length` for the agent's model without blocking other sessions."""
-        return await self._calls.counted(self._model("agent"), "agent", messages, tuple(tools))
+        known = self._recorded_role("agent")
+        return await self._calls.counted(self._model("agent"), known, messages, tuple(tools))
 
     @overload
     async def act(self, action: SingleAction, *, by: Generation | None = None) -> Transition: ...
@@ -294,7 +368,7 @@ class Session:
         """
         ended = await self._run_agent()
         self.outcome = self.outcome or ended
-        left = self._recording.left
+        left = self._recording.left + (0 if self._game is None else self._game.left)
         if left and self.outcome.scored:
             raise ReplayMismatch(f"{self.key}: {self.outcome}, but {left} more events are recorded")
         return self.episode()
@@ -354,31 +428,46 @@ class Session:
         """Take one step; see `act`."""
         self._check_open()
         self._check_untried()
-        call = None if by is None else self._calls.index_of(by)
+        return await self.take(action, None if by is None else self._calls.index_of(by))
+
+    async def take(
+        self, action: Action, call: int | None, forfeit: Forfeit | None = None
+    ) -> Transition:
+        """Take one step and record it, as proposed by a call of this episode's graph."""
         started = time.monotonic()
         transition, signals = await self.environment.step(action)
-        saved: Awaitable[None] | None = None
-        step = self._recording.replayed(
-            Step, lambda step: (step.action, step.transition) == (action, transition)
+        step = Step(
+            index=len(self.steps),
+            call=call,
+            action=action,
+            transition=transition,
+            before=self._signals,
+            seconds=time.monotonic() - started,
+            calls_made=len(self.graph.calls),
+            forfeit=forfeit,
         )
-        if step is None:
-            step = Step(
-                index=len(self.steps),
-                call=call,
-                action=action,
-                transition=transition,
-                before=self._signals,
-                seconds=time.monotonic() - started,
-                calls_made=len(self.graph.calls),
-            )
-            saved = self._recording.write(step)
-        self.steps.append(step)
         self._signals = signals
-        self._spending.act(transition.valid)
-        self.outcome = self._judge(transition)
+        saved = self.record(step)
         if saved is not None:
             await saved
         return transition
+
+    def record(self, step: Step) -> Awaitable[None] | None:
+        """Add a step, which may end the episode; return what to await until it is stored."""
+        saved: Awaitable[None] | None = None
+        recorded = self._recording.replayed(
+            Step, lambda past: (past.action, past.transition) == (step.action, step.transition)
+        )
+        if recorded is None:
+            saved = self._recording.write(step)
+        self.steps.append(recorded or step)
+        self._spending.act(step.transition.valid)
+        self.outcome = self._judge(step.transition)
+        return saved
+
+    def _recorded_role(self, role: str) -> str:
+        """Return the role as the record names it."""
+        return role
 
     def _check_untried(self) -> None:
         if self._trying:
@@ -409,9 +498,7 @@ class Session:
             )
 
     def _check_open(self) -> None:
-        if self.outcome is None:
-            limit = self._spending.limit
-            self.outcome = Outcome.truncated(limit) if limit else None
+        self.check_limits()
         if self.outcome is not None:
             raise SessionOver(f"{self.key} is over: {self.outcome}")
 
@@ -421,11 +508,15 @@ class Session:
         if transition.truncated:
             return Outcome.truncated(Limit.ENVIRONMENT)
         invalid = self._spending.too_many_invalid
-        if invalid is not None:
+        if invalid is not None and self._game is None:  # else it is a matter of that player
             detail = f"{invalid} actions in a row were not understood"
             return Outcome.error("unparsed", Owner.AGENT, detail)
         limit = self._spending.limit
         return Outcome.truncated(limit) if limit else None
+
+    def _tokens_left(self, reading: int) -> int | None:
+        """Return how many tokens may be sampled after `reading` more are read; None: any number."""
+        return self._spending.tokens_left(reading)
 
     async def _answers(self, question: Question, most: int) -> list[Generation]:
         """Return 1 to `most` replies, recorded or new; raises SessionOver without tokens left."""
@@ -433,7 +524,7 @@ class Session:
         recorded = await self._calls.replayed(question)
         if recorded is not None:
             return [recorded]
-        left = self._spending.tokens_left(len(question.delta))
+        left = self._tokens_left(len(question.delta))
         if left == 0:
             self.outcome = Outcome.truncated(Limit.TOKENS)
             self._check_open()

@@ -45,7 +45,7 @@ class AnnotatedEnvironment(AsyncEnvironment):
         self.instructions = inner.instructions
         self.tools: tuple[Tool, ...] = inner.tools
         self.capabilities, self.deterministic = inner.capabilities, inner.deterministic
-        self.players = inner.players
+        self.players, self.stakes = inner.players, inner.stakes
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:
         first, signals = await self.inner.reset(task)

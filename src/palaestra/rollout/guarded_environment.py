@@ -12,8 +12,8 @@ import logging
 import math
 import random
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -26,8 +26,10 @@ from palaestra.core.environment import (
     Environment,
     Observation,
     Signals,
+    Stakes,
     Transition,
     answer_of,
+    observed_by,
     sample_action,
     signals_of,
 )
@@ -42,6 +44,9 @@ MAX_BYTES = 64 * 2**20
 """The largest serialized result of an environment; anything larger violates the contract."""
 
 
+NO_STAKES = Stakes()  # of a single player
+
+
 @dataclass(frozen=True, slots=True)
 class Description:
     """The facts about an environment before its first task."""
@@ -51,6 +56,7 @@ class Description:
     capabilities: frozenset[Capability]
     deterministic: bool
     players: tuple[str, ...] = ("agent",)
+    stakes: Stakes = NO_STAKES
 
 
 Started = tuple[Observation, Signals, tuple[Tool, ...] | None]
@@ -95,6 +101,7 @@ class GuardedEnvironment:
         self.label = label  # its name in faults
         self._described: tuple[Tool, ...] = ()
         self._offered: tuple[Tool, ...] = ()
+        self._acting: tuple[str, ...] = ()  # the players that act next; empty with a single player
 
     def describe(self) -> Answer[Description]:
         environment = self.environment
@@ -107,6 +114,7 @@ class GuardedEnvironment:
                 environment.spec.capabilities,
                 environment.spec.deterministic,
                 environment.spec.players,
+                environment.spec.stakes,
             )
 
         return self._call("reset", "description", read, DESCRIPTION)
@@ -115,8 +123,10 @@ class GuardedEnvironment:
         environment = self.environment
 
         def reset() -> Started:
-            first = environment.reset(task)
-            return first, self._signals(), self._tools_unless(self._described)
+            first, signals = environment.reset(task), self._signals()
+            self._acting = acting(signals)
+            first = shown_to_all(environment, first, self._acting[1:])
+            return first, signals, self._tools_unless(self._described)
 
         return self._call("reset", "reset", reset, STARTED)
 
@@ -124,8 +134,13 @@ class GuardedEnvironment:
         environment = self.environment
 
         def step() -> Stepped:
-            transition = environment.step(action)
-            return transition, self._signals(), self._tools_unless(self._offered)
+            transition, signals = environment.step(action), self._signals()
+            before, self._acting = self._acting, acting(signals)
+            if before:
+                others = _seeing(environment.spec.players, transition, before, self._acting)
+                seen = shown_to_all(environment, transition.observation, others)
+                transition = replace(transition, observation=seen)
+            return transition, signals, self._tools_unless(self._offered)
 
         return self._call("step", "step", step, STEPPED)
 
@@ -150,7 +165,9 @@ class GuardedEnvironment:
 
         def restore() -> Restored:
             environment.restore(snapshot)
-            return self._signals(), self._tools_unless(self._described)
+            signals = self._signals()
+            self._acting = acting(signals)
+            return signals, self._tools_unless(self._described)
 
         return self._call("step", "restore", restore, RESTORED)
 
@@ -213,7 +230,7 @@ class LocalEnvironment(AsyncEnvironment):
         self.tools = self._described = description.tools
         self.capabilities = description.capabilities
         self.deterministic = description.deterministic
-        self.players = description.players
+        self.players, self.stakes = description.players, description.stakes
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:
         first, signals, tools = self._guarded.reset(_copy(TASK, task)).value
@@ -249,6 +266,36 @@ class LocalEnvironment(AsyncEnvironment):
         if not self._closed:
             self._closed = True
             self._guarded.close()
+
+
+def acting(signals: Signals) -> tuple[str, ...]:
+    """Return the players that act next; empty with a single player, and at the end."""
+    return () if signals.turn is None else (signals.turn, *signals.together)
+
+
+def shown_to_all(
+    environment: Environment, observation: Observation, others: Sequence[str]
+) -> Observation:
+    """Return the observation with what other players see now."""
+    if not others:
+        return observation
+    seen = {player: observed_by(environment, player).text for player in others}
+    return replace(observation, others=seen)
+
+
+def _seeing(
+    players: Sequence[str], transition: Transition, before: Sequence[str], after: Sequence[str]
+) -> Sequence[str]:
+    """Return who sees something new after a step, besides the one whose observation it has.
+
+    At the end these are all others, and in a new round its other players. Within a round nobody
+    sees the moves that are pending.
+    """
+    if transition.terminated or transition.truncated:
+        return [player for player in players if player != before[0]]
+    if not transition.valid or after == before[1:]:
+        return ()
+    return after[1:]
 
 
 def one_line(error: BaseException) -> str:

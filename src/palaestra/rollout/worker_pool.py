@@ -149,7 +149,7 @@ class WorkerEnvironment(AsyncEnvironment):
         self.instructions = description.instructions
         self.tools = self._described = description.tools
         self.capabilities = description.capabilities
-        self.players = description.players
+        self.players, self.stakes = description.players, description.stakes
         self.deterministic = description.deterministic
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:

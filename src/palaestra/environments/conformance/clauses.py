@@ -24,11 +24,11 @@ from palaestra.core.environment import (
     Observation,
     Signals,
     Transition,
+    acting_in,
     answer_of,
     picture_of,
     sample_action,
     signals_of,
-    turn_of,
 )
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.message import Image, ToolCall
@@ -287,8 +287,11 @@ def players_take_turns(subject: Subject) -> None:
         env.reset(task)
         rng = random.Random(task.seed)
         for _ in range(subject.steps):
-            turn = turn_of(env)
-            require(turn in players, f"it is the turn of '{turn}', who does not play")
+            acting = acting_in(env)
+            require(len(acting) > 0, "nobody acts, and the episode is not over")
+            require(len(set(acting)) == len(acting), f"players that act are {acting}")
+            for player in acting:
+                require(player in players, f"it is the turn of '{player}', who does not play")
             transition = env.step(sample_action(env, rng))
             strangers = set(transition.rewards) - set(players)
             require(not strangers, f"rewards of {strangers}, who do not play")

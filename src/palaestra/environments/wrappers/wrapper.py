@@ -14,12 +14,13 @@ from palaestra.core.environment import (
     Observation,
     Spec,
     Transition,
+    acting_in,
     answer_of,
     caption_of,
+    observed_by,
     picture_of,
     privileged_of,
     sample_action,
-    turn_of,
 )
 from palaestra.core.errors import InputError
 from palaestra.core.task import Task, TaskSet
@@ -93,8 +94,11 @@ class Wrapper(Environment):
     def privileged_state(self) -> Sequence[float]:
         return privileged_of(self.inner)
 
-    def turn_of(self) -> str:
-        return turn_of(self.inner)
+    def acting(self) -> Sequence[str]:
+        return acting_in(self.inner)
+
+    def observe(self, player: str) -> Observation:
+        return observed_by(self.inner, player)
 
     def state_key(self) -> str:
         key = self.inner.state_key()

@@ -26,6 +26,7 @@ class ExpertModel(Model):
     """An expert on every environment; `for_environment` binds it to a session's own."""
 
     name = "expert"
+    reads_environment = True
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ class RandomModel(Model):
     """A random policy for every environment; `for_environment` binds it to a session's own."""
 
     name = "random"
+    reads_environment = True
 
     def __init__(
         self,

@@ -26,17 +26,18 @@ import random
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import pyspiel
 
 from palaestra.core.environment import (
     Action,
     Capability,
+    Multiplayer,
     Observation,
     Spec,
+    Stakes,
     Transition,
-    TurnTaking,
 )
 from palaestra.core.errors import InputError
 from palaestra.core.task import Task
@@ -92,7 +93,7 @@ VERSION = version("open_spiel")
 
 class OpenSpiel(
     Adapter,
-    TurnTaking,
+    Multiplayer,
     id="openspiel",
     version="2",  # since version 2, success in self-play is the first player's
     capabilities={"state_key", "snapshot", "admissible"},
@@ -128,7 +129,10 @@ class OpenSpiel(
             return replace(spec, typical_turns=int(min(-(-longest // seats), LONGEST_EPISODE)))
         players = tuple(f"player{seat}" for seat in range(seats))
         return replace(
-            spec, players=players, typical_turns=int(min(longest, seats * LONGEST_EPISODE))
+            spec,
+            players=players,
+            stakes=_stakes(title),
+            typical_turns=int(min(longest, seats * LONGEST_EPISODE)),
         )
 
     @property
@@ -155,7 +159,7 @@ class OpenSpiel(
             self._state = self._game.new_initial_state()
             self._advance(self._state)
         self._look()
-        return Observation(self._render())
+        return Observation(self._render(self._seat))
 
     def _act(self, action: Action) -> Transition:
         state = self._running()
@@ -170,7 +174,7 @@ class OpenSpiel(
         over = bool(state.is_terminal())
         self_play = self._form == SELF
         return Transition(
-            Observation(self._render()),
+            Observation(self._render(self._seat)),
             reward=gained[seat],
             terminated=over,
             success=over and state.returns()[0 if self_play else seat] > 0,
@@ -180,8 +184,14 @@ class OpenSpiel(
     def close(self) -> None:
         self._state = None
 
-    def turn_of(self) -> str:
-        return self.spec.players[self._seat if self._form == SELF else 0]
+    def acting(self) -> tuple[str, ...]:
+        if self._running().is_terminal():
+            return ()
+        return (self.spec.players[self._seat if self._form == SELF else 0],)
+
+    def observe(self, player: str) -> Observation:
+        seat = self._seat if self._form != SELF else self.spec.players.index(player)
+        return Observation(self._render(seat))
 
     def state_key(self) -> str:
         """Hash the seed and the history; hidden cards and future chance follow from them."""
@@ -281,18 +291,19 @@ class OpenSpiel(
             return list(map(float, state.returns()))
         return [0.0] * self._game.num_players()
 
-    def _render(self) -> str:
+    def _render(self, seat: int) -> str:
         state = self._running()
         alone = self._game.num_players() == 1
-        seen = self._view(self._seat)
+        seen = self._view(seat)
         if not state.is_terminal():
-            who = "" if alone else f"You are player {self._seat}.\n"
-            return f"{who}{seen}\n{listing(self._moves)}"
+            who = "" if alone else f"You are player {seat}.\n"
+            moves = listing(self._moves) if seat == self._seat else "It is not your turn."
+            return f"{who}{seen}\n{moves}"
         returns = state.returns()
         if self._form == SELF:
             each = ", ".join(f"player {seat} {value:g}" for seat, value in enumerate(returns))
             return f"{seen}\nThe game is over. Returns: {each}."
-        return f"{seen}\nThe game is over. Your return: {returns[self._seat]:g}."
+        return f"{seen}\nThe game is over. Your return: {returns[seat]:g}."
 
     def _view(self, seat: int) -> str:
         """Return the package's text of what that seat sees."""
@@ -318,6 +329,17 @@ def _sees_information_state(kind: Any) -> bool:
     hidden = kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION
     shown = hidden and kind.short_name not in OBSERVED
     return bool(shown and kind.provides_information_state_string)
+
+
+def _stakes(title: str) -> Stakes:
+    """Return what the package says of a game's returns; a forfeit gets the least of them."""
+    utility = pyspiel.GameType.Utility
+    returns: Literal["zero-sum", "common", "general"] = "general"
+    if _kinds()[title].utility == utility.ZERO_SUM:
+        returns = "zero-sum"
+    elif _kinds()[title].utility == utility.IDENTICAL:
+        returns = "common"
+    return Stakes(returns, forfeit=float(load(title).min_utility()))
 
 
 @lru_cache(maxsize=1)

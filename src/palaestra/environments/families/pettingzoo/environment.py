@@ -29,7 +29,7 @@ with warnings.catch_warnings():
     from pettingzoo.env_registry.exceptions import FailedToImport
     from pettingzoo.env_registry.registration import make
 
-from palaestra.core.environment import Action, Observation, Spec, Transition, TurnTaking
+from palaestra.core.environment import Action, Multiplayer, Observation, Spec, Transition
 from palaestra.core.errors import MissingPackage
 from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
@@ -50,7 +50,7 @@ SEEDS = 2**31
 
 class PettingZoo(
     Adapter,
-    TurnTaking,
+    Multiplayer,
     id="pettingzoo",
     version="2",  # since version 2, success in self-play is the first player's
     capabilities={"state_key", "snapshot", "admissible"},
@@ -110,7 +110,7 @@ class PettingZoo(
         while self._ended():
             self._start(task, self._deal + 1)
             self._advance()
-        return Observation(self._render())
+        return Observation(self._render(self._actor))
 
     def _act(self, action: Action) -> Transition:
         word = parse(action.text, self._moves)
@@ -124,7 +124,7 @@ class PettingZoo(
         judged = actor if self._alone else self.spec.players[0]
         won = self._game.together or self._total[judged] > 0
         return Transition(
-            Observation(self._render()),
+            Observation(self._render(self._actor)),
             reward=earned[actor],
             terminated=ended,
             truncated=self._ended() and not ended,
@@ -136,8 +136,13 @@ class PettingZoo(
         self._env.close()
         self._task = None
 
-    def turn_of(self) -> str:
-        return self.spec.players[0] if self._alone else self._actor
+    def acting(self) -> tuple[str, ...]:
+        if self._ended():
+            return ()
+        return (self.spec.players[0] if self._alone else self._actor,)
+
+    def observe(self, player: str) -> Observation:
+        return Observation(self._render(self._actor if self._alone else player))
 
     def state_key(self) -> str:
         """Hash the seed and all actions; hidden cards and future chance follow from them."""
@@ -212,12 +217,12 @@ class PettingZoo(
         ended, cut = self._raw.terminations, self._raw.truncations
         return all(ended[seat] or cut[seat] for seat in self._game.seats)
 
-    def _render(self) -> str:
-        seat = self._game.seats.index(self._actor)
-        seen = self._game.render(self._seen, seat)
+    def _render(self, player: str) -> str:
+        seat, acts = self._game.seats.index(player), player == self._actor
+        seen = self._game.render(self._seen if acts else self._env.observe(player), seat)
         if not self._ended():
-            return f"{seen}\n{listing(self._moves)}"
+            return f"{seen}\n{listing(self._moves) if acts else 'It is not your turn.'}"
         if self._alone:
-            return f"{seen}\nThe game is over. Your return: {self._total[self._actor]:g}."
+            return f"{seen}\nThe game is over. Your return: {self._total[player]:g}."
         each = ", ".join(f"{player} {value:g}" for player, value in self._total.items())
         return f"{seen}\nThe game is over. Returns: {each}."

@@ -30,11 +30,12 @@ from typing import Any
 
 from palaestra.core.environment import (
     Action,
+    Multiplayer,
     Observation,
     Sampling,
     Spec,
+    Stakes,
     Transition,
-    TurnTaking,
 )
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
@@ -81,7 +82,7 @@ RANDOM_MESSAGES = {
 
 class Tau2(
     Replayed,
-    TurnTaking,
+    Multiplayer,
     Sampling,
     id="tau2",
     capabilities={"state_key", "snapshot", "oracle"},
@@ -108,7 +109,10 @@ class Tau2(
     def spec_of(cls, name: str = "") -> Spec:
         spec = super().spec_of(name)
         players = (AGENT, USER) if name.endswith(f":{USERS}") else (AGENT,)
-        return replace(spec, players=players, tools=True, typical_turns=40 * len(players))
+        stakes = Stakes("common", forfeit=0.0)
+        return replace(
+            spec, players=players, stakes=stakes, tools=True, typical_turns=40 * len(players)
+        )
 
     @classmethod
     def tasks(cls, environment: str) -> TaskSet:
@@ -145,10 +149,11 @@ class Tau2(
         if self._alone:
             return Observation(self._user_turn())
         guide, start = (message.text for message in self._desk.opening)
-        return Observation(f"{guide}{_listing(self._tools(USER))}{start}")
+        self._seen = Observation(f"{guide}{_listing(self._tools(USER))}{start}")
+        return self._seen
 
     def _act(self, action: Action) -> Transition:
-        who = self.turn_of()
+        who = self._who()
         try:
             move = parse_action(action, self._tools(who))
         except NotACall as problem:
@@ -166,8 +171,14 @@ class Tau2(
     def close(self) -> None:
         self._desk = None
 
-    def turn_of(self) -> str:
-        return AGENT if self._alone else self._turn
+    def acting(self) -> tuple[str, ...]:
+        return () if self._over else (self._who(),)
+
+    def observe(self, player: str) -> Observation:
+        """Return the last thing that the other side said; a player's own actions came before."""
+        if self._over:
+            return Observation(self.OVER)
+        return self._seen if player == self._who() else Observation("It is not your turn.")
 
     def state_key(self) -> str:
         """Hash the databases and the parts of the conversation that affect user or verdict."""
@@ -199,7 +210,7 @@ class Tau2(
 
     def sample_action(self, rng: random.Random) -> Action:
         """Sample a tool call or a common message; in telecom also a request to the user."""
-        who = self.turn_of()
+        who = self._who()
         tools = self._tools(who)
         if tools and rng.random() < 0.7:
             call = random_call(tools, rng)
@@ -210,6 +221,10 @@ class Tau2(
         return Action(rng.choice(RANDOM_MESSAGES[who]))
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _who(self) -> str:
+        """Return whose turn it is."""
+        return AGENT if self._alone else self._turn
 
     def _tools(self, who: str) -> tuple[Tool, ...]:
         return published.tools(self._domain, who)
@@ -251,7 +266,7 @@ class Tau2(
         """Play an expert agent, and with two players a scripted user, until the end."""
         left, plan = list(wanted), list[Action]()
         while not self._over:
-            if self.turn_of() == USER:
+            if self._who() == USER:
                 reply = self._script.reply(self._talk)
                 action = Action(str(reply), reply if isinstance(reply, ToolCall) else None)
             elif self._script.unstated(self._talk):
@@ -289,9 +304,9 @@ class Tau2(
         return made
 
     def _transition(self, text: str) -> Transition:
-        reward = float(self._success)
+        reward, self._seen = float(self._success), Observation(text)
         return Transition(
-            Observation(text),
+            self._seen,
             reward=reward,
             terminated=self._over,
             success=self._success,

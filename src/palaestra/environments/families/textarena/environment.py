@@ -37,11 +37,11 @@ with contextlib.redirect_stdout(io.StringIO()):
 from palaestra.core.environment import (
     Action,
     Capability,
+    Multiplayer,
     Observation,
     Sampling,
     Spec,
     Transition,
-    TurnTaking,
 )
 from palaestra.core.errors import EnvironmentFault
 from palaestra.core.task import Task
@@ -93,7 +93,7 @@ SEEDS = 2**31
 
 class TextArena(
     Adapter,
-    TurnTaking,
+    Multiplayer,
     Sampling,
     id="textarena",
     version="2",  # since version 2, success in self-play is the first player's
@@ -183,8 +183,15 @@ class TextArena(
     def close(self) -> None:
         self._task = self._env = None
 
-    def turn_of(self) -> str:
-        return self.spec.players[self._turn if self._self_play else 0]
+    def acting(self) -> tuple[str, ...]:
+        if self._finished:
+            return ()
+        return (self.spec.players[self._turn if self._self_play else 0],)
+
+    def observe(self, player: str) -> Observation:
+        """Return the messages to a player since its last turn."""
+        seat = self.spec.players.index(player) if self._self_play else self._turn
+        return Observation(self._text(seat, self._env.state.observations.get(seat, [])))
 
     def state_key(self) -> str:
         """Hash the seed and all moves; hidden information and future chance follow from them."""
@@ -313,12 +320,13 @@ class TextArena(
 
     def _render(self, actor: int | None = None) -> str:
         """Render the new messages for the player to move; at the end, for the one who acted."""
-        state = self._env.state
         if not self._finished:
-            seat, messages = self._env.get_observation()
-        else:
-            seat = actor
-            messages = state.observations.get(seat, [])
+            return self._text(*self._env.get_observation())
+        assert actor is not None
+        return self._text(actor, self._env.state.observations.get(actor, []))
+
+    def _text(self, seat: int, messages: Any) -> str:
+        state = self._env.state
         lines = [
             f"[{'GAME' if sender == GAME_ID else state.role_mapping.get(sender, sender)}] {text}"
             for sender, text, kind in messages
