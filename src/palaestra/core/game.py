@@ -51,6 +51,7 @@ class PlayerSession(Session):
         self._recorded = [call.index for call in past]  # their positions in the whole record
         self._global: list[int] = []  # positions in the whole record of the calls added there
         self.may_think, self.may_act = asyncio.Event(), asyncio.Event()
+        self._models_of: dict[str, Model] = {}  # by role, as found
         self.received = 0.0  # rewards since the last turn
         self._thought = 0.0  # seconds in which this player decided, before the present decision
         self._since: float | None = None  # when the present decision began; None: none is due
@@ -132,6 +133,11 @@ class PlayerSession(Session):
         return self.name if role == "agent" else f"{self.name}/{role}"
 
     def _model(self, role: str) -> Model:
+        if role not in self._models_of:
+            self._models_of[role] = self._found(role).for_agent(self.agent)
+        return self._models_of[role]
+
+    def _found(self, role: str) -> Model:
         recorded = self._recorded_role(role)
         if recorded in self.models:
             return self.models[recorded]
@@ -391,14 +397,13 @@ class Game:
     def _shared_out(self, loser: str) -> dict[str, float]:
         """Return the returns of an episode that a forfeit ends; see `Stakes.idle`."""
         stakes, players = self.whole.environment.stakes, self.whole.players
-        so_far = self.whole.episode().results
-        lost, others = stakes.forfeit, len(players) - 1
-        left = {
-            "general": lambda player: so_far.get(player, 0.0),
-            "zero-sum": lambda player: -lost / others,
-            "common": lambda player: lost,
-        }[stakes.returns]
-        return {player: lost if player == loser else left(player) for player in players}
+        lost = stakes.forfeit
+        if stakes.returns == "common":
+            return dict.fromkeys(players, lost)
+        left = self.whole.episode().results
+        if stakes.returns == "zero-sum":
+            left = dict.fromkeys(players, -lost / (len(players) - 1))
+        return {player: left.get(player, 0.0) for player in players} | {loser: lost}
 
 
 async def _all(waiting: list[Awaitable[None]]) -> None:
