@@ -24,11 +24,12 @@ from palaestra.evaluation.running.spending_budget import SpendingBudget
 from palaestra.evaluation.running.suite import Entry, Limits, load
 
 TASKS = 64  # default
+INVALID = 5  # default of `player_invalid`
 OF_SUITES = ("n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
 """Options that a suite sets itself, besides its environments."""
 COUNTS = (
     "n", "repeats", "turns", "max_tokens", "reasoning_tokens", "context", "tried", "deadline",
-    "player_turns", "player_tokens", "player_seconds",
+    "player_turns", "player_tokens", "player_seconds", "player_invalid",
 )  # fmt: skip
 
 Environments = str | type[Environment] | Sequence[str | type[Environment]]
@@ -53,6 +54,8 @@ class Subject(TypedDict, total=False):
     """Tokens that each player may sample."""
     player_seconds: float
     """Seconds that each player may take to decide, in total."""
+    player_invalid: int
+    """Actions in a row that are not understood, with which a player forfeits; by default 5."""
     suite: str | Path
     """A TOML file of environments and tasks, instead of `env` and the options below."""
     n: int
@@ -197,6 +200,7 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
             given.get("player_turns"),
             given.get("player_tokens"),
             seconds=given.get("player_seconds"),
+            invalid_actions=given.get("player_invalid", INVALID),
         ),
         temperature=given.get("temperature", 1.0),
         reasoning_tokens=given.get("reasoning_tokens"),
