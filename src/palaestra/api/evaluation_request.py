@@ -24,7 +24,7 @@ from palaestra.evaluation.running.spending_budget import SpendingBudget
 from palaestra.evaluation.running.suite import Entry, Limits, load
 
 TASKS = 64  # default
-INVALID = 5  # default of `player_invalid`
+INVALID = 3  # default of `player_invalid`
 OF_SUITES = ("n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
 """Options that a suite sets itself, besides its environments."""
 COUNTS = (
@@ -55,7 +55,7 @@ class Subject(TypedDict, total=False):
     player_seconds: float
     """Seconds that each player may take to decide, in total."""
     player_invalid: int
-    """Actions in a row that are not understood, with which a player forfeits; by default 5."""
+    """Actions in a row that are not understood, with which a player forfeits; by default 3."""
     suite: str | Path
     """A TOML file of environments and tasks, instead of `env` and the options below."""
     n: int

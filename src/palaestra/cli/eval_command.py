@@ -91,7 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     new.add_argument(
         "--player-invalid", type=int, metavar="K",
-        help="actions in a row that are not understood, with which a player forfeits (default: 5)",
+        help="actions in a row that are not understood, with which a player forfeits (default: 3)",
     )  # fmt: skip
     new.add_argument("-n", type=int, metavar="N", help="tasks (default: 64)")
     new.add_argument("--split", help="train, validation or test (the default)")
