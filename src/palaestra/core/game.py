@@ -1,6 +1,6 @@
 """Several players of one episode, each with an agent of its own, and one record of all of them.
 
-Each player has a session of its own (`PlayerSession`): so any agent plays for any player, unchanged.
+Each player has a session of its own (`PlayerSession`), so any agent plays for any player unchanged.
 Agents whose players act at the same time think at the same time; the record does not depend on who
 was faster.
 
