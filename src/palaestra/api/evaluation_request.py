@@ -13,6 +13,7 @@ from typing import Any, TypedDict, cast
 from palaestra.api.naming import named, several
 from palaestra.api.policy import Policy
 from palaestra.api.seating import seated
+from palaestra.api.teaming import teamed, with_knob
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Environment
@@ -48,6 +49,8 @@ class Subject(TypedDict, total=False):
     players: Mapping[str, str]
     """Agent and model of players of a game, such as {"player0": "react@smollm2-135m"}, instead of
     `agent`; others are played by `direct` with `model`."""
+    team: str
+    """A template or a file of a team that acts in the environment, instead of `agent`."""
     player_turns: int
     """Actions of each player; one that needs more forfeits. So with the next two."""
     player_tokens: int
@@ -165,10 +168,14 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
     for option in COUNTS:
         _check_count(option, given.get(option), name)
     seating = seated(given["players"], name) if given.get("players") else None
-    if seating is not None and "agent" in given:
+    team = teamed(given["team"]) if given.get("team") else None
+    acting = [option for option in ("agent", "players", "team") if given.get(option)]
+    if len(acting) > 1:
         raise InputError(
-            f"{name('agent')} plays all players, and {name('players')} names them; set one of both."
+            f"{' and '.join(map(name, acting))} each say who acts; set only one of them."
         )
+    if team is not None and "suite" in given:
+        raise InputError(f"{name('team')} needs {name('env')}, and does not act in suites.")
     model = given.get("model") or (seating.first if seating else None)
     if not model:
         raise InputError(f"{name('model')} is missing; choose one of `palaestra list models`.")
@@ -186,16 +193,17 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
                 )
         entries = list(suite.entries)
     else:
-        entries = _entries([named(one) for one in several(env)], given)
+        ids = [named(one) for one in several(env)]
+        entries = _entries([with_knob(id, team.knob) for id in ids] if team else ids, given)
     prices = given.get("prices", {})
     return MatrixRequest(
         entries=entries,
-        agents=[seating.agent]
-        if seating
+        agents=[found.agent]
+        if (found := seating or team) is not None
         else [named(agent) for agent in several(given.get("agent", "direct"))],
         models=[str(one) for one in several(model)],
         seeds=several(given.get("seed", 1)),
-        roles={**given.get("roles", {}), **(seating.roles if seating else {})},
+        roles={**(found.roles if found else {}), **given.get("roles", {})},
         player_budget=Budget(
             given.get("player_turns"),
             given.get("player_tokens"),

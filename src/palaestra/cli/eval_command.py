@@ -32,7 +32,7 @@ OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline", 
 OF_NEW_RUNS = (
     *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
     "agent_hide_rewards", "model", "role", "seed", "temperature", "reasoning_tokens",
-    "context", "keep_thoughts", "shard", "price", "folder", "durability", "player",
+    "context", "keep_thoughts", "shard", "price", "folder", "durability", "player", "team",
     "player_turns", "player_tokens", "player_seconds", "player_invalid",
 )  # fmt: skip
 """Options that define what is evaluated, which a resumed run has fixed."""
@@ -80,6 +80,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--player", action="append", metavar="NAME=AGENT@MODEL",
         help="who plays for one player of a game, such as player0=react@smollm2-135m, in place of "
         "--agent (r)",
+    )  # fmt: skip
+    new.add_argument(
+        "--team", metavar="NAME",
+        help="a team that acts, in place of --agent: a TOML file, or one of "
+        "`palaestra list teams`; models of members by --role",
     )  # fmt: skip
     new.add_argument(
         "--player-turns", type=int, metavar="T",
@@ -297,7 +302,7 @@ def asked_by(options: argparse.Namespace) -> MatrixRequest:
 SUBJECT = (
     "suite", "model", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried", "seed",
     "temperature", "reasoning_tokens", "context", "keep_thoughts",
-    "player_turns", "player_tokens", "player_seconds", "player_invalid",
+    "player_turns", "player_tokens", "player_seconds", "player_invalid", "team",
 )  # fmt: skip
 """Options that `evaluation_request.Subject` has under the same names, and in the same form."""
 

@@ -106,6 +106,28 @@ def _agents() -> list[Row]:
     return [agent._asdict() for agent in entries()]
 
 
+def _teams() -> list[Row]:
+    """Return the teams that come with palaestra; the head of a file has summary and source."""
+    from palaestra.environments.teams.team_file import TEMPLATES, load, templates
+
+    rows = []
+    for name in templates():
+        text = (TEMPLATES / f"{name}.toml").read_text(encoding="utf-8")
+        summary, source = (line.removeprefix("# ") for line in text.splitlines()[:2])
+        team = load(name)
+        stages = " → ".join(stage.do for stage in team.stage)
+        rows.append(
+            {
+                "name": name,
+                "members": ", ".join(team.members),
+                "stages": stages,
+                "source": source,
+                "summary": summary,
+            }
+        )
+    return rows
+
+
 def _algorithms(every: bool) -> list[Row]:
     """Return the algorithms that a recipe can name; or all, with what the others lack."""
     from palaestra.learning.methods.algorithms import ALGORITHMS, Method
@@ -233,6 +255,7 @@ KINDS: dict[str, Callable[[], list[Row]]] = {
     "environments": _environments,
     "models": _models,
     "agents": _agents,
+    "teams": _teams,
     "recipes": _recipes,
     "stages": _stages,
     "runs": _runs,

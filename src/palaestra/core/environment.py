@@ -292,7 +292,8 @@ class Answered(Protocol):
     def answer(self) -> Action:
         """Return the action that solves the task, by itself and at any time before its end.
 
-        It is the same throughout the task: what an agent would do at once if it knew.
+        It is the same throughout the task: what an agent would do at once if it knew. With several
+        players, the task is solved once all have given it.
         """
         ...
 

@@ -9,7 +9,7 @@ of the Hugging Face hub, the folder of a run (its trained policy), or a remote m
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,6 +58,10 @@ def models() -> dict[str, About]:
         "expert?error=P": About(
             "the same, with each action replaced by a random one with probability P", "palaestra"
         ),
+        "reader?right=P": About(
+            "a simulated member of a team, of known competence (see models/scripted/reader.py)",
+            "palaestra",
+        ),
         "random": About("chooses uniformly among the environment's actions", "palaestra"),
         "null": About(
             "replies with nothing: solves only what is solved from the start", "palaestra"
@@ -103,7 +107,10 @@ def check_model(name: str) -> None:
     if name in ("random", "null"):
         return
     if name.partition("?")[0] == "expert":
-        _error_rate(name)
+        _probabilities(name, ["error"])
+        return
+    if name.partition("?")[0] == "reader":
+        _probabilities(name, READER)
         return
     if is_remote(name):
         from palaestra.models.remote.remote_names import parse_remote
@@ -140,7 +147,7 @@ def licence_of(name: str) -> str:
 
 def is_local(name: str) -> bool:
     """Return whether a name is that of a checkpoint, which this process loads."""
-    if is_remote(name) or name.partition("?")[0] in ("expert", "random", "null", "tiny"):
+    if is_remote(name) or name.partition("?")[0] in ("expert", "reader", "random", "null", "tiny"):
         return False
     return not _is_scorer(name)
 
@@ -245,7 +252,11 @@ def load_model(
     if name.partition("?")[0] == "expert":
         from palaestra.models.scripted.expert import ExpertModel
 
-        return ExpertModel(agent, error=_error_rate(name))
+        return ExpertModel(agent, error=_probabilities(name, ["error"]).get("error", 0.0))
+    if name.partition("?")[0] == "reader":
+        from palaestra.models.scripted.reader import Competence, ReaderModel
+
+        return ReaderModel(agent, competence=Competence(**_probabilities(name, READER)))
     if name == "random":
         from palaestra.models.scripted.random_choice import RandomModel
 
@@ -374,21 +385,29 @@ def multiplies_bf16(device: torch.device) -> bool:
     return "avx512_bf16" in text or "amx_bf16" in text or " bf16" in text
 
 
-def _error_rate(name: str) -> float:
-    """Return P of `expert?error=P`; 0 for `expert`."""
-    query = name.partition("?")[2]
-    if not query:
-        return 0.0
-    option, _, value = query.partition("=")
-    if option != "error":
-        raise UnknownName("option of the model 'expert'", option, ["error"])
-    try:
-        rate = float(value)
-    except ValueError:
-        rate = -1.0
-    if not 0 <= rate <= 1:
-        raise InputError(f"'{name}': the error rate must be a number from 0 to 1, not '{value}'.")
-    return rate
+READER = ("right", "recall", "false", "honesty")  # options of the model `reader`
+
+
+def _probabilities(name: str, options: Sequence[str]) -> dict[str, float]:
+    """Return the options of a scripted model, such as those of `expert?error=0.1`.
+
+    Raises:
+        UnknownName: there is no such option.
+        InputError: a value is no number from 0 to 1.
+    """
+    model, _, query = name.partition("?")
+    found: dict[str, float] = {}
+    for part in query.split("&") if query else ():
+        option, _, value = part.partition("=")
+        if option not in options:
+            raise UnknownName(f"option of the model '{model}'", option, options)
+        try:
+            found[option] = float(value)
+        except ValueError:
+            found[option] = -1.0
+        if not 0 <= found[option] <= 1:
+            raise InputError(f"'{name}': {option} must be a number from 0 to 1, not '{value}'.")
+    return found
 
 
 def _is_scorer(name: str) -> bool:

@@ -23,6 +23,7 @@
                         whose preferences are not shown with `any,hidden`
 `messages=all`          players send each other messages; a TOML file declares channels and boards
                         (see `messages/channels.py`)
+`team=NAME`             a team acts, whose members are the players (see `teams/team_file.py`)
 `latency=S`             seconds of sleep before each answer
 `errors=P`              a share of actions fails with a transient error: nothing happens, try again
 `stale=P`               a share of observations repeats the previous one
@@ -41,6 +42,7 @@ from collections.abc import Mapping
 from palaestra.core.environment import Environment, Spec
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.environments.messages.wrapper import Messages
+from palaestra.environments.teams.wrapper import InTeam
 from palaestra.environments.wrappers.contextual import Context
 from palaestra.environments.wrappers.fault_injection import Errors, Latency, Partial, Stale
 from palaestra.environments.wrappers.observation_wrappers import (
@@ -61,6 +63,7 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "partial": (Partial, "a share from 0 to 1"),
     "observation": (Diff, "diff, image, pixels, blank"),
     "actions": (Actions, "listed, numbered, tool"),
+    "team": (InTeam, "a template, or a TOML file"),
     "messages": (Messages, "all, or a TOML file"),
     "reward": (Reward, "sparse, progress, intrinsic"),
     "profile": (Profile, "brief, quick, steady, any, hidden"),
@@ -127,7 +130,7 @@ def _chosen(knobs: Mapping[str, str]) -> list[tuple[type[Wrapper], str]]:
 
 
 def _fits(takes: str, value: str) -> bool:
-    if takes in ("NAME:LOW~HIGH, …", "all, or a TOML file"):
+    if takes == "NAME:LOW~HIGH, …" or takes.endswith("a TOML file"):
         return bool(value)  # the wrapper checks it
     if takes.startswith("a number of"):
         return re.fullmatch(r"[0-9]{1,9}", value) is not None and int(value) > 0

@@ -1,0 +1,35 @@
+"""The words of a team's protocol: what members are asked for, and the replies that mean something.
+
+They are part of prompts, so a model that reads them (`models/scripted/reader.py`) needs the very
+words.
+"""
+
+from __future__ import annotations
+
+PASS = "(pass)"  # the reply of a member that says, proposes, bids or decides nothing
+DONE = "done"  # of a moderator: nobody speaks any more
+HALT = "halt"  # of a member with this right: the talk of this turn is over
+ACCEPT = "accept"  # the beginning of a review that has nothing against a proposal
+
+ASKED = {
+    "talk": "Say something to your team.",
+    "propose": "Propose an action.",
+    "moderate": f"Name the member that speaks next, or say: {DONE}.",
+    "bid": f"Bid a number to speak next, or say: {PASS}.",
+    "act": "Decide: reply with the action.",
+    "majority": "Vote: reply with the number of the best one.",
+    "approval": "Vote: reply with the numbers of all that you approve, or: none.",
+    "ranked": "Vote: reply with the numbers from the best to the worst, such as 2 > 1.",
+}
+"""What members are asked for, by stage, and for votes by rule: the last line of their prompts."""
+
+
+def proposal(member: str, text: str) -> str:
+    """Return how the others read a proposal."""
+    return f"{member} proposes: {text}"
+
+
+def proposed(line: str) -> tuple[str, str] | None:
+    """Return member and text of a line by `proposal`; None for any other line."""
+    member, between, text = line.partition(" proposes: ")
+    return (member, text) if between else None

@@ -1,0 +1,1 @@
+"""Teams: several members act in an environment of one player, by a protocol."""

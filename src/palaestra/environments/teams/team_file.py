@@ -1,0 +1,172 @@
+"""Team files: members, and the stages of each of their turns, in TOML.
+
+    [members.solver]
+    instructions = "Solve it."
+    [members.critic]
+    instructions = "Say what is wrong."
+    rights = ["send"]
+
+    [[stage]]
+    do = "propose"
+    who = ["solver"]
+    [[stage]]
+    do = "talk"
+    who = ["critic"]
+    [[stage]]
+    do = "act"
+    who = ["solver"]
+
+For each action of the environment the team goes through its stages; the last one decides on it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from palaestra.core.errors import InputError, UnknownName
+
+Right = Literal["act", "send", "halt"]
+
+DECIDING = ("act", "count", "vote")
+TEMPLATES = files("palaestra.environments.teams") / "templates"
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Member(_Table):
+    """One member of a team."""
+
+    instructions: str = Field("", description="what this member is told besides the rules")
+    agent: str = Field("direct", description="the agent that plays it, as in `--agent`")
+    model: str | None = Field(None, description="its model, as in `--model`; unset: the team's")
+    rights: tuple[Right, ...] = Field(
+        ("act", "send"), description="act: propose and take actions; send: talk; halt: end the talk"
+    )
+
+
+class Stage(_Table):
+    """One stage of a team's turn."""
+
+    do: Literal["talk", "propose", "moderate", "bid", "vote", "count", "act"] = Field(
+        description="talk: each says something; propose: each proposes an action; moderate: `by` "
+        "names who speaks next; bid: the highest bidder speaks; vote: each votes for proposals; "
+        "count: the proposals are counted; act: the first of `who` decides on the action"
+    )
+    who: tuple[str, ...] = Field((), description="members that take part; empty: all")
+    by: str | None = Field(None, description="the moderator")
+    order: Literal["together", "file", "random"] = Field(
+        "together", description="whether they speak at the same time, or one after the other"
+    )
+    times: int = Field(1, ge=1, le=100, description="how often the stage is repeated")
+    until: Literal["agreement", "accept"] | None = Field(
+        None,
+        description="ends the repetition early: all proposals are equal, or every reply begins "
+        "with 'accept'",
+    )
+    back: int = Field(
+        0, ge=0, description="how many stages before this one are repeated with it, if `times` > 1"
+    )
+    rule: Literal["majority", "approval", "ranked"] = Field(
+        "majority",
+        description="how votes decide: the most named first, the most approved, or "
+        "the best by points for ranks (Borda); proposals are counted by majority",
+    )
+
+
+class Team(_Table):
+    """Members and stages."""
+
+    members: dict[str, Member] = Field(min_length=2)
+    stage: tuple[Stage, ...] = Field(min_length=1)
+    see: Literal["all", "own", "neighbours"] = Field(
+        "all",
+        description="whose words a member sees: of all, of nobody, or of its neighbours",
+    )
+    edges: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="with see = 'neighbours': whom each member sees"
+    )
+
+    def taking_part(self, stage: Stage) -> tuple[str, ...]:
+        """Return the members of a stage, in the order of the file."""
+        return tuple(m for m in self.members if not stage.who or m in stage.who)
+
+    def sees(self, reader: str, speaker: str) -> bool:
+        """Return whether a member sees what another one says."""
+        if self.see == "neighbours":
+            return speaker in self.edges.get(reader, ())
+        return self.see == "all"
+
+
+def load(name: str) -> Team:
+    """Return the team of a template, or of a TOML file.
+
+    Raises:
+        UnknownName: there is no such template or file.
+        InputError: the file cannot be used.
+    """
+    template = TEMPLATES / f"{name}.toml"
+    path = Path(name)
+    if template.is_file():
+        text = template.read_text(encoding="utf-8")
+    elif path.is_file():
+        text = path.read_text(encoding="utf-8", errors="replace")
+    else:
+        raise UnknownName("team", name, templates())
+    try:
+        team = Team.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"The team '{name}' is no TOML: {error}; correct the file.") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"The team '{name}': '{where}': {first['msg']}; correct it.") from None
+    _check(name, team)
+    return team
+
+
+def templates() -> list[str]:
+    """Return the names of the teams that come with palaestra."""
+    return sorted(path.name.removesuffix(".toml") for path in TEMPLATES.iterdir())
+
+
+def _check(name: str, team: Team) -> None:
+    """Raise InputError for a team that could not act."""
+    known = ", ".join(team.members)
+
+    def wrong(reason: str) -> InputError:
+        return InputError(f"The team '{name}' {reason}.")
+
+    for number, stage in enumerate(team.stage, 1):
+        where = f"stage {number} ({stage.do})"
+        for member in (*stage.who, *([stage.by] if stage.by else ())):
+            if member not in team.members:
+                raise wrong(f"names '{member}' in {where}, who is no member; name one of {known}")
+        if (stage.by is None) == (stage.do == "moderate"):
+            raise wrong(f"must name `by`, the moderator, in stages that moderate only; see {where}")
+        if stage.back >= number:
+            raise wrong(f"goes back {stage.back} stages from {where}, before the first one")
+        right: Right | None = {"talk": "send", "bid": "send", "moderate": "send"}.get(stage.do)  # type: ignore[assignment]
+        right = "act" if stage.do in ("propose", "act") else right
+        for member in team.taking_part(stage) if right else ():
+            if right not in team.members[member].rights:
+                raise wrong(f"lets '{member}' take part in {where} without the right '{right}'")
+        if stage.do in DECIDING and stage.times > 1:
+            raise wrong(f"repeats {where}, which decides; repeat the stages before it")
+    decisions = [number for number, stage in enumerate(team.stage) if stage.do in DECIDING]
+    if decisions != [len(team.stage) - 1]:
+        raise wrong("must decide in its last stage, and only there: by act, count or vote")
+    if team.stage[-1].do in ("count", "vote") and not any(s.do == "propose" for s in team.stage):
+        raise wrong("counts proposals, and no stage proposes; add one")
+    for reader, seen in team.edges.items():
+        for member in (reader, *seen):
+            if member not in team.members:
+                raise wrong(f"has an edge to '{member}', who is no member; name one of {known}")
+    if (team.see == "neighbours") != bool(team.edges):
+        raise wrong("must set edges with see = 'neighbours', and only then")

@@ -1,0 +1,207 @@
+"""The knob `team`: the members of a team are the players of an environment for one player.
+
+Each reply of a member is an action of that player: a message, a proposal, a vote or, once the team
+has decided, an action of the environment. So everything that holds for several players holds for
+members: any agent, records, resuming, forfeits, training by role. All members share the rewards.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from palaestra.core.environment import (
+    Action,
+    Capability,
+    Environment,
+    Observation,
+    Spec,
+    Stakes,
+    Transition,
+    sample_action,
+)
+from palaestra.core.errors import InputError
+from palaestra.core.task import Task
+from palaestra.core.team_words import PASS
+from palaestra.environments.base import hashed, refused
+from palaestra.environments.teams.protocol import Protocol
+from palaestra.environments.teams.team_file import Stage, Team, load
+from palaestra.environments.teams.votes import plain
+from palaestra.environments.wrappers.wrapper import Wrapper
+
+NOTHING = "The team decided on nothing."
+ALONE = frozenset({Capability.ADMISSIBLE, Capability.PICTURE})
+"""Capabilities that do not hold with a team, since they are about one player's next action."""
+
+
+class InTeam(Wrapper):
+    """An environment in which a team acts."""
+
+    def __init__(self, inner: Environment, value: str) -> None:
+        """`value` is a template or a file (see `team_file.load`)."""
+        super().__init__(inner, value)
+        self._team: Team = load(value)
+        self._protocol = Protocol(self._team, 0)
+        self._news: list[tuple[str, str]] = []  # all lines so far: by whom ("" is nobody), text
+        self._read = dict.fromkeys(self._team.members, 0)  # how many of them each has been shown
+        self._shown: dict[str, str] = {}  # what each saw at the beginning of its turn
+        self._over = False
+
+    @classmethod
+    def adapt_spec(cls, spec: Spec, value: str) -> Spec:
+        if len(spec.players) > 1:
+            raise InputError(
+                f"team={value} needs an environment for one player, and '{spec.id}' has "
+                f"{len(spec.players)}; leave the knob out."
+            )
+        team = load(value)
+        return replace(
+            spec,
+            players=tuple(team.members),
+            stakes=Stakes("common", forfeit=0.0, idle=PASS),
+            capabilities=spec.capabilities - ALONE,
+            typical_turns=spec.typical_turns * most_replies(team),
+            free_text=True,
+        )
+
+    def reset(self, task: Task) -> Observation:
+        first = super().reset(task)
+        self._protocol, self._over = Protocol(self._team, task.seed), False
+        self._read = dict.fromkeys(self._team.members, 0)
+        self._news, self._shown = [("", first.text)], {}
+        self._begin(self.acting())
+        return Observation(self._shown[self.acting()[0]], first.images)
+
+    def acting(self) -> Sequence[str]:
+        return () if self._over else self._protocol.next()
+
+    def observe(self, player: str) -> Observation:
+        return Observation(self._shown.get(player, "It is not your turn."))
+
+    def step(self, action: Action) -> Transition:
+        if self._over:
+            return refused("It is over.")
+        member, *_ = before = self.acting()
+        text = action.text if action.call is None else str(action.call)
+        reason = self._protocol.refusal(text)
+        if reason is not None:
+            return refused(reason)
+        said = len(self._protocol.said)
+        decision = self._protocol.take(member, text)
+        self._news += self._protocol.said[said:]
+        if decision is None:
+            return self._went_on(before)
+        if decision == PASS:
+            return self._ended(Transition(Observation(NOTHING), terminated=True), before)
+        return self._acted(decision, action if decision == text else Action(decision), before)
+
+    def state_key(self) -> str:
+        return hashed(self.inner.state_key(), self._protocol.saved(), self._news, self._read)
+
+    def memory(self) -> Any:
+        saved = self._protocol.saved()
+        return [self._protocol.seed, saved, self._news, self._read, self._shown, self._over]
+
+    def remember(self, memory: Any) -> None:
+        seed, saved, news, self._read, self._shown, self._over = memory
+        self._news = [(who, text) for who, text in news]
+        self._protocol = Protocol(self._team, seed)
+        self._protocol.restore(saved)
+
+    def oracle(self) -> list[Action]:
+        """Return the replies of members that know the right actions, from here on.
+
+        Empty where what was said before leads the team to another action.
+        """
+        plan = [action.text for action in self.inner.oracle()] if not self._over else []
+        protocol, replies = Protocol(self._team, self._protocol.seed), list[Action]()
+        protocol.restore(self._protocol.saved())
+        while plan:
+            reply = protocol.ideal(plan[0])
+            replies.append(Action(reply))
+            decision = protocol.take(protocol.next()[0], reply)
+            if decision is None:
+                continue
+            if plain(decision) != plain(plan.pop(0)):
+                return []
+            protocol.begin_turn()
+        return replies
+
+    def admissible(self) -> Sequence[str]:
+        """Raise CapabilityMissing: a reply to the team may be anything."""
+        self._undeclared(Capability.ADMISSIBLE)
+
+    def sample_action(self, rng: random.Random) -> Action:
+        """Sample a reply to what the acting member is asked for."""
+        return Action(self._protocol.sample(rng, lambda: sample_action(self.inner, rng).text))
+
+    # ── details ──────────────────────────────────────────────────────────────
+
+    def _acted(self, decision: str, action: Action, before: Sequence[str]) -> Transition:
+        """Act in the environment as the team has decided, and begin its next turn.
+
+        The member's reply was valid even if the environment refuses the action.
+        """
+        transition = self.inner.step(action)
+        if transition.valid:
+            self.turn += 1
+        note = "" if transition.valid else "That was no valid action. "
+        self._news.append(("", f"Your team did: {decision}\n{note}{transition.observation.text}"))
+        if transition.terminated or transition.truncated:
+            return self._ended(transition, before)
+        self._protocol.begin_turn()
+        went_on = self._went_on(before)
+        return replace(
+            went_on,
+            reward=transition.reward,
+            rewards=dict.fromkeys(self._team.members, transition.reward),
+            info=transition.info if transition.valid else {**transition.info, "refused": True},
+        )
+
+    def _went_on(self, before: Sequence[str]) -> Transition:
+        after = self.acting()
+        within = list(after) == list(before[1:])
+        if not within:
+            self._begin(after)
+        return Transition(self.observe(after[0]))
+
+    def _ended(self, transition: Transition, before: Sequence[str]) -> Transition:
+        self._over = True
+        members = self._team.members
+        self._shown = dict.fromkeys(members, transition.observation.text)
+        rewards = dict.fromkeys(members, transition.reward)
+        return replace(transition, rewards=rewards, observation=self.observe(before[0]))
+
+    def _begin(self, members: Sequence[str]) -> None:
+        """Begin the turns of members, who see what is new to them and what they are asked for."""
+        for member in members:
+            lines = [] if member in self._shown else [self._briefing(member)]
+            for speaker, text in self._news[self._read[member] :]:
+                if not speaker or (speaker != member and self._team.sees(member, speaker)):
+                    lines.append(text)
+            self._read[member] = len(self._news)
+            self._shown[member] = "\n".join([*lines, self._protocol.asked()])
+
+    def _briefing(self, member: str) -> str:
+        told = self._team.members[member].instructions
+        others = ", ".join(name for name in self._team.members if name != member)
+        return f"You are {member}, in a team with {others}.{f' {told}' if told else ''}"
+
+
+def most_replies(team: Team) -> int:
+    """Return the largest number of replies in one turn of a team."""
+    count = 0
+    for at, stage in enumerate(team.stage):
+        again = team.stage[at - stage.back : at + 1]
+        replies = sum(_replies(team, one) for one in again)
+        count += _replies(team, stage) + (stage.times - 1) * replies
+    return max(1, count)
+
+
+def _replies(team: Team, stage: Stage) -> int:
+    if stage.do in ("count", "moderate"):
+        return 0 if stage.do == "count" else 2
+    taking_part = len(team.taking_part(stage))
+    return taking_part + 1 if stage.do == "bid" else taking_part

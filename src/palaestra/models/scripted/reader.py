@@ -1,0 +1,166 @@
+"""The reader: a simulated member of a team, of known competence, that really reads its prompt.
+
+It is no language model, and plays only where the right answer is known (`answer`). What it says is
+right with a stated probability, and depends on what it finds in its prompt: proposals to review or
+to vote on, and reviews of its own proposals. So what a team of readers must reach is a formula,
+against which protocols can be checked (`scripts/teams_study.py`).
+
+Asked for an action, it gives the right one with probability `right`, else another one; its last
+proposal again if reviews accepted it, and a new one if they did not. Asked to say something, it
+calls the last proposal in its prompt wrong with probability `recall` if it is wrong, `false` if it
+is right, and accepts it otherwise. In a vote it judges each proposal rightly with probability
+`honesty`, and prefers those that it thinks right.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from palaestra.core.agent import Agent
+from palaestra.core.environment import Action, AsyncEnvironment
+from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
+from palaestra.core.message import Message
+from palaestra.core.model import Generation, Model, Prompt, Renderer
+from palaestra.core.team_words import ACCEPT, ASKED, DONE, PASS, proposed
+from palaestra.models.scripted.scripted_model import given_generation
+
+WRONG = "wrong"  # the beginning of a review against a proposal
+TRIES = 100  # samples of an action that is not the right one
+
+
+@dataclass(frozen=True, slots=True)
+class Competence:
+    """What a reader can do; all are probabilities.
+
+    Raises:
+        InputError: a number is none.
+    """
+
+    right: float = 1.0  # of the right action
+    recall: float = 1.0  # that it calls a wrong proposal wrong
+    false: float = 0.0  # that it calls a right proposal wrong
+    honesty: float = 1.0  # that its vote judges a proposal rightly
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 <= value <= 1:
+                raise InputError(f"The reader's {name}={value} is no probability; give 0 to 1.")
+
+
+class ReaderModel(Model):
+    """A member of known competence; `for_environment` binds it to a session's own."""
+
+    name = "reader"
+    reads_environment = True
+
+    def __init__(
+        self,
+        agent: Agent,
+        renderer: Renderer | None = None,
+        *,
+        competence: Competence = Competence(),
+        environment: AsyncEnvironment | None = None,
+    ) -> None:
+        """Bind no environment yet."""
+        self.agent, self.renderer, self.environment = agent, renderer, environment
+        self.competence = competence
+
+    def for_environment(self, environment: AsyncEnvironment) -> ReaderModel:
+        return ReaderModel(
+            self.agent, self.renderer, competence=self.competence, environment=environment
+        )
+
+    def for_agent(self, agent: Agent) -> ReaderModel:
+        return ReaderModel(
+            agent, self.renderer, competence=self.competence, environment=self.environment
+        )
+
+    async def generate(self, prompt: Prompt) -> Generation:
+        """Return the reply to the last line of the prompt; see the table above.
+
+        Raises:
+            InputError: the model is not bound to an environment.
+            CapabilityMissing: the environment does not declare `answer`.
+            EnvironmentFault: the environment samples no action but the right one.
+        """
+        if self.environment is None:
+            raise InputError(
+                "The reader has no environment to know of; bind it with `for_environment`."
+            )
+        rng = random.Random(prompt.seed)
+        lines = [line for message in prompt.messages for line in message.text.splitlines()]
+        asked = lines[-1] if lines else ""
+        right = (await self.environment.answer()).text
+        if asked == ASKED["talk"]:
+            reply = self._review(lines, right, rng)
+        elif asked in (ASKED["majority"], ASKED["approval"], ASKED["ranked"]):
+            reply = self._vote(prompt.messages, right, asked, rng)
+        elif asked == ASKED["moderate"]:
+            reply = DONE
+        elif asked == ASKED["bid"]:
+            reply = PASS
+        else:
+            reply = await self._action(self.environment, prompt.messages, right, rng)
+        return given_generation(self.agent.phrase(Action(reply)), prompt, self)
+
+    async def _action(
+        self,
+        environment: AsyncEnvironment,
+        messages: Sequence[Message],
+        right: str,
+        rng: random.Random,
+    ) -> str:
+        """Return an action: the last one again, if it was accepted, else a new one."""
+        last = _last_reply(messages)
+        reviews = [] if last is None else _reviews(messages[-1].text)
+        if last is not None and reviews and all(text.startswith(ACCEPT) for text in reviews):
+            return last
+        if rng.random() < self.competence.right:
+            return right
+        for _ in range(TRIES):
+            try:
+                other = (await environment.sample(rng.getrandbits(32))).text
+            except CapabilityMissing as error:
+                raise EnvironmentFault("sample", "it samples no wrong actions") from error
+            if other != right:
+                return other
+        raise EnvironmentFault("sample", f"{TRIES} random actions were all the right one")
+
+    def _review(self, lines: Sequence[str], right: str, rng: random.Random) -> str:
+        """Return a review of the last proposal."""
+        found = [one for line in lines if (one := proposed(line)) is not None]
+        if not found:
+            return PASS
+        _, text = found[-1]
+        flagged = rng.random() < (
+            self.competence.false if text == right else self.competence.recall
+        )
+        return f"{WRONG}: {text}" if flagged else ACCEPT
+
+    def _vote(self, messages: Sequence[Message], right: str, asked: str, rng: random.Random) -> str:
+        """Return a ballot."""
+        paper = re.findall(r"^(\d+): (.*)$", messages[-1].text, re.MULTILINE)
+        good = [
+            n for n, text in paper if (text == right) == (rng.random() < self.competence.honesty)
+        ]
+        if asked == ASKED["approval"]:
+            return ", ".join(good) or "none"
+        rest = [number for number, _ in paper if number not in good]
+        rng.shuffle(rest)
+        ranked = [*good, *rest]
+        return ranked[0] if asked == ASKED["majority"] else " > ".join(ranked)
+
+
+def _last_reply(messages: Sequence[Message]) -> str | None:
+    """Return the last reply in a conversation."""
+    replies = [message.text for message in messages if message.role == "assistant"]
+    return replies[-1] if replies else None
+
+
+def _reviews(text: str) -> list[str]:
+    """Return what reviewers say in a text."""
+    said = [line.partition(": ")[2] for line in text.splitlines()]
+    return [line for line in said if line.startswith((ACCEPT, WRONG))]
