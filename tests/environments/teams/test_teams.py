@@ -72,7 +72,7 @@ def test_a_debate_is_heard_in_order_and_the_judge_decides() -> None:
         decision = protocol.take(asked[-1], text)
     assert asked == ["left", "right", "left", "right", "left", "right", "judge"]
     assert decision == "b"
-    assert [line for _, line in protocol.said][-2:] == ["left: again a", "right: again b"]
+    assert [line for _, line in protocol.said()][-2:] == ["left: again a", "right: again b"]
 
 
 def test_a_moderator_gives_the_word_and_bids_win_it() -> None:

@@ -48,7 +48,7 @@ class Protocol:
         """Begin the first turn."""
         self.team, self.seed = team, seed
         self.turn = TeamTurn()
-        self.said: list[tuple[str, str]] = []  # speaker and line, in the order of the episode
+        self._said: list[tuple[str, str]] = []  # since the last call of `said`
         self._enter(0)
 
     @property
@@ -131,15 +131,25 @@ class Protocol:
         self.turn = TeamTurn(number=self.turn.number + 1)
         self._enter(0)
 
+    def said(self) -> list[tuple[str, str]]:
+        """Return speaker and line of all that was said since the last call, in its order."""
+        said, self._said = self._said, []
+        return said
+
+    def key(self) -> tuple[object, ...]:
+        """Return the state as something to hash; equal states give equal values."""
+        turn = self.turn
+        place = turn.number, turn.at, sorted(turn.rounds.items()), turn.speaker, turn.halted
+        return *place, turn.left, turn.replies, turn.proposals
+
     def saved(self) -> Any:
         """Return the state as JSON can hold it."""
-        return [asdict(self.turn), [list(line) for line in self.said]]
+        return asdict(self.turn)
 
     def restore(self, saved: Any) -> None:
         """Take back what `saved` returned."""
-        turn, said = saved
-        turn["proposals"] = [(member, text) for member, text in turn["proposals"]]
-        self.turn, self.said = TeamTurn(**turn), [(speaker, line) for speaker, line in said]
+        proposals = [(member, text) for member, text in saved["proposals"]]
+        self.turn = TeamTurn(**{**saved, "proposals": proposals})
 
     # ── details ──────────────────────────────────────────────────────────────
 
@@ -174,7 +184,7 @@ class Protocol:
                 new = [(m, text) for m, text in turn.replies.items() if plain(text) != PASS]
                 kept = [(m, text) for m, text in turn.proposals if m not in turn.replies]
                 turn.proposals = kept + new
-                self.said += [(member, proposal(member, text)) for member, text in new]
+                self._said += [(member, proposal(member, text)) for member, text in new]
             case "moderate" | "bid":
                 chosen = self._chosen()
                 if chosen is None:
@@ -208,7 +218,7 @@ class Protocol:
         if plain(text) == HALT and "halt" in self.team.members[member].rights:
             self.turn.halted = True
         elif plain(text) != PASS:
-            self.said.append((member, f"{member}: {text}"))
+            self._said.append((member, f"{member}: {text}"))
 
     def _candidates(self) -> list[str]:
         return [m for m in self.team.taking_part(self.stage) if m != self.stage.by]

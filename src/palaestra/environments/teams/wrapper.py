@@ -46,6 +46,7 @@ class InTeam(Wrapper):
         self._protocol = Protocol(self._team, 0)
         self._news: list[tuple[str, str]] = []  # all lines so far: by whom ("" is nobody), text
         self._read = dict.fromkeys(self._team.members, 0)  # how many of them each has been shown
+        self._digest = ""  # of the news, so that a state key takes no longer the more was said
         self._shown: dict[str, str] = {}  # what each saw at the beginning of its turn
         self._over = False
 
@@ -70,7 +71,8 @@ class InTeam(Wrapper):
         first = super().reset(task)
         self._protocol, self._over = Protocol(self._team, task.seed), False
         self._read = dict.fromkeys(self._team.members, 0)
-        self._news, self._shown = [("", first.text)], {}
+        self._news, self._shown, self._digest = [], {}, ""
+        self._tell(("", first.text))
         self._begin(self.acting())
         return Observation(self._shown[self.acting()[0]], first.images)
 
@@ -88,9 +90,8 @@ class InTeam(Wrapper):
         reason = self._protocol.refusal(text)
         if reason is not None:
             return refused(reason)
-        said = len(self._protocol.said)
         decision = self._protocol.take(member, text)
-        self._news += self._protocol.said[said:]
+        self._tell(*self._protocol.said())
         if decision is None:
             return self._went_on(before)
         if decision == PASS:
@@ -98,14 +99,16 @@ class InTeam(Wrapper):
         return self._acted(decision, action if decision == text else Action(decision), before)
 
     def state_key(self) -> str:
-        return hashed(self.inner.state_key(), self._protocol.saved(), self._news, self._read)
+        return hashed(self.inner.state_key(), self._protocol.key(), self._digest, self._read)
 
     def memory(self) -> Any:
         saved = self._protocol.saved()
-        return [self._protocol.seed, saved, self._news, self._read, self._shown, self._over]
+        told = [self._news, self._digest, self._read, self._shown]
+        return [self._protocol.seed, saved, told, self._over]
 
     def remember(self, memory: Any) -> None:
-        seed, saved, news, self._read, self._shown, self._over = memory
+        seed, saved, told, self._over = memory
+        news, self._digest, self._read, self._shown = told
         self._news = [(who, text) for who, text in news]
         self._protocol = Protocol(self._team, seed)
         self._protocol.restore(saved)
@@ -139,6 +142,12 @@ class InTeam(Wrapper):
 
     # ── details ──────────────────────────────────────────────────────────────
 
+    def _tell(self, *lines: tuple[str, str]) -> None:
+        """Add lines to the news."""
+        self._news += lines
+        if lines:
+            self._digest = hashed(self._digest, lines)
+
     def _acted(self, decision: str, action: Action, before: Sequence[str]) -> Transition:
         """Act in the environment as the team has decided, and begin its next turn.
 
@@ -148,7 +157,7 @@ class InTeam(Wrapper):
         if transition.valid:
             self.turn += 1
         note = "" if transition.valid else "That was no valid action. "
-        self._news.append(("", f"Your team did: {decision}\n{note}{transition.observation.text}"))
+        self._tell(("", f"Your team did: {decision}\n{note}{transition.observation.text}"))
         if transition.terminated or transition.truncated:
             return self._ended(transition, before)
         self._protocol.begin_turn()
