@@ -195,7 +195,7 @@ GAMES = {
         *("classic/texas_holdem_no_limit-v6", _seats(2), NO_LIMIT, no_limit_holdem),
         BETTING,
         turns=12,
-        stakes=Stakes("zero-sum", forfeit=-50.0),
+        stakes=Stakes("zero-sum", forfeit=-100.0),
     ),
     "tictactoe": Game(
         *("classic/tictactoe-v3", _seats(2, first=1), tuple("012345678"), tictactoe),
