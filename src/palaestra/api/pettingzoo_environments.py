@@ -128,7 +128,7 @@ class Seated:
         self._seating.environment.close()
 
 
-class TextAEC(Seated, AECEnv[str, dict[str, str], str]):
+class TextAEC(Seated, AECEnv[str, dict[str, str], str]):  # type: ignore[misc]
     """An environment whose players act one after another, in the order of their moves."""
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -139,7 +139,7 @@ class TextAEC(Seated, AECEnv[str, dict[str, str], str]):
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
-        self.infos = {agent: {} for agent in self.agents}
+        self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
         self.agent_selection = self._seating.acting()[0]
 
     def observe(self, agent: str) -> dict[str, str]:
@@ -163,7 +163,7 @@ class TextAEC(Seated, AECEnv[str, dict[str, str], str]):
             self.agent_selection = self._seating.acting()[0]
 
 
-class TextParallel(Seated, ParallelEnv[str, dict[str, str], str]):
+class TextParallel(Seated, ParallelEnv[str, dict[str, str], str]):  # type: ignore[misc]
     """An environment in rounds: one step takes the moves of all players that act at once.
 
     Where players take turns, a round is the move of one. A round ends early at a move that is not
