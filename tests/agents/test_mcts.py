@@ -41,8 +41,11 @@ class Stones(Environment, capabilities={"admissible", "state_key"}, players=("wh
     def tasks(cls, environment: str) -> TaskSet:
         return TaskSet(environment)
 
-    def turn_of(self) -> str:
-        return self.spec.players[self.turn]
+    def acting(self) -> tuple[str, ...]:
+        return (self.spec.players[self.turn],)
+
+    def observe(self, player: str) -> Observation:
+        return Observation(f"{self.stones} stones")
 
     def state_key(self) -> str:
         return f"{self.stones} {self.turn}"
@@ -54,7 +57,7 @@ class Stones(Environment, capabilities={"admissible", "state_key"}, players=("wh
         if action.text not in self.admissible():
             return Transition(Observation("Say 1 or 2."), valid=False)
         self.stones -= int(action.text)
-        mover, other = self.turn_of(), self.spec.players[1 - self.turn]
+        mover, other = self.spec.players[self.turn], self.spec.players[1 - self.turn]
         self.turn = 1 - self.turn
         seen, won = Observation(f"{self.stones} stones"), not self.stones
         rewards = {mover: float(won), other: -float(won)}

@@ -15,11 +15,11 @@ from palaestra.core.environment import (
     Observation,
     Spec,
     Transition,
+    acting_in,
     declared,
     names_actions,
-    turn_of,
 )
-from palaestra.core.errors import UnknownName
+from palaestra.core.errors import CapabilityMissing, UnknownName
 from palaestra.core.task import Split, Task
 from palaestra.environments import registry
 from palaestra.environments.environment_listing import entries
@@ -59,8 +59,15 @@ class Several(Plain, players=("white", "black")):
     def spec_of(cls, name: str = "") -> Spec:
         return replace(super().spec_of(name), typical_turns=len(name))
 
-    def turn_of(self) -> str:
-        return "black"
+    def acting(self) -> tuple[str, ...]:
+        return ("black",)
+
+    def observe(self, player: str) -> Observation:
+        return Observation("Well?")
+
+
+class Silent(Plain, players=("white", "black")):
+    pass
 
 
 def test_authors_see_at_most_fifteen_members() -> None:
@@ -91,9 +98,11 @@ def test_facts_follow_the_name_and_an_unknown_name_is_refused() -> None:
         Several.spec_of("lung")
 
 
-def test_an_environment_with_turn_of_returns_the_next_player() -> None:
-    assert turn_of(Several("long")) == "black"
-    assert turn_of(Plain()) == "agent"
+def test_an_environment_says_who_acts_next() -> None:
+    assert acting_in(Several("long")) == ("black",)
+    assert acting_in(Plain()) == ("agent",)
+    with pytest.raises(CapabilityMissing, match="Silent has several players, and lacks the method"):
+        acting_in(Silent())
 
 
 def test_a_fact_as_a_class_variable_is_an_error_that_says_where_it_belongs() -> None:

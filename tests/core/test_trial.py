@@ -126,10 +126,10 @@ def test_after_any_trial_the_world_is_as_before_it(
     async def body(session: Session) -> None:
         for word in done:
             await session.act(word)
-        before = session._signals
+        before = session.state.signals
         async with session.trial() as trial:
             await _do(trial, deeds, states)
-        assert session._signals == before
+        assert session.state.signals == before
         async with session.trial() as trial:
             assert trial.signals == before and trial.steps == 0
             seen = await trial.act("up")
@@ -138,7 +138,7 @@ def test_after_any_trial_the_world_is_as_before_it(
         await plain.reset(session.task)
         for word in done:
             await plain.step(Action(word))
-        assert (seen, session._signals) == await plain.step(Action("up"))
+        assert (seen, session.state.signals) == await plain.step(Action("up"))
 
     episode = act(body, world)
     assert episode.outcome in (Outcome.failure(), Outcome.success()), episode.outcome

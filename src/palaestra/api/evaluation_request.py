@@ -12,7 +12,9 @@ from typing import Any, TypedDict, cast
 
 from palaestra.api.naming import named, several
 from palaestra.api.policy import Policy
+from palaestra.api.seating import seated
 from palaestra.core.agent import Agent
+from palaestra.core.budget import Budget
 from palaestra.core.environment import Environment
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import parse_split
@@ -22,10 +24,12 @@ from palaestra.evaluation.running.spending_budget import SpendingBudget
 from palaestra.evaluation.running.suite import Entry, Limits, load
 
 TASKS = 64  # default
+INVALID = 3  # default of `player_invalid`
 OF_SUITES = ("n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
 """Options that a suite sets itself, besides its environments."""
 COUNTS = (
     "n", "repeats", "turns", "max_tokens", "reasoning_tokens", "context", "tried", "deadline",
+    "player_turns", "player_tokens", "player_seconds", "player_invalid",
 )  # fmt: skip
 
 Environments = str | type[Environment] | Sequence[str | type[Environment]]
@@ -41,6 +45,17 @@ class Subject(TypedDict, total=False):
     """A name of `palaestra list models`, a folder, a remote model, or what `load` returned."""
     roles: Mapping[str, str]
     """Models for other roles or players, such as {"user": "openai:MODEL@URL"}."""
+    players: Mapping[str, str]
+    """Agent and model of players of a game, such as {"player0": "react@smollm2-135m"}, instead of
+    `agent`; others are played by `direct` with `model`."""
+    player_turns: int
+    """Actions of each player; one that needs more forfeits. So with the next two."""
+    player_tokens: int
+    """Tokens that each player may sample."""
+    player_seconds: float
+    """Seconds that each player may take to decide, in total."""
+    player_invalid: int
+    """Actions in a row that are not understood, with which a player forfeits; by default 3."""
     suite: str | Path
     """A TOML file of environments and tasks, instead of `env` and the options below."""
     n: int
@@ -149,7 +164,13 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
     """
     for option in COUNTS:
         _check_count(option, given.get(option), name)
-    if not given.get("model"):
+    seating = seated(given["players"], name) if given.get("players") else None
+    if seating is not None and "agent" in given:
+        raise InputError(
+            f"{name('agent')} plays all players, and {name('players')} names them; set one of both."
+        )
+    model = given.get("model") or (seating.first if seating else None)
+    if not model:
         raise InputError(f"{name('model')} is missing; choose one of `palaestra list models`.")
     if (env is None) == ("suite" not in given):
         raise InputError(
@@ -169,10 +190,18 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
     prices = given.get("prices", {})
     return MatrixRequest(
         entries=entries,
-        agents=[named(agent) for agent in several(given.get("agent", "direct"))],
-        models=[str(model) for model in several(given["model"])],
+        agents=[seating.agent]
+        if seating
+        else [named(agent) for agent in several(given.get("agent", "direct"))],
+        models=[str(one) for one in several(model)],
         seeds=several(given.get("seed", 1)),
-        roles=given.get("roles", {}),
+        roles={**given.get("roles", {}), **(seating.roles if seating else {})},
+        player_budget=Budget(
+            given.get("player_turns"),
+            given.get("player_tokens"),
+            seconds=given.get("player_seconds"),
+            invalid_actions=given.get("player_invalid", INVALID),
+        ),
         temperature=given.get("temperature", 1.0),
         reasoning_tokens=given.get("reasoning_tokens"),
         context=given.get("context"),
@@ -221,7 +250,7 @@ def _entries(environments: Sequence[str], given: Subject) -> list[Entry]:
 
 def _check_count(option: str, value: object, name: Naming) -> None:
     """Raise InputError unless the option is unset or leaves something to do."""
-    whole = option != "deadline"
+    whole = option not in ("deadline", "player_seconds")
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):

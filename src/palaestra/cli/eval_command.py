@@ -32,7 +32,8 @@ OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline", 
 OF_NEW_RUNS = (
     *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
     "agent_hide_rewards", "model", "role", "seed", "temperature", "reasoning_tokens",
-    "context", "keep_thoughts", "shard", "price", "folder", "durability",
+    "context", "keep_thoughts", "shard", "price", "folder", "durability", "player",
+    "player_turns", "player_tokens", "player_seconds", "player_invalid",
 )  # fmt: skip
 """Options that define what is evaluated, which a resumed run has fixed."""
 
@@ -74,6 +75,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--role", action="append", metavar="NAME=MODEL",
         help="another model for one role or player, such as user=openai:MODEL@URL (r)",
+    )  # fmt: skip
+    new.add_argument(
+        "--player", action="append", metavar="NAME=AGENT@MODEL",
+        help="who plays for one player of a game, such as player0=react@smollm2-135m, in place of "
+        "--agent (r)",
+    )  # fmt: skip
+    new.add_argument(
+        "--player-turns", type=int, metavar="T",
+        help="actions of each player; one that needs more forfeits, and so below",
+    )  # fmt: skip
+    new.add_argument("--player-tokens", type=int, metavar="M", help="tokens that each may sample")
+    new.add_argument(
+        "--player-seconds", type=float, metavar="S", help="seconds that each may decide, in total"
+    )
+    new.add_argument(
+        "--player-invalid", type=int, metavar="K",
+        help="actions in a row that are not understood, with which a player forfeits (default: 3)",
     )  # fmt: skip
     new.add_argument("-n", type=int, metavar="N", help="tasks (default: 64)")
     new.add_argument("--split", help="train, validation or test (the default)")
@@ -268,7 +286,8 @@ def asked_by(options: argparse.Namespace) -> MatrixRequest:
         )
     given = {name: getattr(options, name) for name in SUBJECT}
     agents = [*(options.agent or ()), *commands]
-    given |= {"agent": agents or None, "roles": _roles(options.role or [])}
+    given |= {"agent": agents or None, "roles": _named(options.role, "--role", "MODEL")}
+    given["players"] = _named(options.player, "--player", "AGENT@MODEL") or None
     subject = cast("Subject", {name: value for name, value in given.items() if value is not None})
     found = asked(options.env, subject, _flag)
     shard = None if options.shard is None else parse_shard(options.shard)
@@ -278,6 +297,7 @@ def asked_by(options: argparse.Namespace) -> MatrixRequest:
 SUBJECT = (
     "suite", "model", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried", "seed",
     "temperature", "reasoning_tokens", "context", "keep_thoughts",
+    "player_turns", "player_tokens", "player_seconds", "player_invalid",
 )  # fmt: skip
 """Options that `evaluation_request.Subject` has under the same names, and in the same form."""
 
@@ -285,18 +305,20 @@ SUBJECT = (
 def _flag(option: str) -> str:
     if option == "n":
         return "-n"
-    known = {"folder": "--run", "prices": "--price MODEL=IN/OUT"}
+    known = {"folder": "--run", "prices": "--price MODEL=IN/OUT", "players": "--player"}
     return known.get(option, f"--{option.replace('_', '-')}")
 
 
-def _roles(given: list[str]) -> dict[str, str]:
-    """Return the model of each role in ROLE=MODEL texts."""
-    found = {}
-    for text in given:
-        role, equals, name = text.partition("=")
-        if not (role and equals and name):
-            raise InputError(f"--role {text} names no model; write --role NAME=MODEL.")
-        found[role] = name
+def _named(given: list[str] | None, flag: str, what: str) -> dict[str, str]:
+    """Return what texts of the form NAME=… give to each name."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, _, value = text.partition("=")
+        if not (name and value):
+            raise InputError(f"{flag} {text} is incomplete; write {flag} NAME={what}.")
+        if name in found:
+            raise InputError(f"{flag} names {name} twice; name it once.")
+        found[name] = value
     return found
 
 

@@ -106,6 +106,7 @@ class Workers(Supervisor):
             rollout.agent,
             models,
             rollout.budget,
+            rollout.player_budget,
             rollout.sampling,
             rollout.seed,
             self.processes,

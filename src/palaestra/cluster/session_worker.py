@@ -144,6 +144,7 @@ class _Worker:
                     for role, model in scene.models.items()
                 },
                 budget=scene.budget,
+                player_budget=scene.player_budget,
                 sampling=scene.sampling,
                 seed=scene.seed,
                 journal=journal,

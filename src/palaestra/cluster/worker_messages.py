@@ -87,6 +87,7 @@ class Scene:
     agent: Agent
     models: Mapping[str, Policy | Model]  # by role; a Model replies where the session is
     budget: Budget
+    player_budget: Budget
     sampling: Sampling
     seed: int
     processes: int  # that host the environments of a worker; 0: the worker itself

@@ -26,10 +26,10 @@ class Agent(ABC):
     several: ClassVar[bool] = False
     """Whether it acts for each of several players, in one conversation per player."""
 
-    sees: ClassVar[bool] = False
+    sees: bool = False
     """Whether its prompts contain the images of observations."""
 
-    roles: ClassVar[tuple[str, ...]] = ()
+    roles: tuple[str, ...] = ()
     """Roles besides "agent" in which it asks a model, such as "planner". A role without a model of
     its own uses the model of "agent"."""
 

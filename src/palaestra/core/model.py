@@ -13,12 +13,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.errors import InputError
 from palaestra.core.message import ImageSpan, Message, ToolCall, assistant
 from palaestra.core.tool import Tool
+
+if TYPE_CHECKING:
+    from palaestra.core.agent import Agent
 
 CHOOSING = "|choices"
 """The suffix of the policy name in calls whose reply was held to choices."""
@@ -387,6 +390,10 @@ class Model(ABC):
 
     def for_environment(self, environment: AsyncEnvironment) -> Model:
         """Return the model for one session, where it `reads_environment`."""
+        return self
+
+    def for_agent(self, agent: Agent) -> Model:
+        """Return the model for another agent, whose phrasing of actions it may have to take."""
         return self
 
     @property

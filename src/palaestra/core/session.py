@@ -9,29 +9,27 @@ the same replies, without a model, until the record ends.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
 from palaestra.core.agent import Agent
-from palaestra.core.budget import Budget, Spending, Usage, timeout
-from palaestra.core.environment import Action, AsyncEnvironment, Observation, Signals, Transition
+from palaestra.core.budget import Budget, Usage, timeout
+from palaestra.core.environment import Action, AsyncEnvironment, Observation, Transition
 from palaestra.core.episode import (
     Episode,
     Event,
-    Forfeit,
     Journal,
     Key,
-    Recording,
     Step,
     derive_seed,
 )
-from palaestra.core.errors import AgentFault, InputError, ReplayMismatch, SessionOver
+from palaestra.core.episode_state import EpisodeState
+from palaestra.core.errors import AgentFault, InputError, ReplayMismatch
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.message import Message, ToolCall
 from palaestra.core.model import Generation, Listener, Model, Sampling
-from palaestra.core.model_calls import ModelCalls, Question
-from palaestra.core.outcome import Limit, Outcome, Owner, ended_by
+from palaestra.core.model_calls import Question
+from palaestra.core.outcome import Limit, Outcome, ended_by
 from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.core.trial import Trial
@@ -80,18 +78,13 @@ class Session:
         self.key, self.task, self.environment, self.agent = key, task, environment, agent
         self.models, self.budget, self.sampling = models, budget, sampling
         self.seed = derive_seed(seed, key)
-        self.steps: list[Step] = []
-        self.observation: Observation | None = None
-        self.outcome: Outcome | None = None
-        self._recording = Recording(key, journal, past)
+        self.state = EpisodeState(key, task, budget, self.seed, journal, past)
         self.first_recorded_call = next((event for event in past if isinstance(event, Call)), None)
         """The first call of an interrupted episode, with its prompt; None if there is none."""
-        self._spending = Spending(budget)
-        self._calls = ModelCalls(key, task.environment, self.seed, self._recording, self._spending)
+        self._calls, self._spending = self.state.calls, self.state.spending
         self._trying = False  # whether a trial is using the environment
         self._probes = probes
         self._answer: Action | None = None  # the known one, of a session with probes
-        self._signals = Signals()
         self.player_budget = player_budget
         self._game: Game | None = None
 
@@ -115,7 +108,26 @@ class Session:
     @property
     def turn(self) -> str:
         """The player that acts next."""
-        return self._signals.turn or self.environment.players[0]
+        return self.state.signals.turn or self.environment.players[0]
+
+    @property
+    def observation(self) -> Observation | None:
+        """What the agent saw first, one of several players in its present turn; None: nothing."""
+        return self.state.observation
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps so far."""
+        return self.state.steps
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the episode ended; None: it goes on."""
+        return self.state.outcome
+
+    @outcome.setter
+    def outcome(self, outcome: Outcome | None) -> None:
+        self.state.outcome = outcome
 
     @property
     def graph(self) -> MessageGraph:
@@ -164,36 +176,6 @@ class Session:
             self._game = Game(self)
         return self._game
 
-    # ── what players use ─────────────────────────────────────────────────────
-
-    @property
-    def signals(self) -> Signals:
-        """The signals of the present state."""
-        return self._signals
-
-    @property
-    def acting(self) -> tuple[str, ...]:
-        """The players that act in this round, the one whose move is due first."""
-        return (self.turn, *self._signals.together)
-
-    def take_past_calls(self) -> list[Call]:
-        """Return the calls of an interrupted attempt, which players make again by themselves."""
-        return self._recording.without_calls()
-
-    def write(self, call: Call) -> Awaitable[None] | None:
-        """Store a new call; return what to await until it is stored."""
-        return self._recording.write(call)
-
-    def add_call(self, call: Call) -> None:
-        """Add a call to the record."""
-        self._calls.add(call)
-
-    def check_limits(self) -> None:
-        """End the episode if it has reached a limit."""
-        limit = self._spending.limit
-        if self.outcome is None and limit is not None:
-            self.outcome = Outcome.truncated(limit)
-
     def trial(self) -> Trial:
         """Return a trial: actions within its `async with` are undone at its end.
 
@@ -202,7 +184,7 @@ class Session:
             AgentFault: another trial is open.
             SessionOver: the episode has already ended.
         """
-        return Trial(self, self._signals)
+        return Trial(self, self.state.signals)
 
     def can_choose(self, role: str = "agent") -> bool:
         """Return whether the model of that role supports `Sampling.choices`."""
@@ -368,7 +350,7 @@ class Session:
         """
         ended = await self._run_agent()
         self.outcome = self.outcome or ended
-        left = self._recording.left + (0 if self._game is None else self._game.left)
+        left = self.state.recording.left + (0 if self._game is None else self._game.left)
         if left and self.outcome.scored:
             raise ReplayMismatch(f"{self.key}: {self.outcome}, but {left} more events are recorded")
         return self.episode()
@@ -379,8 +361,9 @@ class Session:
         try:
             async with timeout(self.budget.seconds) as clock:
                 self._check_players()
-                self.observation, self._signals = await self.environment.reset(self.task)
-                self._check_pictures(self.observation)
+                first, self.state.signals = await self.environment.reset(self.task)
+                self.state.observation = first
+                self._check_pictures(first)
                 if self._probes:
                     self._answer = await self.environment.answer()
                 await self.agent.run(self)
@@ -390,17 +373,7 @@ class Session:
 
     def episode(self) -> Episode:
         """Return the record so far."""
-        return Episode(
-            key=self.key,
-            task=self.task,
-            agent=self.agent.name,
-            observation=self.observation,
-            calls=tuple(self.graph.calls),
-            steps=tuple(self.steps),
-            outcome=self.outcome or Outcome.failure(),
-            usage=self.usage,
-            progress=self._signals.progress,
-        )
+        return self.state.episode(self.agent.name)
 
     # ── what trials use ──────────────────────────────────────────────────────
 
@@ -428,42 +401,8 @@ class Session:
         """Take one step; see `act`."""
         self._check_open()
         self._check_untried()
-        return await self.take(action, None if by is None else self._calls.index_of(by))
-
-    async def take(
-        self, action: Action, call: int | None, forfeit: Forfeit | None = None
-    ) -> Transition:
-        """Take one step and record it, as proposed by a call of this episode's graph."""
-        started = time.monotonic()
-        transition, signals = await self.environment.step(action)
-        step = Step(
-            index=len(self.steps),
-            call=call,
-            action=action,
-            transition=transition,
-            before=self._signals,
-            seconds=time.monotonic() - started,
-            calls_made=len(self.graph.calls),
-            forfeit=forfeit,
-        )
-        self._signals = signals
-        saved = self.record(step)
-        if saved is not None:
-            await saved
-        return transition
-
-    def record(self, step: Step) -> Awaitable[None] | None:
-        """Add a step, which may end the episode; return what to await until it is stored."""
-        saved: Awaitable[None] | None = None
-        recorded = self._recording.replayed(
-            Step, lambda past: (past.action, past.transition) == (step.action, step.transition)
-        )
-        if recorded is None:
-            saved = self._recording.write(step)
-        self.steps.append(recorded or step)
-        self._spending.act(step.transition.valid)
-        self.outcome = self._judge(step.transition)
-        return saved
+        call = None if by is None else self._calls.index_of(by)
+        return await self.state.take(self.environment, action, call)
 
     def _recorded_role(self, role: str) -> str:
         """Return the role as the record names it."""
@@ -498,21 +437,7 @@ class Session:
             )
 
     def _check_open(self) -> None:
-        self.check_limits()
-        if self.outcome is not None:
-            raise SessionOver(f"{self.key} is over: {self.outcome}")
-
-    def _judge(self, transition: Transition) -> Outcome | None:
-        if transition.terminated:
-            return Outcome.success() if transition.success else Outcome.failure()
-        if transition.truncated:
-            return Outcome.truncated(Limit.ENVIRONMENT)
-        invalid = self._spending.too_many_invalid
-        if invalid is not None and self._game is None:  # else it is a matter of that player
-            detail = f"{invalid} actions in a row were not understood"
-            return Outcome.error("unparsed", Owner.AGENT, detail)
-        limit = self._spending.limit
-        return Outcome.truncated(limit) if limit else None
+        self.state.check_open()
 
     def _tokens_left(self, reading: int) -> int | None:
         """Return how many tokens may be sampled after `reading` more are read; None: any number."""

@@ -288,12 +288,12 @@ def _seeing(
 ) -> Sequence[str]:
     """Return who sees something new after a step, besides the one whose observation it has.
 
-    At the end these are all others, and in a new round its other players. Within a round nobody
-    sees the moves that are pending.
+    At the end these are all others, and in a new round its other players. Within a round, in which
+    moves are pending or a player acts without a move, nobody does.
     """
     if transition.terminated or transition.truncated:
         return [player for player in players if player != before[0]]
-    if not transition.valid or after == before[1:]:
+    if not transition.valid or after in (before, before[1:]):
         return ()
     return after[1:]
 

@@ -65,6 +65,7 @@ class Rollout:
     make_environment: AsyncEnvironmentFactory
     models: Mapping[str, Model]  # role to model
     budget: Budget = Budget()
+    player_budget: Budget = Budget()  # of each of several players; beyond it, it forfeits
     sampling: Sampling = Sampling()
     seed: int = 0
     concurrency: int = 64
@@ -294,6 +295,7 @@ class _Progress:
             rollout.agent,
             models,
             budget=rollout.budget,
+            player_budget=rollout.player_budget,
             sampling=rollout.sampling,
             seed=rollout.seed,
             journal=rollout.store,

@@ -21,6 +21,8 @@
 `profile=brief`         a user who wants short replies, or `quick`, `steady` (see
                         `preference_wrappers.py`), or `any`: another user for each task,
                         whose preferences are not shown with `any,hidden`
+`messages=all`          players send each other messages; a TOML file declares channels and boards
+                        (see `messages/channels.py`)
 `latency=S`             seconds of sleep before each answer
 `errors=P`              a share of actions fails with a transient error: nothing happens, try again
 `stale=P`               a share of observations repeats the previous one
@@ -38,6 +40,7 @@ from collections.abc import Mapping
 
 from palaestra.core.environment import Environment, Spec
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.environments.messages.wrapper import Messages
 from palaestra.environments.wrappers.contextual import Context
 from palaestra.environments.wrappers.fault_injection import Errors, Latency, Partial, Stale
 from palaestra.environments.wrappers.observation_wrappers import (
@@ -58,6 +61,7 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "partial": (Partial, "a share from 0 to 1"),
     "observation": (Diff, "diff, image, pixels, blank"),
     "actions": (Actions, "listed, numbered, tool"),
+    "messages": (Messages, "all, or a TOML file"),
     "reward": (Reward, "sparse, progress, intrinsic"),
     "profile": (Profile, "brief, quick, steady, any, hidden"),
     "latency": (Latency, "seconds"),
@@ -123,8 +127,8 @@ def _chosen(knobs: Mapping[str, str]) -> list[tuple[type[Wrapper], str]]:
 
 
 def _fits(takes: str, value: str) -> bool:
-    if takes == "NAME:LOW~HIGH, …":
-        return bool(value)  # the environment checks the names
+    if takes in ("NAME:LOW~HIGH, …", "all, or a TOML file"):
+        return bool(value)  # the wrapper checks it
     if takes.startswith("a number of"):
         return re.fullmatch(r"[0-9]{1,9}", value) is not None and int(value) > 0
     if takes in ("seconds", "a share from 0 to 1"):

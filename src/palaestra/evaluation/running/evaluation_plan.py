@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from palaestra.core.budget import Budget
 from palaestra.core.errors import InputError
 from palaestra.core.model import Sampling
 from palaestra.core.task import Split
@@ -52,10 +53,16 @@ class Cell:
     reasoning_tokens: int | None = None  # at most, per reply
     context: int = CONTEXT  # of models in this process
     keep_thoughts: bool = False  # of models in this process; see `renderer_of`
+    player_budget: Budget = Budget()  # of each of several players
 
     @property
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.max_tokens, reasoning_tokens=self.reasoning_tokens)
+
+    @property
+    def budget(self) -> Budget:
+        """What an episode may spend."""
+        return Budget(self.turns, self.tokens, self.total_tokens, self.seconds, tried=self.tried)
 
     @property
     def title(self) -> str:

@@ -21,7 +21,6 @@ from itertools import groupby
 
 from palaestra.agents.registry import make_agent
 from palaestra.core.agent import Agent
-from palaestra.core.budget import Budget
 from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import TooManyFaults
@@ -200,9 +199,8 @@ class _Evaluation:
                     make_environment=pool.take,
                     keep=pool.keep,
                     models=models,
-                    budget=Budget(
-                        cell.turns, cell.tokens, cell.total_tokens, cell.seconds, tried=cell.tried
-                    ),
+                    budget=cell.budget,
+                    player_budget=cell.player_budget,
                     sampling=cell.sampling,
                     seed=cell.seed,
                     concurrency=self._concurrency(cell, len(jobs)),

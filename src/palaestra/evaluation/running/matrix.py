@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from palaestra.agents.players import PlayersAgent
 from palaestra.agents.registry import agent_class, make_agent
+from palaestra.core.budget import Budget
 from palaestra.core.environment import Capability, Spec
 from palaestra.core.errors import InputError
 from palaestra.environments.registry import names_actions, spec, tasks
@@ -36,6 +38,7 @@ class MatrixRequest:
     reasoning_tokens: int | None = None
     context: int | None = None  # this and the next: of models in this process
     keep_thoughts: bool = False
+    player_budget: Budget = Budget()  # of each of several players
     limits: Limits = field(default_factory=Limits)
     suite: Suite | None = None
     shard: Shard | None = None
@@ -119,7 +122,7 @@ def _cell(
         roles={
             role: name
             for role, name in request.roles.items()
-            if role in (*env_spec.players, *agent_class(agent).roles)
+            if role in (*env_spec.players, *make_agent(agent).roles)
         },
         seed=seed,
         split=entry.split,
@@ -136,6 +139,7 @@ def _cell(
         reasoning_tokens=request.reasoning_tokens,
         context=context,
         keep_thoughts=request.keep_thoughts,
+        player_budget=request.player_budget,
     )
 
 
@@ -169,11 +173,18 @@ def _impossible(agent: str, model: str, environment: str, env_spec: Spec) -> str
             f"'{environment}' has the players {', '.join(env_spec.players)}, and the agent "
             f"'{agent}' plays one; use --agent players."
         )
+    made = make_agent(agent)
+    named = made.agents if isinstance(made, PlayersAgent) else {}
+    if unknown := [player for player in named if player not in env_spec.players]:
+        return (
+            f"'{environment}' has no player '{unknown[0]}'; its players are "
+            f"{', '.join(env_spec.players)}."
+        )
     if model.partition("?")[0] == "expert" and Capability.ORACLE not in env_spec.capabilities:
         return f"'{environment}' has no expert; choose another model."
     if model == "random" and not names_actions(environment):
         return f"'{environment}' does not name its actions; choose another model."
-    if env_spec.images and not make_agent(agent).sees:
+    if env_spec.images and not made.sees:
         return (
             f"'{environment}' shows images, and the agent '{agent}' does not pass them to its "
             "model; use the agent 'direct' or 'react'."
@@ -190,7 +201,7 @@ def _check_roles(
     roles: Mapping[str, str], specs: Mapping[str, Spec], agents: Sequence[str]
 ) -> None:
     known = {player: None for found in specs.values() for player in found.players}
-    known |= {role: None for agent in agents for role in agent_class(agent).roles}
+    known |= {role: None for agent in agents for role in make_agent(agent).roles}
     for role in roles:
         if role not in known:
             where = "'" + "', '".join((*specs, *agents)) + "'"

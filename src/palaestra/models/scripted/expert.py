@@ -47,6 +47,9 @@ class ExpertModel(Model):
     def for_environment(self, environment: AsyncEnvironment) -> ExpertModel:
         return ExpertModel(self.agent, self.renderer, error=self.error, environment=environment)
 
+    def for_agent(self, agent: Agent) -> ExpertModel:
+        return ExpertModel(agent, self.renderer, error=self.error, environment=self.environment)
+
     async def generate(self, prompt: Prompt) -> Generation:
         """Return the agent's reply for the reference actions from the environment's current state.
 

@@ -34,6 +34,9 @@ class RandomModel(Model):
     def for_environment(self, environment: AsyncEnvironment) -> RandomModel:
         return RandomModel(self.agent, self.renderer, environment=environment)
 
+    def for_agent(self, agent: Agent) -> RandomModel:
+        return RandomModel(agent, self.renderer, environment=self.environment)
+
     async def generate(self, prompt: Prompt) -> Generation:
         """Return a random action (`Environment.sample_action`), phrased by the agent.
 

@@ -1,0 +1,220 @@
+"""One player's session: the API of a session for a single player, for one of several players.
+
+The record of the whole episode has the calls of one player after those of another, in the order in
+which the environment takes their moves. Calls of a player whose move is not due yet are recorded
+when it is; their seeds are the player's own, so that they do not depend on who was faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from palaestra.core.budget import ran
+from palaestra.core.environment import Action, Observation, Signals, Transition
+from palaestra.core.episode import Event, Key, Step, derive_seed
+from palaestra.core.errors import CapabilityMissing, ReplayMismatch
+from palaestra.core.graph import Call
+from palaestra.core.model import Generation, Model
+from palaestra.core.model_calls import Question
+from palaestra.core.outcome import Outcome, Owner
+from palaestra.core.session import Session
+from palaestra.core.trial import Trial
+
+if TYPE_CHECKING:
+    from palaestra.core.game import Game
+
+
+class PlayerSession(Session):
+    """One player's part of an episode: `observation`, `generate` and `act` are that player's.
+
+    `act` returns at the player's next turn, with what the player sees then and with all rewards
+    that it got since its last turn. A role is recorded under the player's name: "white" for the
+    agent itself, "white/planner" for its planner. Its model is the one of that name, else that of
+    the player, else that of "agent".
+    """
+
+    def __init__(self, game: Game, player: str, past: list[Call]) -> None:
+        """Prepare the part of a player, with its calls of an interrupted attempt."""
+        whole = game.whole
+        self.name, self._game_of = player, game
+        self._recorded = [call.index for call in past]  # their positions in the whole record
+        self._global: list[int] = []  # positions in the whole record of the calls added there
+        self.may_think, self.may_act = asyncio.Event(), asyncio.Event()
+        self._models_of: dict[str, Model] = {}  # by role, as found
+        self.received = 0.0  # rewards since the last turn
+        self._thought = 0.0  # seconds in which this player decided, before the present decision
+        self._since: float | None = None  # when the present decision began; None: none is due
+        self._solo = True  # whether nobody else acts in the round of its present turn
+        own, invalid = whole.player_budget, whole.player_budget.invalid_actions
+        self._seconds = own.seconds  # counted here: the clock of a session never stops
+        invalid = whole.budget.invalid_actions if invalid is None else invalid
+        super().__init__(
+            whole.key,
+            whole.task,
+            whole.environment,
+            whole.agent,
+            whole.models,
+            budget=replace(own, seconds=None, invalid_actions=invalid),
+            sampling=whole.sampling,
+            seed=derive_seed(whole.seed, player),
+            journal=self,
+            past=_numbered(past),
+        )
+
+    @property
+    def instructions(self) -> str:
+        return f"{self.environment.instructions}\nYou are {self.name}."
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
+    def turn(self) -> str:
+        return self.name
+
+    @property
+    def turns_left(self) -> int | None:
+        own, whole = super().turns_left, self._game_of.whole.turns_left
+        return own if whole is None else whole if own is None else min(own, whole)
+
+    def trial(self) -> Trial:
+        """Raise CapabilityMissing: undoing one player's actions would undo those of others."""
+        raise CapabilityMissing(
+            f"The agent of {self.name} tries actions, and several players share the environment; "
+            "choose an agent that does not search."
+        )
+
+    def append(self, key: Key, event: Event) -> Awaitable[None] | None:
+        """Record a call of this player, if its move is due; else that is done when it is due."""
+        assert isinstance(event, Call)
+        if not self.may_act.is_set():
+            return None
+        before, saved = self._add_calls(), self._add_call(event)
+        if not before:
+            return saved
+        return asyncio.ensure_future(_all(before if saved is None else [*before, saved]))
+
+    async def flush(self) -> None:
+        """Record all calls of this player so far."""
+        for saved in self._add_calls():
+            await saved
+
+    def seconds_left(self) -> float | None:
+        """Return the time that is left to this player while it decides; None: any amount."""
+        if self._seconds is None or self._since is None:
+            return None
+        return self._seconds - self._thought - (ran() - self._since)
+
+    def wake(self, observation: Observation, *, alone: bool) -> None:
+        """Begin a turn of this player, who sees this; `alone`: nobody else acts in the round."""
+        self.state.observation, self._since, self._solo = observation, ran(), alone
+        self.may_think.set()
+
+    def pause(self) -> None:
+        """End the turn of this player."""
+        self.may_think.clear()
+        self.may_act.clear()
+
+    # ── how it differs from a session for a single player ────────────────────
+
+    def _recorded_role(self, role: str) -> str:
+        return self.name if role == "agent" else f"{self.name}/{role}"
+
+    def _model(self, role: str) -> Model:
+        if role not in self._models_of:
+            self._models_of[role] = self._found(role).for_agent(self.agent)
+        return self._models_of[role]
+
+    def _found(self, role: str) -> Model:
+        recorded = self._recorded_role(role)
+        if recorded in self.models:
+            return self.models[recorded]
+        if role in ("agent", *self.agent.roles):
+            return self.models.get(self.name) or super()._model("agent")
+        return super()._model(role)
+
+    def _check_open(self) -> None:
+        whole = self._game_of.whole
+        if whole.outcome is None and self._solo:
+            whole.state.check_limits()
+        if whole.outcome is not None:
+            self._game_of.update(None)
+        super()._check_open()
+
+    def _tokens_left(self, reading: int) -> int | None:
+        own = super()._tokens_left(reading)
+        whole = self._game_of.whole._tokens_left(reading) if self._solo else None
+        return own if whole is None else whole if own is None else min(own, whole)
+
+    async def _answers(self, question: Question, most: int) -> list[Generation]:
+        if question.model.reads_environment:  # which must be in the state of this player's move
+            await self.may_act.wait()
+        return await super()._answers(question, most)
+
+    async def _act(self, action: Action, by: Generation | None) -> Transition:
+        self._check_open()
+        call = None if by is None else self._calls.index_of(by)
+        if self._since is not None:
+            self._thought, self._since = self._thought + ran() - self._since, None
+        await self.may_act.wait()
+        self._check_open()
+        await self.flush()
+        taken = await self._game_of.move(self, action, None if call is None else self._global[call])
+        if self._game_of.whole.outcome is None:
+            self._spending.act(taken.valid)
+            invalid = self._spending.too_many_invalid
+            if invalid is not None:
+                detail = f"{invalid} actions in a row were not understood"
+                self.outcome = Outcome.error("unparsed", Owner.AGENT, detail)
+            self._check_open()
+        await self.may_think.wait()
+        assert self.observation is not None
+        whole = self._game_of.whole
+        received = replace(
+            taken,
+            observation=self.observation,
+            reward=self.received,
+            terminated=whole.outcome is not None and whole.outcome.limit is None,
+            truncated=whole.outcome is not None and whole.outcome.limit is not None,
+            success=self.outcome is not None and self.outcome.solved,
+            rewards={},
+        )
+        self.received = 0.0
+        self.steps.append(Step(len(self.steps), call, action, received, Signals(turn=self.name)))
+        return received
+
+    def _add_calls(self) -> list[Awaitable[None]]:
+        """Add the calls that are not yet in the whole record; return what to await."""
+        calls = self._calls.graph.calls[len(self._global) :]
+        return [saved for call in calls if (saved := self._add_call(call)) is not None]
+
+    def _add_call(self, call: Call) -> Awaitable[None] | None:
+        whole, number = self._game_of.whole.state, len(self._global)
+        parent = None if call.parent is None else self._global[call.parent]
+        added = replace(call, index=len(whole.calls.graph.calls), parent=parent)
+        self._global.append(added.index)
+        saved = None
+        if number >= len(self._recorded):
+            saved = whole.recording.write(added)
+        elif self._recorded[number] != added.index:
+            raise ReplayMismatch(f"{self.key}: call {added.index} happens, another was recorded")
+        whole.calls.add(added)
+        return saved
+
+
+async def _all(waiting: list[Awaitable[None]]) -> None:
+    for one in waiting:
+        await one
+
+
+def _numbered(calls: list[Call]) -> list[Call]:
+    """Return the calls of one player with their positions among themselves."""
+    positions = {call.index: at for at, call in enumerate(calls)}
+    return [
+        replace(call, index=at, parent=None if call.parent is None else positions[call.parent])
+        for at, call in enumerate(calls)
+    ]

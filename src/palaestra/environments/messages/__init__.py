@@ -1,0 +1,1 @@
+"""Messages between the players of an environment: channels, boards, and the knob `messages`."""
