@@ -115,6 +115,18 @@ def test_a_move_that_is_not_understood_is_answered_and_asked_for_again() -> None
     assert rewards == {"ann": 1.0, "bob": 2.0, "cat": 3.0}
 
 
+def test_a_move_is_never_taken_for_another_player_s() -> None:
+    """With transient errors, whose actions are valid and move nothing, the turn stays."""
+    env = pa.to_pettingzoo(f"{TALLY}?errors=0.5", parallel=True)
+    rounds = []
+    for seed in range(8):
+        env.reset(seed=seed)
+        while env.agents:
+            seen, *_ = env.step({"ann": "1", "bob": "2", "cat": "3"})
+        rounds.append(seen["ann"]["text"])
+    assert set(rounds) == {"ann, round 4. Last: ann 1, bob 2, cat 3"}
+
+
 def test_seeds_are_numbers_of_tasks_and_splits_can_be_chosen() -> None:
     env = pa.to_pettingzoo("probe/memory-4")
     tasks = TaskSet("probe/memory-4")

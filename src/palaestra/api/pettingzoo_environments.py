@@ -60,9 +60,9 @@ class Seating:
     """An environment with its players and what each of them sees."""
 
     def __init__(self, id: str) -> None:
-        self.environment, self._tasks = registry.make(id), registry.tasks(id)
-        if self.environment.spec.images:
+        if registry.spec(id).images:
             raise InputError(f"'{id}' shows images, which text does not hold; choose another one.")
+        self.environment, self._tasks = registry.make(id), registry.tasks(id)
         self.players = list(self.environment.spec.players)
         self.observations = {player: Dict({"text": AnyText()}) for player in self.players}
         self.moves = {player: Moves(self) for player in self.players}
@@ -166,8 +166,9 @@ class TextAEC(Seated, AECEnv[str, dict[str, str], str]):  # type: ignore[misc]
 class TextParallel(Seated, ParallelEnv[str, dict[str, str], str]):  # type: ignore[misc]
     """An environment in rounds: one step takes the moves of all players that act at once.
 
-    Where players take turns, a round is the move of one. A round ends early at a move that is not
-    understood: the player sees why and, like all who have not moved yet, acts in the next step.
+    Where players take turns, a round is the move of one. A step ends early at an action that is no
+    move, as one that is not understood: the player sees why and, like all who have not moved yet,
+    acts in the next step.
     """
 
     def reset(
@@ -204,7 +205,7 @@ class TextParallel(Seated, ParallelEnv[str, dict[str, str], str]):  # type: igno
             for player, reward in seating.rewards(taken, mover).items():
                 rewards[player] += reward
             notes[mover] = {**taken.info, "valid": taken.valid}
-            if not taken.valid or seating.over:
+            if not taken.valid or seating.over or seating.acting()[0] == mover:
                 break
         for player, note in self._infos().items():
             notes[player] |= {**note, "success": taken.success}
