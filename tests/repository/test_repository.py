@@ -30,7 +30,7 @@ def name(path: Path) -> str:
 
 
 def snippets() -> Iterator[tuple[str, str]]:
-    for page in sorted(ROOT.glob("docs/concepts/*.md")):
+    for page in [*sorted(ROOT.glob("docs/concepts/*.md")), ROOT / "docs/players.md"]:
         for number, (kind, code) in enumerate(FENCE.findall(page.read_text()), 1):
             if kind == "python run":
                 yield f"{page.name}:{number}", code

@@ -165,7 +165,7 @@ FAMILIES: dict[str, Family] = {
         "palaestra.environments.families.pettingzoo.environment:PettingZoo",
         "pettingzoo",
         "pettingzoo (Terry et al. 2021)",
-        "turn-based games of several players",
+        "board and card games, rock, paper, scissors, and a hunt, for several players",
         "MIT",
     ),
     "probe": Family(

@@ -194,11 +194,6 @@ class Mistyped(Line):
     tools = (Tool("walk", "Walk.", {"type": "object", "properties": {}, "required": ["far"]}),)
 
 
-class Crowded(Line, players=("white", "black")):
-    def turn_of(self) -> str:
-        return "green"
-
-
 class Parent(Line):
     def reset(self, task: Task) -> Observation:
         self.child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -240,7 +235,6 @@ def test_a_healthy_world_passes(clause: Callable[[Subject], None]) -> None:
         (Rendering, clauses.everything_serialises_and_leaks_nothing),
         (Numeric, clauses.everything_serialises_and_leaks_nothing),
         (Mistyped, clauses.tools_are_as_described),
-        (Crowded, clauses.players_take_turns),
         (Parent, clauses.a_closed_world_leaves_nothing),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -20,12 +21,14 @@ import pyspiel
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.openspiel import exploitability as measure
-from palaestra.environments.families.openspiel.environment import EXCLUDED, OpenSpiel
+from palaestra.environments.families.openspiel.environment import OpenSpiel
+from palaestra.environments.families.openspiel.games import EXCLUDED
 from palaestra.environments.families.openspiel.opponents import (
     EXPLOITABLE,
     ITERATIONS,
     SOLVABLE,
     load,
+    load_native,
     move_values,
     opponent,
 )
@@ -34,6 +37,7 @@ from palaestra.environments.shared.seats import parse
 CONFORMING = (
     *("tic_tac_toe", "nim:optimal", "kuhn_poker:equilibrium", "connect_four:mcts"),
     *("leduc_poker:self", "goofspiel:self", "euchre", "2048"),
+    *("matching_pennies_3p:self", "markov_soccer:self", "coop_box_pushing:self"),
 )
 PLAYED = (  # with chance, without, hidden, open, simultaneous, with several seats, and alone
     *("tic_tac_toe", "breakthrough", "hex", "kuhn_poker", "leduc_poker", "liars_dice", "goofspiel"),
@@ -48,6 +52,8 @@ PLAYED = (  # with chance, without, hidden, open, simultaneous, with several sea
     ),
     *("connect_four:mcts", "tic_tac_toe:optimal", "kuhn_poker:equilibrium"),
     *("kuhn_poker:self", "goofspiel:self", "hearts:self", "pig:self"),
+    *("matching_pennies_3p:self", "matrix_bos:self", "oshi_zumo:self", "markov_soccer:self"),
+    *("laser_tag:self", "coop_box_pushing:self"),
 )
 
 
@@ -110,17 +116,18 @@ def test_the_contract_holds_for_every_name(name: str) -> None:
 def test_what_happened_is_the_package_s_game(name: str) -> None:
     """The history, played again in the package, gives the same views, moves, rewards and ends."""
     world = OpenSpiel(name)
-    game = load(name.partition(":")[0])
+    game = (load_native if own(world) else load)(name.partition(":")[0])
     for index in range(3):
         seen = [world.reset(task(index)).text]
         received = play(world, random.Random(index), most=60)
         seen += [transition.observation.text for _, transition in received]
         turns, end = replayed(game, world._state.history(), None if own(world) else index)
-        assert len(turns) == len(received) + (not end.is_terminal())
-        for (state, action), view, (words, transition), (after, _) in zip(
-            turns, seen, received, [*turns[1:], (end, None)], strict=False
+        turns += [(end.clone(), seat, action) for seat, action in world._pending.items()]
+        following = [state for state, _, _ in turns[1:]] + [end]
+        assert len(turns) == len(received)
+        for (state, seat, action), view, (words, transition), after in zip(
+            turns, seen, received, following, strict=False
         ):
-            seat = state.current_player()
             assert any(shown in view for shown in views(state, seat))
             assert words == state.action_to_string(seat, action).strip() and transition.valid
             won = [now - then for now, then in zip(paid(after), paid(state), strict=True)]
@@ -136,16 +143,23 @@ def own(world: OpenSpiel) -> bool:
 
 
 def replayed(game: Any, history: list[int], index: int | None) -> tuple[list[Any], Any]:
-    """The states in which a player acted, with its action, and the last state."""
-    state, turns = game.new_initial_state(), []
-    seat = None if index is None else index % game.num_players()
-    for action in history:
+    """The states in which a player acted, with its seat and its action, and the last state."""
+    state, turns, left = game.new_initial_state(), [], list(history)
+    mine = None if index is None else index % game.num_players()
+    while left:
+        if state.is_simultaneous_node():
+            moves = [left.pop(0) for _ in range(game.num_players())]
+            for seat, action in enumerate(moves):
+                if legal := state.legal_actions(seat):
+                    assert action in legal
+                    turns.append((state.clone(), seat, action))
+            state.apply_actions(moves)
+            continue
+        action, seat = left.pop(0), state.current_player()
         assert action in state.legal_actions()
-        if not state.is_chance_node() and seat in (None, state.current_player()):
-            turns.append((state.clone(), action))
+        if not state.is_chance_node() and mine in (None, seat):
+            turns.append((state.clone(), seat, action))
         state.apply_action(action)
-    if not state.is_terminal():
-        turns.append((state.clone(), None))
     return turns, state
 
 
@@ -285,13 +299,61 @@ SIMULTANEOUS = [
 def test_a_simultaneous_move_is_hidden_from_those_who_move_later(title: str) -> None:
     if f"{title}:self" not in OpenSpiel.names():
         return  # alone
-    world = OpenSpiel(f"{title}:self")
-    seen = set()
-    world.reset(task(0))
+    world, seen = started(f"{title}:self"), set()
     for words in world.admissible():
         world.reset(task(0))
         seen.add(act(world, words).observation.text)
     assert len(seen) == 1 and len(SIMULTANEOUS) > 15
+    turns, seen = started(title), set()  # against an opponent, in the turn-based form
+    state = turns._game.new_initial_state()
+    while state.is_chance_node():
+        state.apply_action(state.legal_actions()[0])
+    for action in state.legal_actions():
+        turns._state = state.child(action)
+        seen.add(turns._view(turns._state.current_player()))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("title", ["goofspiel", "matching_pennies_3p", "oshi_zumo", "laser_tag"])
+def test_players_act_at_the_same_time(title: str) -> None:
+    world = started(f"{title}:self")
+    players = world.spec.players
+    views = {player: world.observe(player) for player in players}
+    assert world.acting() == players and len(players) == world._game.num_players()
+    for index, player in enumerate(players):
+        assert world.acting() == players[index:]
+        assert f"You are player {index}." in views[player].text
+        assert "Moves: " in world.observe(player).text
+        assert [world.observe(p) for p in players[index:]] == [views[p] for p in players[index:]]
+        last = act(world, world.admissible()[-1])
+        if index < len(players) - 1:
+            assert last.observation == views[players[index + 1]]
+            assert not any(last.rewards.values()) and not last.terminated
+            assert world.observe(player).text.endswith("It is not your turn.")
+    assert last.terminated or world.acting() == players
+
+
+def test_moves_of_a_round_are_applied_at_once() -> None:
+    world = started("matrix_bos:self")
+    act(world, world.admissible()[0])
+    assert world._state.history() == []
+    last = act(world, world.admissible()[0])
+    assert last.terminated and last.rewards == {"player0": 3.0, "player1": 2.0}
+    assert last.reward == 2.0 and world.acting() == ()
+
+
+def test_a_decision_of_a_round_is_measured_in_the_turn_based_game() -> None:
+    for title in ("goofspiel", "matrix_rps", "matching_pennies_3p"):
+        world, rng = started(f"{title}:self"), random.Random(0)
+        for _ in range(7):
+            turns = load(title).new_initial_state()
+            for action in (*world._state.history(), *world._pending.values()):
+                turns.apply_action(action)
+            if turns.is_terminal():
+                break
+            assert world.information_state() == turns.information_state_string()
+            world.step(sample_action(world, rng))
+    assert set(measure.decisions("matrix_rps")) >= {started("matrix_rps:self").information_state()}
 
 
 # ── opponents ────────────────────────────────────────────────────────────────
@@ -463,9 +525,9 @@ def test_case_matters_where_it_must() -> None:
 
 def test_an_illegal_move_is_answered_in_words() -> None:
     world = started("tic_tac_toe:self")
-    assert world.turn_of() == "player0" and world.spec.players == ("player0", "player1")
+    assert world.acting() == ("player0",) and world.spec.players == ("player0", "player1")
     first = act(world, "x(1,1)")
-    assert "You are player 1." in first.observation.text and world.turn_of() == "player1"
+    assert "You are player 1." in first.observation.text and world.acting() == ("player1",)
     wrong = act(world, "o(1,1)")
     assert not wrong.valid and not wrong.terminated and wrong.reward == 0
     assert "Moves: o(0,0), o(0,1)" in wrong.observation.text
@@ -475,7 +537,20 @@ def test_an_illegal_move_is_answered_in_words() -> None:
     assert "Returns: player 0 1, player 1 -1." in last.observation.text
     after = act(world, "x(2,2)")
     assert not after.valid and after.observation.text == "The game is over."
-    assert world.admissible() == [] and world.turn_of() == "player0"
+    assert world.admissible() == [] and world.acting() == ()
+
+
+def test_stakes_are_the_package_s() -> None:
+    for name, returns, least in [
+        ("kuhn_poker:self", "zero-sum", -2.0),
+        ("coop_box_pushing:self", "common", -1020.0),
+        ("matrix_pd:self", "general", 0.0),
+    ]:
+        stakes = OpenSpiel.spec_of(name).stakes
+        assert (stakes.returns, stakes.idle) == (returns, None)
+        assert stakes.forfeit == pytest.approx(least)
+    for name in OpenSpiel.names():
+        assert math.isfinite(OpenSpiel.spec_of(name).stakes.forfeit)
 
 
 def test_few_moves_are_listed_and_of_many_some() -> None:

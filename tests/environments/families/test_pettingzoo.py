@@ -25,7 +25,10 @@ from palaestra.environments.families.pettingzoo import environment
 from palaestra.environments.families.pettingzoo.environment import PettingZoo
 from palaestra.environments.families.pettingzoo.words import GAMES, pursuit
 
-CONFORMING = ("tictactoe", "leduc_holdem:self", "rps", "pursuit_small", "texas_holdem_no_limit")
+CONFORMING = (
+    *("tictactoe", "leduc_holdem:self", "rps", "pursuit_small", "texas_holdem_no_limit"),
+    *("rps:self", "pursuit_small:self"),
+)
 
 
 def task(index: int, split: Split = Split.TRAIN) -> Task:
@@ -183,24 +186,73 @@ def test_the_first_hand_of_rock_paper_scissors_stays_hidden_until_both_are_shown
         assert second.rewards["player_1"] == (1.0 if hand == "rock" else 0.0)
 
 
+def test_both_hands_of_rock_paper_scissors_are_played_at_the_same_time() -> None:
+    world = started("rps:self")
+    assert world.acting() == ("player_0", "player_1")
+    views = [world.observe(player) for player in world.spec.players]
+    key = world.state_key()
+    first = act(world, "rock")
+    assert world.acting() == ("player_1",) and world.state_key() != key
+    assert first.rewards == {"player_0": 0.0, "player_1": 0.0}
+    assert first.observation == world.observe("player_1") == views[1]
+    assert world.observe("player_0").text.endswith("It is not your turn.")
+    assert act(world, "paper").rewards == {"player_0": -1.0, "player_1": 1.0}
+    assert world.acting() == ("player_0", "player_1")
+    assert "last move: paper" in world.observe("player_0").text
+    assert "last move: rock" in world.observe("player_1").text
+
+
+def test_a_pursuer_sees_where_those_before_it_have_gone() -> None:
+    """So pursuers take turns here, as in the package."""
+    seen = set()
+    for way in ("left", "right", "up", "down", "stay"):
+        world = started("pursuit_small:self")
+        assert world.acting() == ("pursuer_0",)
+        seen.add(act(world, way).observation.text)
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("title", [title for title in GAMES if title != "pursuit"])  # too slow
+def test_a_forfeit_has_the_least_return_of_a_game(title: str) -> None:
+    """The worst that daring players come to is never below it."""
+    stakes, least = PettingZoo.spec_of(f"{title}:self").stakes, 0.0
+    world, hunt = PettingZoo(f"{title}:self"), title == "pursuit_small"
+    for index in range(1 if hunt else 30):
+        world.reset(task(index))
+        rng, total = random.Random(index), dict.fromkeys(world.spec.players, 0.0)
+        while world.acting():
+            moves, last = world.admissible(), {"rps": ("rock", "paper")}.get(title)
+            daring = [move for move in ("all in", "raise", "call", "stay") if move in moves]
+            move = last[len(world.acting()) - 1] if last else (daring or [rng.choice(moves)])[0]
+            for player, reward in act(world, move).rewards.items():
+                total[player] += reward
+        least = min(least, *total.values())
+        if stakes.returns == "common":
+            assert len(set(total.values())) == 1
+        else:
+            assert stakes.returns == "zero-sum" and sum(total.values()) == 0
+    assert stakes.forfeit <= least + 1e-6
+    assert hunt or least == stakes.forfeit
+
+
 def test_cards_of_others_are_hidden() -> None:
     for index in range(10):
         world = started("leduc_holdem:self", index)
         holders = world._env.unwrapped.env.game.players
-        first = world._game.seats.index(world.turn_of())
+        first = world._game.seats.index(world.acting()[0])
         for turn, move in ((first, "call"), (1 - first, "check")):
-            text = world._render()
+            text = world._render(world._actor)
             assert f"Your card: {holders[turn].hand.rank}. Open card: none." in text
             assert act(world, move).valid
-        assert "Open card: none" not in world._render()
+        assert "Open card: none" not in world._render(world._actor)
 
 
 def test_hands_are_reported_as_the_card_library_holds_them() -> None:
     for title in ("texas_holdem", "texas_holdem_no_limit"):
         world = started(f"{title}:self", 3)
-        turn = world._game.seats.index(world.turn_of())
+        turn = world._game.seats.index(world.acting()[0])
         hand = world._env.unwrapped.env.game.players[turn].hand
-        shown = world._render().partition(": ")[2].partition(".")[0].split()
+        shown = world._render(world._actor).partition(": ")[2].partition(".")[0].split()
         assert sorted(shown) == sorted(card.suit + card.rank for card in hand)
 
 
@@ -215,7 +267,7 @@ def test_a_pursuer_sees_in_the_directions_in_which_it_walks() -> None:
         world = started("pursuit_small:self", 2)
         layer = world._env.unwrapped.env.pursuer_layer
         before = tuple(layer.get_position(0))
-        walls = world._render().splitlines()[0].partition("walls: ")[2].split(", ")
+        walls = world._render(world._actor).splitlines()[0].partition("walls: ")[2].split(", ")
         act(world, path)
         after = tuple(layer.get_position(0))
         moved = (int(after[0] - before[0]), int(after[1] - before[1]))
@@ -253,7 +305,7 @@ def test_bad_moves_are_answered_in_words() -> None:
         and not wrong.terminated
         and "Moves: 0, 1, 2, 3, 5" in (wrong.observation.text)
     )
-    assert act(world, " `0`. ").valid and world.turn_of() == "player_1"
+    assert act(world, " `0`. ").valid and world.acting() == ("player_1",)
     assert not act(started("rps"), "rock paper").valid
     assert act(started("texas_holdem_no_limit", 1), "Check or Call").valid
 

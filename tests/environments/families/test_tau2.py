@@ -192,7 +192,7 @@ def hold_against_the_package(domain: str, task: Task, choose: str) -> None:
     path = world.oracle() if choose == "oracle" else []
     ended, events, answers = False, list[Event](), list[str]()
     while not ended:
-        who = world.turn_of()
+        (who,) = world.acting()
         match choose:
             case "oracle":
                 action = path[len(events)]
@@ -364,20 +364,34 @@ def test_each_player_knows_only_their_own_part() -> None:
     task = all_tasks("telecom")[0]
     first = world.reset(task).text
     scenario = str(Desk("telecom", task.parameters["task"]).task.user_scenario)
-    assert world.turn_of() == USER and scenario in first and "Agent Policy" not in first
+    assert world.acting() == (USER,) and scenario in first and "Agent Policy" not in first
     assert "- check_status_bar():" in first and "get_customer_by_phone" not in first
     done = act(world, "check_status_bar()")
-    assert world.turn_of() == USER and done.observation.text.startswith("Status Bar: ")
+    assert world.acting() == (USER,) and done.observation.text.startswith("Status Bar: ")
     assert not act(world, "get_customer_by_phone(phone_number='555-123-2002')").valid
     incoming = act(world, "My phone is slow.").observation.text
-    assert world.turn_of() == AGENT and incoming.endswith("My phone is slow.")
+    assert world.acting() == (AGENT,) and incoming.endswith("My phone is slow.")
     assert DOMAINS["telecom"].policy() in incoming and "Status Bar: " not in incoming[-100:]
     assert scenario not in incoming and "- check_status_bar():" not in incoming
     assert not act(world, "check_status_bar()").valid
     assert act(world, "Call me Ann.").observation.text == "Call me Ann."
-    assert world.turn_of() == USER
+    assert world.acting() == (USER,)
     ended = act(world, f"Bye. {STOP}")
     assert ended.terminated and ended.rewards == {AGENT: 0.0, USER: 0.0}
+
+
+def test_each_side_can_look_at_what_came_last() -> None:
+    world = Tau2("telecom:users")
+    first = world.reset(all_tasks("telecom")[0])
+    assert world.observe(USER) == first and "not your turn" in world.observe(AGENT).text
+    told = act(world, "My phone is slow.").observation
+    assert world.observe(AGENT) == told and "not your turn" in world.observe(USER).text
+    other = Tau2("telecom:users")
+    other.restore(world.snapshot())
+    assert other.observe(AGENT) == told
+    ended = act(world, "How can I help?", f"Not at all. {STOP}")
+    assert ended.terminated and world.acting() == ()
+    assert world.observe(AGENT) == world.observe(USER) == ended.observation
 
 
 def test_one_player_receives_what_the_scripted_user_would_say() -> None:
@@ -391,7 +405,7 @@ def test_one_player_receives_what_the_scripted_user_would_say() -> None:
     two.reset(task_of("telecom", id))
     spoken = []
     for action in two.oracle():
-        if two.turn_of() == USER and action.call is None:
+        if two.acting() == (USER,) and action.call is None:
             spoken.append(action.text)
         two.step(action)
     assert spoken == incoming and len(incoming) > 10

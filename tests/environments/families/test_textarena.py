@@ -213,6 +213,22 @@ def test_a_simultaneous_move_is_hidden(game: str, first: str, second: str) -> No
     assert views[0] == views[1]
 
 
+def test_a_player_can_look_at_what_it_was_told_and_at_what_came_since() -> None:
+    world = TextArena("TicTacToe:self")
+    first = world.reset(task(0))
+    assert world.acting() == ("player0",) and world.observe("player0") == first
+    saved = world.snapshot()
+    told = act(world, "[4]").observation
+    assert world.observe("player1") == told != first
+    assert "You are Player 1" in told.text
+    world.restore(saved)
+    assert world.observe("player0") == first
+    last = act(world, "[4]", "[0]", "[1]", "[2]", "[7]")
+    assert last.terminated and world.acting() == ()
+    assert world.observe("player0") == last.observation
+    assert "Your reward: -1." in world.observe("player1").text
+
+
 def test_cards_of_others_are_hidden() -> None:
     for index in range(6):
         world = started("KuhnPoker:self", index)
@@ -232,7 +248,7 @@ def test_words_that_the_package_refuses_change_nothing() -> None:
     for words in ("[4]", "4", "[9]", "five", "[4]", ""):
         wrong = act(world, words)
         assert not wrong.valid and not wrong.terminated and wrong.reward == 0
-        assert world.state_key() == key and world.turn_of() == "player1"
+        assert world.state_key() == key and world.acting() == ("player1",)
     assert "[0]" in world.admissible() and "[4]" not in world.admissible()
     assert act(world, "0").valid  # brackets are added, as the package's wrapper does
     last = act(world, "[5]", "[1]", "[3]")

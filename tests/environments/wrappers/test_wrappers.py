@@ -57,6 +57,23 @@ def test_any_combination_keeps_the_contract(knobs: set[str]) -> None:
         clause(Subject.of(f"babyai/GoToLocalS5N2?{query}", steps=6, per_split=1))
 
 
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+@pytest.mark.parametrize("query", ["errors=0.3", "partial=0.5", "turns=4", "budget=5", "turns=20"])
+def test_knobs_keep_the_contract_with_several_players(
+    query: str, clause: Callable[[Subject], None]
+) -> None:
+    clause(Subject.of(f"tests.core.games:Tally?{query}", steps=8))
+
+
+@pytest.mark.parametrize(
+    "query", ["observation=diff", "stale=0.4", "reward=sparse", "profile=any", "coins=9", "calls=9"]
+)
+def test_knobs_that_mix_up_players_are_refused(query: str) -> None:
+    """They would show a player what another one saw, or change rewards of one and not of all."""
+    with pytest.raises(InputError, match=f"{query} is for a single player, and .*Tally' has sev"):
+        registry.make(f"tests.core.games:Tally?{query}")
+
+
 @pytest.mark.slow
 def test_a_budget_of_calls_keeps_the_contract() -> None:
     for clause in CLAUSES:

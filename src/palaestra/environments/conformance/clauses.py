@@ -3,8 +3,8 @@
 Each clause takes a `Subject` and raises `Broken` if the environment breaks it. A clause about a
 capability holds if the capability is not declared. `palaestra check-env` runs all clauses and shows
 the smallest trace that breaks one (`checking.py`); third parties run them with pytest
-(`environments/pytest_plugin.py`). Clauses for oracles are in `oracle_clauses.py`, slow clauses in
-`deep_clauses.py`.
+(`environments/pytest_plugin.py`). Clauses for oracles are in `oracle_clauses.py`, those for several
+players in `players_clauses.py`, slow ones in `deep_clauses.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from palaestra.core.environment import (
     Observation,
     Signals,
     Transition,
-    acting_in,
     answer_of,
     picture_of,
     sample_action,
@@ -38,6 +37,7 @@ from palaestra.environments.conformance.oracle_clauses import (
     the_oracle_leads_on,
     the_oracle_solves,
 )
+from palaestra.environments.conformance.players_clauses import PLAYERS
 from palaestra.environments.conformance.subject import (
     History,
     Subject,
@@ -278,30 +278,6 @@ def tools_are_as_described(subject: Subject) -> None:
             env.reset(subject.some()[0])
 
 
-def players_take_turns(subject: Subject) -> None:
-    """Require that each turn is of a declared player; if there are several, each has a reward."""
-    env = subject.new()
-    players = env.spec.players
-    require(len(set(players)) == len(players) > 0, f"players are {players}")
-    for task in subject.some()[:2]:
-        env.reset(task)
-        rng = random.Random(task.seed)
-        for _ in range(subject.steps):
-            acting = acting_in(env)
-            require(len(acting) > 0, "nobody acts, and the episode is not over")
-            require(len(set(acting)) == len(acting), f"players that act are {acting}")
-            for player in acting:
-                require(player in players, f"it is the turn of '{player}', who does not play")
-            transition = env.step(sample_action(env, rng))
-            strangers = set(transition.rewards) - set(players)
-            require(not strangers, f"rewards of {strangers}, who do not play")
-            if len(players) > 1:
-                given = set(transition.rewards) in (set(), set(players))
-                require(given, "some players have a reward and others have none")
-            if ended(transition):
-                break
-
-
 def two_worlds_share_no_state(subject: Subject) -> None:
     """Require that two interleaved environments behave as each does alone."""
     tasks = subject.some()
@@ -387,7 +363,7 @@ CLAUSES: tuple[Callable[[Subject], None], ...] = (
     garbage_is_answered_in_words,
     what_comes_after_the_end_is_refused,
     tools_are_as_described,
-    players_take_turns,
+    *PLAYERS,
     two_worlds_share_no_state,
     what_is_not_declared_is_refused,
     everything_serialises_and_leaks_nothing,

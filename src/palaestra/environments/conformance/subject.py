@@ -98,13 +98,18 @@ def start(env: Environment, task: Task) -> tuple[Observation, Signals]:
 def walk(env: Environment, task: Task, steps: int) -> tuple[Rollout, list[Action]]:
     """Do random actions until the steps or the episode end."""
     begun = start(env, task)
-    rng = random.Random(task.seed)
+    history, actions = go_on(env, random.Random(task.seed), steps)
+    return (begun, history), actions
+
+
+def go_on(env: Environment, rng: random.Random, steps: int) -> tuple[History, list[Action]]:
+    """Do random actions from the present state until the steps or the episode end."""
     history: History = []
     actions: list[Action] = []
     while len(actions) < steps and not (history and ended(history[-1][0])):
         actions.append(sample_action(env, rng))
         history.append((env.step(actions[-1]), signals_of(env)))
-    return (begun, history), actions
+    return history, actions
 
 
 def roll_out(env: Environment, task: Task, actions: Sequence[Action]) -> Rollout:

@@ -10,6 +10,7 @@ from palaestra.core.task import Split, Task
 SELF = "self"  # in place of an opponent: every seat is a player
 SEPARATOR = ":"  # between the game and the opponent
 OVER = "The game is over."
+NOT_YOUR_TURN = "It is not your turn."
 REMEDY = "choose a game by its name instead"  # for a task that has parameters
 LISTED = 40  # the most moves that an observation lists; of more, it gives examples
 EXAMPLES = 12

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from palaestra.core.environment import Action, Environment, Observation, Transition
-from palaestra.environments.wrappers.wrapper import Ending, Wrapper
+from palaestra.core.environment import Action, Environment, Observation, Spec, Transition
+from palaestra.environments.wrappers.wrapper import Ending, Wrapper, require_one_player
 
 AGAIN = "Something went wrong for a moment, and nothing happened. Try again."
 
@@ -61,6 +61,11 @@ class Stale(Wrapper):
     def __init__(self, inner: Environment, value: str) -> None:
         super().__init__(inner, value)
         self._share, self._last = float(value), ""
+
+    @classmethod
+    def adapt_spec(cls, spec: Spec, value: str) -> Spec:
+        require_one_player(spec, f"stale={value}")
+        return spec
 
     def after_reset(self, observation: Observation) -> Observation:
         self._last = observation.text

@@ -23,7 +23,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.message import Image, ToolCall
 from palaestra.core.tool import ACT, NotACall, Tool, checked, parse_call
 from palaestra.environments.shared.png_images import grey
-from palaestra.environments.wrappers.wrapper import Limited, Wrapper
+from palaestra.environments.wrappers.wrapper import Limited, Wrapper, require_one_player
 
 
 class Look(Wrapper):
@@ -69,6 +69,11 @@ class Diff(Wrapper):
         super().__init__(inner, value)
         self._last: list[str] = []
 
+    @classmethod
+    def adapt_spec(cls, spec: Spec, value: str) -> Spec:
+        require_one_player(spec, "observation=diff")
+        return spec
+
     def after_reset(self, observation: Observation) -> Observation:
         self._last = _parts(observation.text)
         return observation
@@ -106,6 +111,7 @@ class Reward(Wrapper):
 
     @classmethod
     def adapt_spec(cls, spec: Spec, value: str) -> Spec:
+        require_one_player(spec, f"reward={value}")
         needed = cls.NEEDS[value]
         if needed is not None and needed not in spec.capabilities:
             raise InputError(

@@ -26,7 +26,7 @@ from palaestra.core.environment import (
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Task
 from palaestra.core.tool import NotACall, Tool, parse_call
-from palaestra.environments.wrappers.wrapper import Ending, Wrapper
+from palaestra.environments.wrappers.wrapper import Ending, Wrapper, require_one_player
 
 WORDS = 8  # the most words of a short reply
 DISPLEASED = 0.1  # reward lost by an action against a preference
@@ -60,6 +60,7 @@ class Profile(Wrapper):
 
     @classmethod
     def adapt_spec(cls, spec: Spec, value: str) -> Spec:
+        require_one_player(spec, f"profile={value}")
         names, _ = _preferences(value)
         for name in names:
             if name not in (*cls.PREFERENCES, ANY):
@@ -145,6 +146,7 @@ class SpendingBudget(Ending):
 
     @classmethod
     def adapt_spec(cls, spec: Spec, value: str) -> Spec:
+        require_one_player(spec, f"coins={value}")
         return replace(spec, typical_turns=min(int(value), spec.typical_turns))
 
     @property
@@ -208,6 +210,7 @@ class Calls(SpendingBudget):
 
     @classmethod
     def adapt_spec(cls, spec: Spec, value: str) -> Spec:
+        require_one_player(spec, f"calls={value}")
         if not spec.tools:
             raise InputError(
                 f"calls={value} needs tools, which '{spec.name}' does not have; leave the knob out."

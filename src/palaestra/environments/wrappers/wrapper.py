@@ -30,6 +30,15 @@ from palaestra.environments.snapshots import opened, sealed
 VERSION = "1"
 
 
+def require_one_player(spec: Spec, knob: str) -> None:
+    """Raise InputError if an environment has several players, who would see or pay for others."""
+    if len(spec.players) > 1:
+        raise InputError(
+            f"{knob} is for a single player, and '{spec.name or spec.id}' has several; "
+            "leave it out."
+        )
+
+
 class Wrapper(Environment):
     """An environment around another one; by itself it changes nothing."""
 
@@ -169,6 +178,9 @@ class Ending(Wrapper):
 
     def memory(self) -> bool:
         return self.over
+
+    def acting(self) -> Sequence[str]:
+        return () if self.over and len(self.spec.players) > 1 else super().acting()
 
     def remember(self, memory: bool) -> None:
         self.over = memory

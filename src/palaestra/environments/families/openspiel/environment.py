@@ -3,13 +3,16 @@
 Ids: `openspiel/NAME` against random moves, `NAME:optimal`, `NAME:equilibrium`, `NAME:mcts`
 against better opponents (see `opponents.py`), and `NAME:self` with every seat a player. NAME is
 the package's (`tic_tac_toe`, `kuhn_poker`, …): all its games that load by name alone, can be
-rendered as text and let us sample chance; `EXCLUDED` lists the others with reasons. Games with
-simultaneous moves are played in the package's turn-based form, which hides the moves made.
+rendered as text and let us sample chance; `games.py` lists the others with reasons. In `NAME:self`
+players that act at the same time do so here: their moves stay pending, and hidden, until all of
+them have moved. Against opponents, such games are played in the package's turn-based form, which
+hides the moves as well.
 
 Source: Lanctot et al. 2019. Faithful: rules, moves in the package's words, what a seat sees
 (except for blank lines around it), returns. Ours: one line names the agent's seat, and one lists
 the moves. Each move's chance and opponents have an rng seeded from the task and the move's number,
-so equal seeds deal equal first cards to every agent.
+so equal seeds deal equal first cards to every agent. A player who forfeits gets the least return
+that the game has.
 
 The agent's seat is the task's number modulo the number of seats. Success is a strictly positive
 return at the end; in self-play, the first player's. In a game of points, where no return is
@@ -22,11 +25,12 @@ task's opponent. It knows the random numbers to come; an empty plan means that t
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any
 
 import pyspiel
 
@@ -36,22 +40,23 @@ from palaestra.core.environment import (
     Multiplayer,
     Observation,
     Spec,
-    Stakes,
     Transition,
 )
 from palaestra.core.errors import InputError
 from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
+from palaestra.environments.families.openspiel import games
 from palaestra.environments.families.openspiel.opponents import (
-    RANDOM,
     Opponent,
-    forms,
     load,
+    load_native,
     move_values,
     opponent,
+    sequential,
 )
 from palaestra.environments.shared import seats as moves
 from palaestra.environments.shared.seats import (
+    NOT_YOUR_TURN,
     SELF,
     SEPARATOR,
     listing,
@@ -60,33 +65,9 @@ from palaestra.environments.shared.seats import (
     seat_of,
 )
 
-EXCLUDED = {
-    "crossword": "its actions are structures, not a list of moves",
-    "quoridor": "the package itself warns that its implementation has known issues",
-}
-"""Games that load but are excluded. Three kinds are excluded as a whole: mean field games (mfg_*,
-which have no seats), games whose chance the package samples internally (negotiation,
-stones_and_gems, tarok, bridge_uncontested_bidding: a task's seed could not determine it), and games
-that do not load by name alone (they need a file, a payoff matrix or another game)."""
-
-OBSERVED = ("battleship", "blackjack", "kriegspiel", "oshi_zumo", "solitaire")
-"""Games with hidden information whose information state is a list of numbers or a long history;
-their observation shows the same as a picture."""
-
 FORESEEN = ("nim", "nim:optimal", "tic_tac_toe")
 """Names with an oracle; tic_tac_toe:optimal has none, because it cannot be won."""
 
-NOTES = {
-    "connect_four": "A move is your mark and a column, counted from 0.",
-    "kuhn_poker": (
-        "You see your card (0 is low, 2 is high), then the moves so far (p for Pass, b for Bet)."
-    ),
-    "leduc_poker": "Cards are 0 to 5; 0 and 1 are a pair, as are 2 and 3, and 4 and 5.",
-    "liars_dice": (
-        "You see your die, then the bids so far. 2-5 bids that two dice show 5; a 6 counts as any."
-    ),
-    "tic_tac_toe": "A move is your mark and (row,column), counted from 0.",
-}
 LONGEST_EPISODE = 200  # upper bound of `typical_turns`, in moves of one seat
 VERSION = version("open_spiel")
 
@@ -95,7 +76,7 @@ class OpenSpiel(
     Adapter,
     Multiplayer,
     id="openspiel",
-    version="2",  # since version 2, success in self-play is the first player's
+    version="3",  # 2: success in self-play is the first player's; 3: players act at the same time
     capabilities={"state_key", "snapshot", "admissible"},
 ):
     """One seat, or all seats, of a game."""
@@ -105,18 +86,20 @@ class OpenSpiel(
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
         self._title, _, self._form = name.partition(SEPARATOR)
-        self._game: Any = load(self._title)
-        self._kind = _kinds()[self._title]
+        self._game: Any = (load_native if self._form == SELF else load)(self._title)
+        self._kind = games.kinds()[self._title]
         self._opponent: Opponent | None = None  # created on first use, which may take time
-        self._informed = _sees_information_state(self._kind)
+        self._informed = games.sees_information_state(self._kind)
         self._deal = 0  # number of deals of this task that were discarded
         self._state: Any = None
         self._seat = 0  # the seat that acts next; at the end, the one that acted last
-        self._moves: dict[str, int] = {}  # legal actions of that seat, by their words
+        self._legal: dict[int, dict[str, int]] = {}
+        """Of each seat that acts in this round and has not moved: its actions by their words."""
+        self._pending: dict[int, int] = {}  # the moves of a round that is not complete, by seat
 
     @classmethod
     def names(cls) -> list[str]:
-        return list(_names())
+        return list(games.names())
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
@@ -131,7 +114,7 @@ class OpenSpiel(
         return replace(
             spec,
             players=players,
-            stakes=_stakes(title),
+            stakes=games.stakes(title),
             typical_turns=int(min(longest, seats * LONGEST_EPISODE)),
         )
 
@@ -139,7 +122,7 @@ class OpenSpiel(
     def instructions(self) -> str:
         seats = self._game.num_players()
         among = f" with {seats} players" if seats > 1 else ""
-        note = NOTES.get(self._title, "")
+        note = games.NOTES.get(self._title, "")
         return (
             f"You play {self._kind.long_name}{among}. Reply with one of the moves and nothing else."
             f"{' ' if note else ''}{note}"
@@ -152,7 +135,7 @@ class OpenSpiel(
             InputError: the task has parameters; choose a game by the environment's name.
         """
         without_parameters(task, moves.REMEDY)
-        self._deal = -1
+        self._deal, self._pending = -1, {}
         self._state = None
         while self._state is None or self._state.is_terminal():
             self._deal += 1
@@ -162,12 +145,17 @@ class OpenSpiel(
         return Observation(self._render(self._seat))
 
     def _act(self, action: Action) -> Transition:
-        state = self._running()
+        state, legal = self._running(), self._moves
         word = self.move(action.text)
         if word is None:
-            return refused(f"That is not one of the moves. {listing(self._moves)}")
+            return refused(f"That is not one of the moves. {listing(legal)}")
         seat, before = self._seat, self._returns()
-        state.apply_action(self._moves[word])
+        if state.is_simultaneous_node():
+            self._pending[seat] = legal[word]
+            if len(self._legal) == 1:  # the last move of the round
+                self._complete(state)
+        else:
+            state.apply_action(legal[word])
         self._advance(state)
         self._look()
         gained = [now - then for now, then in zip(self._returns(), before, strict=True)]
@@ -185,40 +173,46 @@ class OpenSpiel(
         self._state = None
 
     def acting(self) -> tuple[str, ...]:
-        if self._running().is_terminal():
-            return ()
-        return (self.spec.players[self._seat if self._form == SELF else 0],)
+        self._running()
+        if self._form != SELF:
+            return self.spec.players if self._legal else ()
+        return tuple(self.spec.players[seat] for seat in self._legal)
 
     def observe(self, player: str) -> Observation:
         seat = self._seat if self._form != SELF else self.spec.players.index(player)
         return Observation(self._render(seat))
 
     def state_key(self) -> str:
-        """Hash the seed and the history; hidden cards and future chance follow from them."""
-        history = self._running().history()
-        return hashed(self.spec.name, self._current().seed, self._deal, history)
+        """Hash the seed and all moves, pending ones too; cards and chance follow from them."""
+        history, pending = self._running().history(), sorted(self._pending.items())
+        return hashed(self.spec.name, self._current().seed, self._deal, history, pending)
 
     def admissible(self) -> list[str]:
         self._running()
         return list(self._moves)
 
     def information_state(self) -> str:
-        """Return the package's information state of the seat to move."""
-        return str(self._running().information_state_string(self._seat))
+        """Return the package's information state of the seat to move, in the turn-based form."""
+        state = self._running()
+        if not sequential(self._game.get_type()):
+            state = self._in_turns(state)
+        return str(state.information_state_string(self._seat))
 
     def move(self, text: str) -> str | None:
         """Return the legal move that a reply names, in the package's words, or None."""
         return parse(text, self._moves)
 
     def snapshot(self) -> bytes:
-        """Save the package's serialisation; the rng follows from the task."""
+        """Save the package's serialisation and pending moves; the rng follows from the task."""
         state = pyspiel.serialize_game_and_state(self._game, self._running())
-        return self._saved(f"{self._deal} {self._seat}\n{state}".encode(), VERSION)
+        head = json.dumps([self._deal, self._seat, list(self._pending.items())])
+        return self._saved(f"{head}\n{state}".encode(), VERSION)
 
     def restore(self, snapshot: bytes) -> None:
         """Continue from `snapshot`; raise InputError if it is not of this game and opponent."""
-        numbers, _, state = self._loaded(snapshot, VERSION).decode().partition("\n")
-        self._deal, self._seat = map(int, numbers.split())
+        head, _, state = self._loaded(snapshot, VERSION).decode().partition("\n")
+        self._deal, self._seat, pending = json.loads(head)
+        self._pending = dict(pending)
         _, self._state = pyspiel.deserialize_game_and_state(state)
         self._look()
 
@@ -263,16 +257,44 @@ class OpenSpiel(
                     self._opponent = opponent(self._form, self._title)
                 state.apply_action(self._opponent(state, self._rng(state)))
 
+    def _complete(self, state: Any) -> None:
+        """Apply the moves of a round, with 0 for seats without legal moves, as the package does."""
+        seats = range(self._game.num_players())
+        state.apply_actions([self._pending.get(seat, 0) for seat in seats])
+        self._pending = {}
+
     def _look(self) -> None:
-        """Update the seat to move and its legal moves."""
+        """Update the seat to move, and the legal moves of all seats that act in this round."""
         state = self._running()
-        self._moves = {}
+        self._legal = {}
         if state.is_terminal():
             self._seat = self._seat if self._assigned is None else self._assigned
             return
-        self._seat = state.current_player()
-        for action in state.legal_actions():
-            self._moves[state.action_to_string(self._seat, action).strip()] = action
+        seats = [state.current_player()]
+        if state.is_simultaneous_node():
+            seats = [seat for seat in range(self._game.num_players()) if seat not in self._pending]
+        for seat in seats:
+            words = {
+                state.action_to_string(seat, action).strip(): action
+                for action in state.legal_actions(seat)
+            }
+            if words:
+                self._legal[seat] = words
+        self._seat = next(iter(self._legal))
+
+    def _in_turns(self, state: Any) -> Any:
+        """Return a state of a game with simultaneous moves in the package's turn-based form."""
+        turns = load(self._title).new_initial_state()
+        moves = [(move.player, move.action) for move in state.full_history()]
+        for player, action in [*moves, *self._pending.items()]:
+            if turns.current_player() == player:  # else a seat without legal moves
+                turns.apply_action(action)
+        return turns
+
+    @property
+    def _moves(self) -> Mapping[str, int]:
+        """The legal actions of the seat that acts next, by their words; empty at the end."""
+        return self._legal.get(self._seat, {})
 
     @property
     def _assigned(self) -> int | None:
@@ -297,8 +319,8 @@ class OpenSpiel(
         seen = self._view(seat)
         if not state.is_terminal():
             who = "" if alone else f"You are player {seat}.\n"
-            moves = listing(self._moves) if seat == self._seat else "It is not your turn."
-            return f"{who}{seen}\n{moves}"
+            acts = seat in self._legal
+            return f"{who}{seen}\n{listing(self._legal[seat]) if acts else NOT_YOUR_TURN}"
         returns = state.returns()
         if self._form == SELF:
             each = ", ".join(f"player {seat} {value:g}" for seat, value in enumerate(returns))
@@ -320,50 +342,3 @@ class OpenSpiel(
                 f"The environment '{self.spec.id}' has no game yet; call reset with a task first."
             )
         return self._state
-
-
-def _sees_information_state(kind: Any) -> bool:
-    """Return whether a seat is shown its information state instead of its observation."""
-    if not kind.provides_observation_string:
-        return True
-    hidden = kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION
-    shown = hidden and kind.short_name not in OBSERVED
-    return bool(shown and kind.provides_information_state_string)
-
-
-def _stakes(title: str) -> Stakes:
-    """Return what the package says of a game's returns; a forfeit gets the least of them."""
-    utility = pyspiel.GameType.Utility
-    returns: Literal["zero-sum", "common", "general"] = "general"
-    if _kinds()[title].utility == utility.ZERO_SUM:
-        returns = "zero-sum"
-    elif _kinds()[title].utility == utility.IDENTICAL:
-        returns = "common"
-    return Stakes(returns, forfeit=float(load(title).min_utility()))
-
-
-@lru_cache(maxsize=1)
-def _kinds() -> dict[str, Any]:
-    """Return the package's descriptions of the supported games, by name."""
-    sampled = pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC
-    mean_field = pyspiel.GameType.Dynamics.MEAN_FIELD
-    return {
-        kind.short_name: kind
-        for kind in pyspiel.registered_games()
-        if kind.default_loadable
-        and kind.chance_mode != sampled
-        and kind.dynamics != mean_field
-        and kind.short_name not in EXCLUDED
-    }
-
-
-@lru_cache(maxsize=1)
-def _names() -> tuple[str, ...]:
-    found = []
-    for title, kind in _kinds().items():
-        alone = kind.min_num_players == 1 and load(title).num_players() == 1
-        found += [
-            f"{title}{SEPARATOR if form else ''}{form}"
-            for form in ([RANDOM] if alone else forms(kind))
-        ]
-    return tuple(found)

@@ -60,12 +60,16 @@ def sequential(game_type: Any) -> bool:
 
 
 @lru_cache(maxsize=16)
+def load_native(title: str) -> Any:
+    """Load the package's immutable game as it is, in which several seats may act at once."""
+    return pyspiel.load_game(PLAIN.get(title, title))
+
+
+@lru_cache(maxsize=16)
 def load(title: str) -> Any:
     """Load the package's immutable game; convert simultaneous moves to turns."""
-    game = pyspiel.load_game(PLAIN.get(title, title))
-    if sequential(game.get_type()):
-        return game
-    return pyspiel.convert_to_turn_based(game)
+    game = load_native(title)
+    return game if sequential(game.get_type()) else pyspiel.convert_to_turn_based(game)
 
 
 def forms(game_type: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""PettingZoo: multi-agent games and pursuit, turn by turn, rendered as text.
+"""PettingZoo: multi-agent games and pursuit, rendered as text.
 
 Ids: `pettingzoo/NAME` with random moves in the other seats, `NAME:self` with every seat a player.
 NAME is the package's (`tictactoe`, `leduc_holdem`, …) without its version; `GAMES` lists them.
@@ -10,6 +10,9 @@ observations are rendered as text; a match of rock, paper, scissors terminates a
 15 rounds instead of being truncated. Success is a positive sum of rewards at the end (in self-play,
 the first player's); in pursuit it is the capture of all evaders.
 
+In `rps:self` both seats act at the same time. Pursuers act one after another, as in the package:
+each sees where those before it have gone.
+
 The agent's seat is the task's number modulo the number of seats. A reward that it gets from earlier
 seats' moves in the first round is added to the reward of its first action.
 """
@@ -20,6 +23,7 @@ import contextlib
 import io
 import json
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -36,6 +40,7 @@ from palaestra.environments.base import Adapter, hashed, refused, without_parame
 from palaestra.environments.families.pettingzoo.words import GAMES, Game
 from palaestra.environments.shared import seats as moves
 from palaestra.environments.shared.seats import (
+    NOT_YOUR_TURN,
     SELF,
     SEPARATOR,
     listing,
@@ -52,7 +57,7 @@ class PettingZoo(
     Adapter,
     Multiplayer,
     id="pettingzoo",
-    version="2",  # since version 2, success in self-play is the first player's
+    version="3",  # 2: success in self-play is the first player's; 3: both act at once in rps
     capabilities={"state_key", "snapshot", "admissible"},
 ):
     """One seat, or all seats, of a game."""
@@ -80,8 +85,9 @@ class PettingZoo(
         self._actor = self._game.seats[0]  # acts next; at the end, acted last
         self._owed = dict.fromkeys(self._game.seats, 0.0)  # rewards not yet in a transition
         self._total = dict.fromkeys(self._game.seats, 0.0)
-        self._seen: Any = None  # the actor's observation
-        self._moves: dict[str, int] = {}
+        self._seen: dict[str, Any] = {}  # observations of the seats that act, or acted last
+        self._legal: dict[str, dict[str, int]] = {}
+        """Of each seat that acts in this round and has not moved: its actions by their words."""
 
     @classmethod
     def names(cls) -> list[str]:
@@ -91,8 +97,10 @@ class PettingZoo(
     def spec_of(cls, name: str = "") -> Spec:
         spec, (title, _, form) = super().spec_of(name), name.partition(SEPARATOR)
         game = GAMES[title]
-        players = game.seats if form == SELF else spec.players
-        return replace(spec, players=players, typical_turns=game.turns * len(players))
+        if form != SELF:
+            return replace(spec, typical_turns=game.turns)
+        turns = game.turns * len(game.seats)
+        return replace(spec, players=game.seats, stakes=game.stakes, typical_turns=turns)
 
     @property
     def instructions(self) -> str:
@@ -137,9 +145,10 @@ class PettingZoo(
         self._task = None
 
     def acting(self) -> tuple[str, ...]:
-        if self._ended():
-            return ()
-        return (self.spec.players[0] if self._alone else self._actor,)
+        self._current()
+        if self._alone:
+            return self.spec.players if self._legal else ()
+        return tuple(self._legal)
 
     def observe(self, player: str) -> Observation:
         return Observation(self._render(self._actor if self._alone else player))
@@ -188,24 +197,33 @@ class PettingZoo(
         task, raw = self._current(), self._raw
         while self._alone and not self._ended() and raw.agent_selection != self._assigned:
             rng = rng_for(task, self._deal, len(self._done))
-            self._play(rng.choice(self._legal(self._env.observe(raw.agent_selection))))
+            self._play(rng.choice(self._actions(self._env.observe(raw.agent_selection))))
         self._look()
 
     def _look(self) -> None:
-        """Update the seat to move, its observation and its legal moves."""
-        over = self._ended()
+        """Update the seat to move, and the legal moves of all seats that act in this round."""
+        over, seats = self._ended(), self._game.seats
         if not over:
             self._actor = self._raw.agent_selection
         elif self._alone:
             self._actor = self._assigned
-        self._seen = self._env.observe(self._actor)
-        legal = [] if over else self._legal(self._seen)
-        self._moves = {self._game.words[action]: action for action in legal}
+        at_once = self._game.simultaneous and not self._alone and not over
+        acting = seats[seats.index(self._actor) :] if at_once else (self._actor,)
+        self._seen = {seat: self._env.observe(seat) for seat in acting}
+        self._legal = {}
+        for seat, seen in () if over else self._seen.items():
+            self._legal[seat] = {self._game.words[action]: action for action in self._actions(seen)}
 
-    def _legal(self, seen: Any) -> list[int]:
+    def _actions(self, seen: Any) -> list[int]:
+        """Return the legal actions of a seat that acts, from its observation."""
         if isinstance(seen, dict):
             return [action for action, legal in enumerate(seen["action_mask"]) if legal]
         return list(range(len(self._game.words)))
+
+    @property
+    def _moves(self) -> Mapping[str, int]:
+        """The legal actions of the seat to move, by their words; empty at the end."""
+        return self._legal.get(self._actor, {})
 
     @property
     def _assigned(self) -> str:
@@ -218,10 +236,11 @@ class PettingZoo(
         return all(ended[seat] or cut[seat] for seat in self._game.seats)
 
     def _render(self, player: str) -> str:
-        seat, acts = self._game.seats.index(player), player == self._actor
-        seen = self._game.render(self._seen if acts else self._env.observe(player), seat)
+        seen = self._seen[player] if player in self._seen else self._env.observe(player)
+        seen = self._game.render(seen, self._game.seats.index(player))
         if not self._ended():
-            return f"{seen}\n{listing(self._moves) if acts else 'It is not your turn.'}"
+            acts = player in self._legal
+            return f"{seen}\n{listing(self._legal[player]) if acts else NOT_YOUR_TURN}"
         if self._alone:
             return f"{seen}\nThe game is over. Your return: {self._total[player]:g}."
         each = ", ".join(f"{player} {value:g}" for player, value in self._total.items())

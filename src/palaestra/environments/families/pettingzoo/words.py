@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from palaestra.core.environment import Stakes
+
 Renderer = Callable[[Any, int], str]
 """(observation, number of the observing seat) -> text."""
 
@@ -32,8 +34,10 @@ class Game:
     render: Renderer
     rules: str
     turns: int  # of one seat, in a long game
+    stakes: Stakes  # of self-play; a forfeit has the least return of a game
     match: bool = False  # the package's limit of rounds terminates the game
     together: bool = False  # cooperative: all win when the package terminates the game
+    simultaneous: bool = False  # no seat sees the moves of the others in the same round
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -142,22 +146,26 @@ GAMES = {
         *("classic/connect_four-v3", _seats(2), tuple("0123456"), connect_four),
         "Connect four in a row. A move is a column, in which your mark falls to the bottom.",
         turns=21,
+        stakes=Stakes("zero-sum", forfeit=-1.0),
     ),
     "leduc_holdem": Game(
         *("classic/leduc_holdem-v4", _seats(2), POKER, leduc),
         f"A pair with the open card wins, else the higher of J, Q and K. {BETTING}",
         turns=6,
+        stakes=Stakes("zero-sum", forfeit=-7.0),
     ),
     "pursuit": Game(
         *("sisl/pursuit-v5", _seats(8, kind="pursuer"), DIRECTIONS, pursuit),
         HUNT.format(8, 30, "One that is shut in by pursuers or walls on all sides is caught."),
         turns=200,
+        stakes=Stakes("common", forfeit=-50.0),  # nothing caught in 500 rounds
         together=True,
     ),
     "pursuit_small": Game(
         *("sisl/pursuit-v5", _seats(4, kind="pursuer"), DIRECTIONS, pursuit),
         HUNT.format(4, 2, "One that two pursuers stand on is caught."),
         turns=50,
+        stakes=Stakes("common", forfeit=-5.0),
         together=True,
         arguments={
             "x_size": 8,
@@ -173,20 +181,27 @@ GAMES = {
         *("classic/rps-v2", _seats(2), HANDS, rock_paper_scissors),
         "Rock beats scissors, scissors beats paper, paper beats rock. You play 15 rounds.",
         turns=15,
+        stakes=Stakes("zero-sum", forfeit=-15.0),
         match=True,
+        simultaneous=True,
     ),
     "texas_holdem": Game(
-        *("classic/texas_holdem-v4", _seats(2), POKER, limit_holdem), BETTING, turns=12
+        *("classic/texas_holdem-v4", _seats(2), POKER, limit_holdem),
+        BETTING,
+        turns=12,
+        stakes=Stakes("zero-sum", forfeit=-25.0),
     ),
     "texas_holdem_no_limit": Game(
         *("classic/texas_holdem_no_limit-v6", _seats(2), NO_LIMIT, no_limit_holdem),
         BETTING,
         turns=12,
+        stakes=Stakes("zero-sum", forfeit=-100.0),
     ),
     "tictactoe": Game(
         *("classic/tictactoe-v3", _seats(2, first=1), tuple("012345678"), tictactoe),
         "Three in a row win. A move is the number of a free cell.",
         turns=5,
+        stakes=Stakes("zero-sum", forfeit=-1.0),
     ),
 }
 """The package's environments that need no download, have discrete actions and can be rendered as

@@ -54,6 +54,7 @@ from palaestra.environments.families.tau2.user import (
     User,
     Utterance,
 )
+from palaestra.environments.shared.seats import NOT_YOUR_TURN
 
 WRITTEN_CALL = r"<tool_call>|(```\w*\s*)?(\{|[a-z_]+\()"  # how a call in text begins
 LARGEST, DEEPEST = 10**12, 20  # limits of numbers, and of nested lists, in arguments
@@ -147,7 +148,8 @@ class Tau2(
         self._calls: list[tuple[str, ToolCall]] = []
         self._success = False
         if self._alone:
-            return Observation(self._user_turn())
+            self._seen = Observation(self._user_turn())
+            return self._seen
         guide, start = (message.text for message in self._desk.opening)
         self._seen = Observation(f"{guide}{_listing(self._tools(USER))}{start}")
         return self._seen
@@ -175,10 +177,11 @@ class Tau2(
         return () if self._over else (self._who(),)
 
     def observe(self, player: str) -> Observation:
-        """Return the last thing that the other side said; a player's own actions came before."""
-        if self._over:
-            return Observation(self.OVER)
-        return self._seen if player == self._who() else Observation("It is not your turn.")
+        """Return what came last from the other side or a tool; at the end, the last message."""
+        self._running()
+        if self._over or player == self._who():
+            return self._seen
+        return Observation(NOT_YOUR_TURN)
 
     def state_key(self) -> str:
         """Hash the databases and the parts of the conversation that affect user or verdict."""

@@ -59,6 +59,7 @@ from palaestra.environments.families.textarena.moves import (
 )
 from palaestra.environments.shared import seats as shared_seats
 from palaestra.environments.shared.seats import (
+    NOT_YOUR_TURN,
     SELF,
     SEPARATOR,
     rng_for,
@@ -117,6 +118,7 @@ class TextArena(
         self._rng_state: Any = None  # of Python's global rng, as the package left it
         self._deal = 0  # number of deals of this task that were discarded
         self._moves: list[str] = []  # of all seats, since the reset
+        self._received: Any = ()  # the new messages to the seat to move
         self._finished = False
 
     @classmethod
@@ -162,7 +164,8 @@ class TextArena(
         while self._finished:
             self._start(task, self._deal + 1)
             self._advance()
-        return Observation(self._render())
+        self._receive()
+        return Observation(self._render(self._turn))
 
     def _act(self, action: Action) -> Transition:
         seat = self._turn
@@ -170,10 +173,11 @@ class TextArena(
         if problem is not None:
             return refused(problem)
         self._advance()
+        self._receive()
         rewards = self._rewards()
         judged = 0 if self._self_play else seat
         return Transition(
-            Observation(self._render(seat)),
+            Observation(self._render(seat if self._finished else self._turn)),
             reward=rewards[seat],
             terminated=self._finished,
             success=self._finished and rewards[judged] >= (1 if self._base in ALONE else 1e-9),
@@ -190,8 +194,9 @@ class TextArena(
 
     def observe(self, player: str) -> Observation:
         """Return the messages to a player since its last turn."""
-        seat = self.spec.players.index(player) if self._self_play else self._turn
-        return Observation(self._text(seat, self._env.state.observations.get(seat, [])))
+        self._current()
+        seat = self.spec.players.index(player) if self._self_play else self._assigned
+        return Observation(self._render(seat))
 
     def state_key(self) -> str:
         """Hash the seed and all moves; hidden information and future chance follow from them."""
@@ -228,9 +233,7 @@ class TextArena(
         for move in moves:
             self._env.get_observation()
             self._move(move)
-        if self._finished:
-            return
-        self._env.get_observation()
+        self._receive()
 
     # ── details ──────────────────────────────────────────────────────────────
 
@@ -318,15 +321,15 @@ class TextArena(
             move = format(move)
         return move
 
-    def _render(self, actor: int | None = None) -> str:
-        """Render the new messages for the player to move; at the end, for the one who acted."""
-        if not self._finished:
-            return self._text(*self._env.get_observation())
-        assert actor is not None
-        return self._text(actor, self._env.state.observations.get(actor, []))
+    def _receive(self) -> None:
+        """Take the new messages to the seat to move, which the package gives out only once."""
+        self._received = () if self._finished else self._env.get_observation()[1]
 
-    def _text(self, seat: int, messages: Any) -> str:
+    def _render(self, seat: int) -> str:
+        """Render the messages to a seat since its last turn; at the end also the result."""
         state = self._env.state
+        acts = not self._finished and seat == self._turn
+        messages = self._received if acts else state.observations.get(seat, [])
         lines = [
             f"[{'GAME' if sender == GAME_ID else state.role_mapping.get(sender, sender)}] {text}"
             for sender, text, kind in messages
@@ -335,7 +338,7 @@ class TextArena(
         if self._finished:
             reason = state.game_info.get(seat, {}).get("reason") or ""
             lines.append(f"The game is over. {reason} Your reward: {self._rewards()[seat]:g}.")
-        return "\n".join(lines).strip() or "It is your turn."
+        return "\n".join(lines).strip() or ("It is your turn." if acts else NOT_YOUR_TURN)
 
     def _rewards(self) -> list[float]:
         """Return each seat's reward, which is 0 before the end."""
