@@ -170,7 +170,7 @@ def _words(part: StagePart) -> str:
     read = [_source(source) for source in getattr(part, "sources", ())]
     if isinstance(part, Distil):
         teacher = part.teacher or "itself, with hints"
-        how = f"taught by {teacher}, {part.divergence} KL"
+        how = f"taught by {teacher}, {part.divergence} KL{_trains(part)}"
     elif isinstance(part, Study):
         read = ["instructions"] * part.instructions + read + list(part.files)
         how = "every token"

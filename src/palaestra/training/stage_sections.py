@@ -105,7 +105,7 @@ class Prefer(TrainedRoles, TrainingPart, ReadingPart):
     learning_rate: float = Field(2e-5, gt=0)
 
 
-class Distil(TrainingPart, ReadingPart, Distillation):
+class Distil(TrainedRoles, TrainingPart, ReadingPart, Distillation):
     """Learn a teacher's distribution at each token of recorded replies, without their hints."""
 
     do: Literal["distil"]
