@@ -123,7 +123,8 @@ def _version(one: Row) -> str:
     if teacher := one.get("teacher"):
         line += f", taught by {teacher}"
     if learned:
-        licences = {one["environment"]: one["licence"], **one.get("models", {})}
+        of_levels, of_models = one.get("levels", {}), one.get("models", {})
+        licences = {one["environment"]: one["licence"], **of_levels, **of_models}
         source = "; ".join(f"{of}, {given or 'licence unknown'}" for of, given in licences.items())
         line += f": {', '.join(learned)} ({source})"
     return line

@@ -209,7 +209,9 @@ def _commands(names: Sequence[str]) -> str:
 
 def _source(source: object) -> str:
     if isinstance(source, FromSpeaker):
-        return f"{source.demonstrations} episodes of the {source.speaker}"
+        where = [f"{count} in {level}" for level, count in source.counts("").items() if level]
+        levels = f" ({', '.join(where)})" if where else ""
+        return f"{source.demonstrations} episodes of the {source.speaker}{levels}"
     if isinstance(source, FromRun):
         return f"run {source.run}"
     assert isinstance(source, FromStage)
