@@ -147,7 +147,8 @@ def _words(part: StagePart) -> str:
         what = f"{by}{hints}{_commands(part.commands)}"
         return f"{part.speaker} on {part.tasks}{times} tasks{what} → episodes"
     if isinstance(part, Evaluate):
-        return f"the latest version on {part.split} tasks{_commands(part.commands)}"
+        steered = f", steered by {part.steer.stage}" if part.steer else ""
+        return f"the latest version on {part.split} tasks{_commands(part.commands)}{steered}"
     if isinstance(part, Merge):
         rounds = " of all rounds" if part.rounds == ALL else ""
         return f"mean of {' and '.join(part.versions)}{rounds} → version"

@@ -163,12 +163,11 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
             _check_rule(recipe, part, who, made)
         if isinstance(part, Imitate) and part.adapter_rank is not None:
             check_own_adapters(recipe, who)
-        if isinstance(part, Imitate) and part.advantages is not None:
-            if part.advantages.stage not in made.critics:
-                raise UnknownName(
-                    "earlier stage with action values", part.advantages.stage, made.critics
-                )
-            used.add(part.advantages.stage)
+        weighed = part.advantages if isinstance(part, Imitate) else getattr(part, "steer", None)
+        if weighed is not None:
+            if weighed.stage not in made.critics:
+                raise UnknownName("earlier stage with action values", weighed.stage, made.critics)
+            used.add(weighed.stage)
         if isinstance(part, Reinforce) and part.reward_model is not None:
             _check_rewarded(recipe, part, who, made, every)
             if isinstance(part.reward_model, str):
