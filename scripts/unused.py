@@ -36,7 +36,7 @@ ALLOWED = {
         player_turns RECOMPUTE silent_groups spearman
         specificity top_logprobs zero_tokens zero_turns""",
     "parts of methods that no recipe can use yet (see docs/algorithms.md)": """
-        beam malt_values preference_pairs requested steered_logits tallies
+        beam malt_values preference_pairs requested tallies
         value_targets voted""",
     "documented for programs of one's own": """
         disagreements in_reward journey_score python_mounts repair

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from palaestra.cli.main import FIRST, main
 from palaestra.core.episode import Key
 from palaestra.core.outcome import Outcome, Owner
 from palaestra.store.run_folder import RunFolder
+from palaestra.training.recipe import check
 from tests.store import samples
 
 CRASH = Outcome.error("crash", Owner.ENVIRONMENT)
@@ -80,6 +82,65 @@ def test_a_run_without_a_test_reports_it_and_one_of_many_cells_has_no_one_figure
     cells = {f"eval/test/{agent}": [Outcome.success()] for agent in ("direct", "react")}
     make(tmp_path / "many", cells, {"command": "eval"})
     assert lines(tmp_path / "many", capsys)[2] == "faults: none"
+
+
+STAGES = """
+do = "imitate"
+from = {speaker = "expert", demonstrations = 96}
+learning_rate = 1e-3
+general = {files = ["LICENSE"]}
+
+[[stage]]
+do = "repeat"
+name = "improve"
+rounds = 3
+until = {stage = "check", patience = 1}
+stages = [
+  {do = "explore", tasks = 64, group = 4},
+  {do = "prefer", from = "explore", loss = "dpo"},
+  {do = "merge", from = ["imitate", "prefer"]},
+  {do = "value", from = "explore"},
+  {do = "imitate", name = "own", from = "explore", advantages = {}},
+  {do = "evaluate", name = "check", split = "validation"},
+]
+
+[[stage]]
+do = "reinforce"
+loss_options = {unit = "rollout"}
+"""
+
+
+def test_each_stage_is_a_line_with_the_keys_that_were_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"[environment]\nid = 'babyai/GoToObjS4'\n[[stage]]\n{STAGES}"
+    recorded = check(tomllib.loads(text)).model_dump(mode="json")
+    make(tmp_path / "run", {}, recorded)
+    output = lines(tmp_path / "run", capsys)
+    at = output.index("stages, with the keys that differ from their defaults:")
+    assert output[at + 1 : at + 10] == [
+        '  imitate  from = {speaker = "expert", demonstrations = 96}, learning_rate = 0.001, '
+        'general = {files = ["LICENSE"]}',
+        '  improve (repeat)  rounds = 3, until = {stage = "check", patience = 1}',
+        "    explore  tasks = 64, group = 4",
+        '    prefer  from = "explore"',
+        '    merge  from = ["imitate", "prefer"]',
+        '    value  from = "explore"',
+        '    own (imitate)  from = "explore", advantages = {stage = "value", beta = 10.0}',
+        '    check (evaluate)  split = "validation"',
+        '  reinforce  loss_options = {unit = "rollout"}',
+    ]
+    rows = [line.split()[0] for line in output[at + 10 :] if line.strip()]
+    assert "environment.id" in rows
+    assert not [key for key in rows if key.partition(".")[0] in ("stage", "imitation", "rl")]
+
+
+def test_stages_of_another_version_are_shown_with_all_recorded_keys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = {"do": "imitate", "name": None, "from": [{"stage": "a"}], "epochs": 2, "odd": True}
+    make(tmp_path / "run", {}, {"stage": [stage]})
+    assert '  imitate  from = "a", epochs = 2, odd = true' in lines(tmp_path / "run", capsys)
 
 
 def test_palaestra_alone_shows_the_first_three_commands(capsys: pytest.CaptureFixture[str]) -> None:

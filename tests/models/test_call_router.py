@@ -80,7 +80,7 @@ def test_replies_are_recorded_under_who_gave_them_and_go_on_one_conversation() -
     prompts = [[system("Climb."), user(GREET)]]
     for text in (COUNT, "open the pod bay doors", GREET):
         prompts.append([*prompts[-1], assistant("up"), user(text)])
-    model = RoutedModel("agent", found, clusters, general)
+    model = RoutedModel(found, clusters, general)
     calls = run_episode(Asking(*prompts), model).calls
     by_text = {last_message(c): found.choose("agent", (), last_message(c)) for c in calls}
     wanted = [by_text[last_message(c)] for c in calls]

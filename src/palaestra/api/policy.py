@@ -12,7 +12,7 @@ from palaestra.core.message import Message, user
 from palaestra.core.model import Prompt, Sampling
 
 if TYPE_CHECKING:
-    from palaestra.models.local.resident import ResidentModel
+    from palaestra.core.model import Model
 
 CONTEXT = 2048  # tokens of a conversation, by default
 SLOTS = 66  # concurrent conversations
@@ -21,7 +21,7 @@ SLOTS = 66  # concurrent conversations
 class Policy:
     """A loaded model, returned by `load`; `evaluate(…, model=policy)` lets it act."""
 
-    def __init__(self, name: str, model: ResidentModel) -> None:
+    def __init__(self, name: str, model: Model) -> None:
         self.name, self.model = name, model
 
     def reply(
@@ -60,6 +60,7 @@ class Policy:
                     "[palaestra.user('…')]."
                 )
         renderer = self.model.renderer
+        assert renderer is not None  # of `load`
         if not renderer.sees and any(message.images for message in messages):
             raise InputError(
                 f"The model '{self.name}' reads text only; leave the images out, or load a model "
@@ -76,8 +77,10 @@ class Policy:
 
     def __repr__(self) -> str:
         from palaestra.models.local.packed_weights import parameters_of
+        from palaestra.models.local.resident import ResidentModel
 
-        parameters = parameters_of(self.model.network)
+        assert isinstance(self.model.host, ResidentModel)  # of `load`
+        parameters = parameters_of(self.model.host.network)
         return f"<Policy {self.name}: {parameters / 1e6:.1f} million parameters>"
 
 
@@ -105,14 +108,14 @@ def load(
             context is shorter than `context`.
     """
     from palaestra.api.reporting import reporter
-    from palaestra.models.local.bases import load_resident
+    from palaestra.models.local.bases import LoadedBases
     from palaestra.models.registry import check_context, checkpoint
 
     found = checkpoint(str(name), reporter(progress).say)
     if context is not None:
         check_context(str(name), found.folder, context, "context")
     longest = CONTEXT if context is None else context
-    model = load_resident(
+    model = LoadedBases().load(
         str(name), found, slots=SLOTS, context=longest, keep_thoughts=keep_thoughts
     )
     return Policy(str(name), model)

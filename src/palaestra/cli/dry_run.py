@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from palaestra.cli.resources import estimate, models_beside, of_learners
 from palaestra.cli.stage_plan import graph
+from palaestra.cli.toml_text import is_set, toml_value
 from palaestra.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    pass
 
 
 def describe(recipe: Recipe, folder: str, as_json: bool, on: str | None = None) -> int:
@@ -91,7 +88,7 @@ def toml(recipe: Recipe) -> str:
         {k: v for k, v in data.items() if not stages or k not in ("imitation", "rl")}, ""
     )
     for stage in stages:
-        lines += ["\n[[stage]]", *(f"{k} = {_value(v)}" for k, v in stage.items() if _set(v))]
+        lines += ["\n[[stage]]", *(f"{k} = {toml_value(v)}" for k, v in stage.items() if is_set(v))]
     return "\n".join(lines).strip() + "\n"
 
 
@@ -100,21 +97,8 @@ def _table(data: dict[str, Any], name: str) -> list[str]:
     lines = [f"\n[{name}]"] if name else []
     for key, value in data.items():
         if not isinstance(value, dict):
-            lines.append(f"# {key} is not set" if value is None else f"{key} = {_value(value)}")
+            lines.append(f"# {key} is not set" if value is None else f"{key} = {toml_value(value)}")
     for key, value in data.items():
         if isinstance(value, dict):
             lines += _table(value, f"{name}.{key}" if name else key)
     return lines
-
-
-def _set(value: Any) -> bool:
-    return value is not None and value != {}
-
-
-def _value(value: Any) -> str:
-    """Format a TOML value: JSON's strings, finite numbers and booleans are valid TOML."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {_value(v)}" for k, v in value.items() if _set(v)) + "}"
-    return str(value) if value in (math.inf, -math.inf) else json.dumps(value, ensure_ascii=False)

@@ -270,7 +270,10 @@ def seconds(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict
 
 def disk(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[str, float]:
     """Estimate bytes by kind of file; see the top of this module."""
+    from palaestra.training.role_adapters import clusters_of
+
     checkpoints = bool(recipe.imitation.demonstrations) + min(2, recipe.rl.steps)
+    copies = 1 if clusters_of(recipe) is None else 2  # a router acts on the base without adapters
     if recipe.stage:
         checkpoints = 2 + len(named_versions(recipe))
         tokens = sum(one.acted for one in efforts(recipe)) * _episode(recipe, turns)
@@ -279,7 +282,7 @@ def disk(recipe: Recipe, size: Size, turns: int, transfer_turns: int) -> dict[st
     return {
         "episodes": TOKEN_BYTES * tokens,
         "checkpoints": 12 * size.trained * checkpoints,
-        "trained model": size.parameters * (2 if _narrow(recipe) else 4),
+        "trained model": copies * size.parameters * (2 if _narrow(recipe) else 4),
     }
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from palaestra.cli.stage_lines import stage_lines
 from palaestra.cli.tables import table
 
 if TYPE_CHECKING:
@@ -74,7 +75,12 @@ def show_run(run: Row, console: Console) -> None:
     if run["totals"]:
         peak = run["totals"]["peak_memory_bytes"] / 1e9
         console.print(f"{run['totals']['seconds']:.0f} s in total, peak memory {peak:.2f} GB")
-    console.print(table(["recipe", "value"], [[k, _short(v)] for k, v in _flat(recipe)]))
+    if recipe.get("stage"):
+        lines = ["stages, with the keys that differ from their defaults:"]
+        lines += [f"  {line}" for line in stage_lines(recipe)]
+        console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    tables = [[key, _short(value)] for key, value in _flat(_besides_stages(recipe))]
+    console.print(table(["recipe", "value"], tables))
 
 
 def headline(run: Row) -> list[str]:
@@ -117,7 +123,8 @@ def _version(one: Row) -> str:
     if teacher := one.get("teacher"):
         line += f", taught by {teacher}"
     if learned:
-        licences = {one["environment"]: one["licence"], **one.get("models", {})}
+        of_levels, of_models = one.get("levels", {}), one.get("models", {})
+        licences = {one["environment"]: one["licence"], **of_levels, **of_models}
         source = "; ".join(f"{of}, {given or 'licence unknown'}" for of, given in licences.items())
         line += f": {', '.join(learned)} ({source})"
     return line
@@ -203,6 +210,13 @@ def _show_alarms(run: Row, console: Console) -> None:
         text = f"{alarm['name']}: {alarm['message']}{stood if alarm['steps'] > 1 else ''}"
         console.print("[yellow]alarm[/yellow]", end=" ")
         console.print(text, markup=False, soft_wrap=True)
+
+
+def _besides_stages(recipe: Row) -> Row:
+    """Return the recipe without its stages, and without the tables that they replace."""
+    if not recipe.get("stage"):
+        return recipe
+    return {key: one for key, one in recipe.items() if key not in ("stage", "imitation", "rl")}
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

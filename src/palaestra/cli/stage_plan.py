@@ -147,7 +147,8 @@ def _words(part: StagePart) -> str:
         what = f"{by}{hints}{_commands(part.commands)}"
         return f"{part.speaker} on {part.tasks}{times} tasks{what} → episodes"
     if isinstance(part, Evaluate):
-        return f"the latest version on {part.split} tasks{_commands(part.commands)}"
+        steered = f", steered by {part.steer.stage}" if part.steer else ""
+        return f"the latest version on {part.split} tasks{_commands(part.commands)}{steered}"
     if isinstance(part, Merge):
         rounds = " of all rounds" if part.rounds == ALL else ""
         return f"mean of {' and '.join(part.versions)}{rounds} → version"
@@ -170,7 +171,7 @@ def _words(part: StagePart) -> str:
     read = [_source(source) for source in getattr(part, "sources", ())]
     if isinstance(part, Distil):
         teacher = part.teacher or "itself, with hints"
-        how = f"taught by {teacher}, {part.divergence} KL"
+        how = f"taught by {teacher}, {part.divergence} KL{_trains(part)}"
     elif isinstance(part, Study):
         read = ["instructions"] * part.instructions + read + list(part.files)
         how = "every token"
@@ -209,7 +210,9 @@ def _commands(names: Sequence[str]) -> str:
 
 def _source(source: object) -> str:
     if isinstance(source, FromSpeaker):
-        return f"{source.demonstrations} episodes of the {source.speaker}"
+        where = [f"{count} in {level}" for level, count in source.counts("").items() if level]
+        levels = f" ({', '.join(where)})" if where else ""
+        return f"{source.demonstrations} episodes of the {source.speaker}{levels}"
     if isinstance(source, FromRun):
         return f"run {source.run}"
     assert isinstance(source, FromStage)

@@ -137,6 +137,7 @@ class Prompt:
     answer: str | None = None
     """The known right reply, whose log-probabilities are measured beside the sampled one's, by
     models that support it (`Model.scores_answers`); it does not affect the reply."""
+    role: str = "agent"  # who is asked; only a router reads it
 
 
 class Finish(StrEnum):

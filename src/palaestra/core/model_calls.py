@@ -76,6 +76,7 @@ class Question(NamedTuple):
             self.tools,
             self.images,
             self.answer,
+            self.role,
         )
 
 

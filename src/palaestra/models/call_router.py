@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -104,23 +105,27 @@ class CallRouter:
 
 
 class RoutedModel(Model):
-    """A model whose replies are those of a cluster's model, or of a general one.
+    """A model whose replies are those of a cluster's model, of a role's, or of a general one.
 
     Each reply is recorded under the name of the model that gave it.
     """
 
     def __init__(
-        self, role: str, router: CallRouter, clusters: Mapping[str, Model], general: Model
+        self,
+        router: CallRouter,
+        clusters: Mapping[str, Model],
+        general: Model,
+        roles: Mapping[str, Model] = MappingProxyType({}),
     ) -> None:
-        """Route the calls of one role.
+        """Route calls.
 
         Args:
-            role: whose calls it answers.
             router: chooses a cluster.
             clusters: the models by the clusters' names; they share the host of the general one.
             general: answers what fits no cluster.
+            roles: the models of roles that are not routed; they share that host too.
         """
-        self.role, self.router, self.clusters, self.general = role, router, clusters, general
+        self.router, self.clusters, self.general, self.roles = router, clusters, general, roles
         self.name, self.renderer = general.name, general.renderer
         self.chooses, self.native_tools = general.chooses, general.native_tools
         self.limits_reasoning, self.max_tokens = general.limits_reasoning, general.max_tokens
@@ -134,6 +139,10 @@ class RoutedModel(Model):
         return self.general.host
 
     async def generate(self, prompt: Prompt) -> Generation:
-        chosen = self.router.choose(self.role, prompt.tools, prompt.messages[-1].text)
-        model = self.general if chosen is None else self.clusters[chosen]
-        return await model.generate(prompt)
+        return await self._chosen(prompt).generate(prompt)
+
+    def _chosen(self, prompt: Prompt) -> Model:
+        if prompt.role in self.roles:
+            return self.roles[prompt.role]
+        chosen = self.router.choose(prompt.role, prompt.tools, prompt.messages[-1].text)
+        return self.general if chosen is None else self.clusters[chosen]

@@ -21,6 +21,7 @@ from palaestra.models.local import weights
 from palaestra.models.local.model_cache import Progress
 from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.named_models import MODELS
+from palaestra.models.local.routed_files import refuse_router
 
 if TYPE_CHECKING:
     import torch
@@ -137,6 +138,11 @@ def check_checkpoint(name: str) -> None:
         raise UnknownName("model", name, models()) from None
 
 
+def check_unrouted(name: str) -> None:
+    """Raise InputError if a model to be trained has a router, with which learning cannot go on."""
+    refuse_router(Path(NamedCheckpoint.parse(_checkpoint(name)).base).expanduser())
+
+
 def licence_of(name: str) -> str:
     """Return the licence of a model that is available by a name of its own; else nothing."""
     if not is_local(name):
@@ -208,10 +214,13 @@ def checked_checkpoint(
     found = replace(found, quantise=found.quantise or quantise)
     check_network(found.folder, backend)
     check_quantisation(found.folder, found.quantise, backend)
-    if found.adapter is not None:
-        from palaestra.models.local.adapter_files import check_base
+    routed = found.routed
+    adapters = [found.adapter] if routed is None else list(routed.adapters.values())
+    for adapter in adapters:
+        if adapter is not None:
+            from palaestra.models.local.adapter_files import check_base
 
-        check_base(found.adapter, found.folder, found.quantise)
+            check_base(adapter, found.folder, found.quantise)
     if not runs_resident(found.folder, backend):
         slower = "slower than a resident network"
         if blank_network(found.folder, torch.float32, backend).own_cache:

@@ -88,6 +88,7 @@ def learn(
     started = time.monotonic()
     base = _base(episodes, lesson.role, base)
     found = registry.checkpoint(base, reporter.say)
+    registry.check_unrouted(base)
     if found.adapter is not None:
         raise InputError(
             f"'{base}' names an adapter, which episodes do not train here; merge it into its base "

@@ -21,6 +21,15 @@ class RewardRefresh(Section):
     updates: int = Field(16, ge=1, description="of the model per refresh")
 
 
+class Steering(Section):
+    """Replies that are steered by the action values of a stage (ILQL)."""
+
+    stage: str = Field("value", description="a stage that learned action values")
+    beta: float = Field(
+        16.0, gt=0, description="log-probabilities grow by beta * (min(Q) - V), before temperature"
+    )
+
+
 class Advantages(Section):
     """Weights of the tokens that are imitated, by the action values of a stage."""
 

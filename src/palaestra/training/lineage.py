@@ -32,7 +32,7 @@ def note_version(
         start: the versions that it began with.
         teacher: the version that taught it; None: none but these.
         rows: what it learned: by phase of the run, rows, tokens and who spoke.
-        environment: whose episodes these are.
+        environment: whose episodes these are, where the rows name no other.
     """
     known = [one for one in store.get(LINEAGE) or [] if one["version"] != version]
     found = {
@@ -42,6 +42,7 @@ def note_version(
         "rows": dict(rows),
         **({} if teacher is None else {"teacher": teacher}),
         **({} if not (models := _models(rows)) else {"models": models}),
+        **({} if not (levels := _levels(rows, environment)) else {"levels": levels}),
         "environment": environment,
         "licence": _licence_of(environment),
     }
@@ -52,6 +53,12 @@ def _models(rows: Mapping[str, Any]) -> dict[str, str]:
     """Return the licences of the models that spoke in rows, by name; empty where unknown."""
     names = dict.fromkeys(of["speaker"] for of in rows.values())
     return {name: licence_of(name) for name in names if name not in NO_MODELS}
+
+
+def _levels(rows: Mapping[str, Any], environment: str) -> dict[str, str]:
+    """Return the licences of other environments that rows are of, by name."""
+    names = dict.fromkeys(name for of in rows.values() for name in of.get("environments", ()))
+    return {name: _licence_of(name) for name in names if name != environment}
 
 
 def _licence_of(environment: str) -> str:

@@ -20,7 +20,7 @@ from palaestra.learning.methods.algorithms import Method
 from palaestra.training.method import chosen, critic_of, progress_model_of, utterance_critic_of
 from palaestra.training.recipe import Recipe
 from palaestra.training.stage_program import program, steps_of, view
-from palaestra.training.stage_sections import Imitate, Reinforce, Reward, Value
+from palaestra.training.stage_sections import Evaluate, Imitate, Reinforce, Reward, Value
 from palaestra.training.stage_sources import StagePart
 
 WIDE = 4  # bytes of a number in fp32
@@ -59,6 +59,8 @@ def models_beside(recipe: Recipe, part: StagePart) -> Iterator[ModelBeside]:
         yield ModelBeside("reward model")
     if isinstance(part, Value):
         yield ModelBeside("action values", target=True)
+    if isinstance(part, Evaluate) and part.steer is not None:
+        yield ModelBeside("action values", learns=False, target=True)
     if isinstance(part, Imitate) and part.advantages is not None:
         yield ModelBeside("action values", learns=False, target=True)
     if not isinstance(part, Reinforce):

@@ -67,7 +67,7 @@ from palaestra.training.stages.reinforcing import reinforcement
 from palaestra.training.stages.rewarding import reward
 from palaestra.training.stages.studying import study
 from palaestra.training.stages.testing import evaluate_policy
-from palaestra.training.stages.valuing import value
+from palaestra.training.stages.valuing import guide_of, value
 
 
 class Pipeline:
@@ -128,7 +128,11 @@ class Pipeline:
         elif isinstance(part, Evaluate):
             notes = notes_of(context, part, self._made)
             latest = self._made.latest
-            await evaluate_policy(context, latest, ready, part.tested, part.tasks, notes)
+            steer = None
+            if part.steer is not None:
+                values = self._made.critics[part.steer.stage][-1]
+                steer = partial(guide_of, context, values, part.steer.beta)
+            await evaluate_policy(context, latest, ready, part.tested, part.tasks, notes, steer)
         else:
             self._makers[step.record] = (step, self._made.copy())
             if not (done := context.accounts.is_done(step.record)):

@@ -37,6 +37,7 @@ from palaestra.runtime.machine import torch_threads
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_sections import Tiny
 from palaestra.training.role_adapters import AGENT, POLICY, add_adapters, learning, names
+from palaestra.training.router_export import export_routed
 from palaestra.training.sight import check_sight
 
 Valued = tuple[DecoderNetwork, ValueHead]
@@ -208,14 +209,24 @@ def export(model: ResidentModel, recipe: Recipe, folder: Path) -> None:
     The agent's adapter is merged there, with the dequantised weights of a quantised base. Adapters
     that learned are also written apart, as peft loads them: the agent's into the folder `adapter`,
     those of other roles into `adapters`. Not written apart are those of experts, which peft has no
-    form for, and those whose base was made in this run.
+    form for, and those whose base was made in this run. A policy with a router is written with its
+    base and all adapters, see `export_routed`.
     """
-    if recipe.model.name != "tiny" and exportable(model.network):
+    checkpoints = [folder]
+    if model.router is not None:
+        checkpoints += export_routed(model.network, model.router, recipe, folder)
+    elif recipe.model.name != "tiny" and exportable(model.network):
         base, _, _ = recipe.model.name.partition("?")
         for role, adapter in learning(recipe).items():
             own = folder / "adapter" if role == AGENT else folder / "adapters" / role
             write_adapter(model.network, adapter, own, base)
     save_network(whole(model.network, recipe), folder)
+    for written in checkpoints:
+        _write_renderer(model, written)
+
+
+def _write_renderer(model: ResidentModel, folder: Path) -> None:
+    """Write the tokenizer, the chat template and the tokens that end a reply."""
     if isinstance(model.renderer, ChatMLRenderer):
         save_tokenizer(model.renderer.tokenizer, folder, model.renderer.chat_template)
     else:

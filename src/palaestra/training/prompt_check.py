@@ -20,8 +20,8 @@ from palaestra.training.stage_sources import FromStage, StagePart
 Stages = Mapping[str, StagePart]
 """All stages of a recipe, by name."""
 
-Tested = dict[tuple[str, str], tuple[str, ...]]
-"""The commands of evaluations, by version and split."""
+Tested = dict[tuple[str, str], object]
+"""The commands and the steering of evaluations, by version and split."""
 
 
 def check_prompts(
@@ -56,11 +56,12 @@ def check_prompts(
 
 
 def check_tests_agree(part: Evaluate, who: str, made: Made, tested: Tested) -> None:
-    """Note an evaluation in `tested`; raise RecipeError if an earlier one had other commands."""
-    if tested.setdefault((made.latest, part.split), part.commands) != part.commands:
+    """Note an evaluation in `tested`; raise RecipeError if an earlier one was of other replies."""
+    how = part.commands, part.steer
+    if tested.setdefault((made.latest, part.split), how) != how:
         raise RecipeError(
             f"{who} tests '{made.latest}' on the {part.split} split, where it was tested under "
-            "other commands; give both evaluations the same, or train in between."
+            "other commands or another steer; give both evaluations the same, or train in between."
         )
 
 

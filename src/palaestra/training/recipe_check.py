@@ -15,7 +15,7 @@ from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Component, Kind, Need, find
 from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.serving_process import check_packages
-from palaestra.models.registry import check_checkpoint, device
+from palaestra.models.registry import check_checkpoint, check_unrouted, device
 from palaestra.training.actor import check_actor
 from palaestra.training.demonstrations import RECORDED, check_recorded
 from palaestra.training.general_text import check_general
@@ -66,6 +66,7 @@ def check_recipe(recipe: Recipe, clusters: Sequence[str] = ()) -> None:
     Method(chosen(recipe.rl))
     if recipe.model.name != "tiny":
         check_checkpoint(recipe.model.name)
+        check_unrouted(recipe.model.name)
     _check_quantised(recipe)
     if recipe.model.device == "cuda":
         device("cuda")

@@ -260,8 +260,7 @@ class Reinforcement(Section):
     learning_rate: float = Field(2.5e-5, gt=0)
     warmup: int = Field(2, ge=1, description="steps over which the learning rate rises")
     rewards: dict[str, float] = Field(
-        default_factory=dict,
-        validate_default=True,
+        dict(DEFAULT_WEIGHTS),
         description="weights of reward terms, of `palaestra list rewards`, e.g. {progress = 0.5}; "
         "unset: outcome = 1 and invalid = -0.05, which also hold where other terms are set; 0: "
         "logged, but no part of the reward",

@@ -193,9 +193,27 @@ def check_form(folder: Path, factors: Mapping[str, Factors], rank: int) -> None:
         )
 
 
-def models_of_roles(
-    recipe: Recipe, policy: ResidentModel, acting: Model, known: Sequence[str] = ()
-) -> dict[str, Model]:
+def acting_adapters(recipe: Recipe) -> dict[str, str | None]:
+    """Return the adapter in the network by which each role and cluster acts; None: the base alone.
+
+    Args:
+        recipe: of the run, with LoRA.
+    """
+    found: dict[str, str | None] = {}
+    for role, part in ({AGENT: Adapter()} | recipe.training.adapters).items():
+        has_one = not part.frozen or frozen_adapter(recipe, role) is not None
+        found[role] = (OWN if role == AGENT else role) if has_one else None
+    return found
+
+
+def frozen_adapter(recipe: Recipe, role: str) -> Path | None:
+    """Return the folder of a role's adapter, if it is frozen and has one."""
+    part = recipe.training.adapters.get(role)
+    frozen = part is not None and part.frozen
+    return NamedCheckpoint.parse(_name(recipe, role)).adapter if frozen else None
+
+
+def models_of_roles(recipe: Recipe, policy: ResidentModel, acting: Model) -> dict[str, Model]:
     """Return the model of each role; others fall back to the agent's.
 
     Args:
@@ -203,28 +221,23 @@ def models_of_roles(
         policy: has the adapters, and maybe a router, which chooses for roles without their own.
         acting: replies instead of the policy in roles that learn: the policy itself, an actor
             elsewhere, or a demonstrator.
-        known: the agent's roles beside its own, and players, for a policy with a router.
     """
     found: dict[str, Model] = {AGENT: acting}
+    adapters = acting_adapters(recipe)
     for role, part in recipe.training.adapters.items():
         if is_cluster(role):  # the router's, not a role's
             continue
         if part.frozen:
-            name = _name(recipe, role)
-            has_one = NamedCheckpoint.parse(name).adapter is not None
-            adapter = (OWN if role == AGENT else role) if has_one else None
-            found[role] = policy.beside(name, adapter, frozen=True)
+            found[role] = policy.beside(_name(recipe, role), adapters[role], frozen=True)
         elif acting is policy and role != AGENT:
             found[role] = policy.beside(adapted(policy.name, role), role)
         else:
             found[role] = acting
     if acting is policy and policy.router is not None:
-        general = found[AGENT]
         clusters: dict[str, Model] = {
             name: policy.beside(adapted(policy.name, name), name) for name in policy.router.names
         }
-        for role in (AGENT, *(role for role in known if role not in found)):
-            found[role] = RoutedModel(role, policy.router, clusters, general)
+        found[AGENT] = RoutedModel(policy.router, clusters, found[AGENT])
     return found
 
 

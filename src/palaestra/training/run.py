@@ -31,7 +31,7 @@ from palaestra.training.ranks import Team
 from palaestra.training.recipe import Recipe
 from palaestra.training.recipe_check import check_processes
 from palaestra.training.run_context import VOCABULARY, RunContext
-from palaestra.training.stage_program import of_rollouts, trains
+from palaestra.training.stage_program import environments_recorded, of_rollouts, trains
 from palaestra.training.stages.prompt_notes import added_texts
 
 VOCABULARY_TASKS = 64  # training tasks whose texts the tiny transformer's vocabulary covers
@@ -108,15 +108,25 @@ def origin(recipe: Recipe, run: RunFolder, reporter: Reporter) -> Path:
 
 def vocabulary_texts(recipe: Recipe) -> list[str]:
     """Return texts of some training tasks: first observations, and all along an oracle's plan."""
-    environment = make(recipe.environment.id)
-    available = tasks(recipe.environment.id)
+    texts, actions = list[str](), list[str]()
+    for name in environments_recorded(recipe):
+        told, done = _texts_of(name, recipe.seed)
+        texts += told
+        actions += done
+    return [*texts, *added_texts(recipe, actions)]
+
+
+def _texts_of(name: str, seed: int) -> tuple[list[str], list[str]]:
+    """Return the texts of an environment's training tasks, and the actions among them."""
+    environment = make(name)
+    available = tasks(name)
     texts, actions = [environment.instructions], list[str]()
     for index in range(VOCABULARY_TASKS):
-        start = derive_seed("vocabulary", recipe.seed) % 1_000_000_000
+        start = derive_seed("vocabulary", seed) % 1_000_000_000
         texts.append(environment.reset(available.task(Split.TRAIN, start + index)).text)
         if Capability.ORACLE in environment.spec.capabilities:
             for action in environment.oracle():
                 actions.append(action.text)
                 texts += [action.text, environment.step(action).observation.text]
     environment.close()
-    return [*texts, *added_texts(recipe, actions)]
+    return texts, actions

@@ -148,8 +148,7 @@ class RunContext:
 
     def roles(self, model: Model) -> dict[str, Model]:
         """Return the model of each role, where `model` acts for the policy; see `role_adapters`."""
-        known = (*self.agent.roles, *spec(self.recipe.environment.id).players)
-        return models_of_roles(self.recipe, self.policy, model, known)
+        return models_of_roles(self.recipe, self.policy, model)
 
     def rollout(
         self,

@@ -7,7 +7,6 @@ from inspect import signature
 from typing import get_type_hints
 
 from palaestra.agents.registry import make_agent
-from palaestra.core.environment import Capability
 from palaestra.core.errors import GroupTooSmall, RecipeError, UnknownName
 from palaestra.environments.registry import spec
 from palaestra.learning.data.examples.example import Example
@@ -15,7 +14,6 @@ from palaestra.learning.data.examples.preferred import Label, Pair
 from palaestra.learning.loop.preference_learning import takes_pairs
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Component, Kind, Need, find
-from palaestra.models.registry import check_model
 from palaestra.training.adapter_check import check_stage_adapters
 from palaestra.training.demonstrations import check_recorded
 from palaestra.training.learned_model_sections import ModelOfRun
@@ -30,6 +28,7 @@ from palaestra.training.prompt_check import (
 )
 from palaestra.training.recipe import Recipe
 from palaestra.training.reward_models import check_model_of_run
+from palaestra.training.speaker_check import check_speaker, environments_read
 from palaestra.training.stage_program import (
     Made,
     RoundEnd,
@@ -50,7 +49,7 @@ from palaestra.training.stage_sections import (
     Value,
 )
 from palaestra.training.stage_sources import BASE, FromRun, FromSpeaker, FromStage, StagePart
-from palaestra.training.stages.reading import SCRIPTED, compares_speakers
+from palaestra.training.stages.reading import compares_speakers
 from palaestra.training.usable_parts import refuse_unmet
 
 MADE: dict[object, str] = {list[Example]: "examples", list[Pair]: "pairs", list[Label]: "labels"}
@@ -155,7 +154,7 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
         if isinstance(part, Evaluate):
             check_tests_agree(part, who, made, tested)
         if isinstance(part, Explore):
-            _check_speaker(recipe, part.speaker, who)
+            check_speaker(recipe, part.speaker, who, [recipe.environment.id])
             if part.agent is not None:
                 make_agent(part.agent)
             if part.like is not None and part.like not in made.first_tasks:
@@ -164,12 +163,11 @@ def _check_reads(recipe: Recipe, steps: Sequence[Step | RoundEnd]) -> set[str]:
             _check_rule(recipe, part, who, made)
         if isinstance(part, Imitate) and part.adapter_rank is not None:
             check_own_adapters(recipe, who)
-        if isinstance(part, Imitate) and part.advantages is not None:
-            if part.advantages.stage not in made.critics:
-                raise UnknownName(
-                    "earlier stage with action values", part.advantages.stage, made.critics
-                )
-            used.add(part.advantages.stage)
+        weighed = part.advantages if isinstance(part, Imitate) else getattr(part, "steer", None)
+        if weighed is not None:
+            if weighed.stage not in made.critics:
+                raise UnknownName("earlier stage with action values", weighed.stage, made.critics)
+            used.add(weighed.stage)
         if isinstance(part, Reinforce) and part.reward_model is not None:
             _check_rewarded(recipe, part, who, made, every)
             if isinstance(part.reward_model, str):
@@ -208,7 +206,7 @@ def _check_source(
     recipe: Recipe, source: object, who: str, made: Made, every: dict[str, StagePart]
 ) -> None:
     if isinstance(source, FromSpeaker):
-        _check_speaker(recipe, source.speaker, who)
+        check_speaker(recipe, source.speaker, who, source.counts(recipe.environment.id))
     elif isinstance(source, FromRun):
         check_recorded(source)
     elif isinstance(source, FromStage):
@@ -270,25 +268,6 @@ def _writers(every: dict[str, StagePart]) -> set[str]:
     return set(made.episodes)
 
 
-def _check_speaker(recipe: Recipe, speaker: str, who: str) -> None:
-    environment = recipe.environment.id
-    if speaker not in SCRIPTED:
-        check_model(speaker)
-        if recipe.deterministic:
-            raise RecipeError(
-                f"{who} lets '{speaker}' speak, whose replies are not equal in each run; unset "
-                "deterministic."
-            )
-    if (
-        speaker.partition("?")[0] == "expert"
-        and Capability.ORACLE not in spec(environment).capabilities
-    ):
-        raise RecipeError(
-            f"{who} records the expert of '{environment}', which has none; let the policy speak, "
-            "or choose another environment."
-        )
-
-
 # ── what is learned ──────────────────────────────────────────────────────────
 
 
@@ -311,13 +290,26 @@ def _check_rule(recipe: Recipe, part: Imitate | Prefer, who: str, made: Made) ->
             f"{who} imitates, and its rule '{part.examples}' makes {makes}; let a stage do "
             "'prefer' with them."
         )
-    check_declared(rule.needs, recipe.environment.id, f"{who}, with '{part.examples}',")
+    environments = environments_read(recipe, part, made)
+    for environment in environments:
+        check_declared(rule.needs, environment, f"{who}, with '{part.examples}',")
+    if environments != [recipe.environment.id]:
+        _check_told(rule, f"{who}, with '{part.examples}',")
     check_needs_of_prompts(recipe, rule.needs, part, who, made)
     _check_agents(recipe, part, who, made, team=Need.ROLES in rule.needs)
     if compares_speakers(rule.function):
         _check_tasks(part, who, made)
     elif Need.ATTEMPT in rule.needs or makes == "pairs":
         _check_groups(part, who, made)
+
+
+def _check_told(rule: Component, who: str) -> None:
+    """Raise RecipeError if a rule speaks of one environment, and reads episodes of others."""
+    if {"instructions", "tools"} & signature(rule.function).parameters.keys():
+        raise RecipeError(
+            f"{who} speaks of the instructions or tools of the run's environment, and reads "
+            "episodes of others; leave out levels, or choose another rule."
+        )
 
 
 def _check_agents(

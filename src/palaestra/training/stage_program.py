@@ -125,6 +125,13 @@ def distils(recipe: Recipe) -> bool:
     return any(isinstance(step.part, Distil) for step in steps_of(program(recipe)))
 
 
+def environments_recorded(recipe: Recipe) -> list[str]:
+    """Return the recipe's environment, and those in which its stages let speakers act."""
+    sources = [s for step in steps_of(program(recipe)) for s in getattr(step.part, "sources", ())]
+    levels = [level for s in sources if isinstance(s, FromSpeaker) for level in s.levels]
+    return list(dict.fromkeys([recipe.environment.id, *levels]))
+
+
 def adds_to_prompts(recipe: Recipe) -> bool:
     """Return whether a stage's prompts hold hints or commands."""
     parts = [step.part for step in steps_of(program(recipe))]

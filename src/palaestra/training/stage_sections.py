@@ -16,7 +16,12 @@ from palaestra.core.task import Split
 from palaestra.training.adapter_sections import Clusters, TrainedRoles
 from palaestra.training.distillation_section import Distillation
 from palaestra.training.general_section import General
-from palaestra.training.learned_model_sections import Advantages, ModelOfRun, RewardRefresh
+from palaestra.training.learned_model_sections import (
+    Advantages,
+    ModelOfRun,
+    RewardRefresh,
+    Steering,
+)
 from palaestra.training.offline_sections import InverseModel, OwnAdapters
 from palaestra.training.prompt_sections import Commanded, Hinted
 from palaestra.training.recipe_sections import Section
@@ -105,7 +110,7 @@ class Prefer(TrainedRoles, TrainingPart, ReadingPart):
     learning_rate: float = Field(2e-5, gt=0)
 
 
-class Distil(TrainingPart, ReadingPart, Distillation):
+class Distil(TrainedRoles, TrainingPart, ReadingPart, Distillation):
     """Learn a teacher's distribution at each token of recorded replies, without their hints."""
 
     do: Literal["distil"]
@@ -193,7 +198,7 @@ class Reward(ReadingPart):
 
 
 class Value(ReadingPart):
-    """Learn the action values of recorded tokens offline, by which `imitate` can weigh them."""
+    """Learn the action values of recorded tokens offline, to weigh them or to steer replies."""
 
     do: Literal["value"]
     reads: ClassVar[str] = "a version, episodes"
@@ -276,6 +281,9 @@ class Evaluate(StagePart, Commanded):
         "test", description="validation may guide rounds, test never does"
     )
     tasks: int | None = Field(None, ge=1, description="unset: evaluation.tasks")
+    steer: Steering | None = Field(
+        None, description="steer replies by a stage's action values (ILQL); unset: the policy alone"
+    )
 
     @property
     def tested(self) -> Split:

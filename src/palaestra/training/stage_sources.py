@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
+from palaestra.learning.curricula.feedback import apportioned
 from palaestra.training.recipe_sections import Section
 
 BASE = "base"  # the policy with which the run begins
@@ -22,6 +23,45 @@ class FromSpeaker(Section):
         description="expert (the environment's), policy, random (actions), or a model's name",
     )
     demonstrations: int = Field(32, ge=1, description="number of episodes")
+    levels: dict[str, float] = Field(
+        {},
+        description="environments to record in, by their parts of the episodes, such as "
+        '{"babyai/GoToObjS6" = 2, "babyai/PickupLoc" = 1}, or a list for equal parts; unset: the '
+        "recipe's environment",
+    )
+
+    @field_validator("levels", mode="before")
+    @classmethod
+    def _listed_levels_have_equal_parts(cls, levels: object) -> object:
+        if not isinstance(levels, list | tuple):
+            return levels
+        if len(set(map(str, levels))) < len(levels):
+            raise ValueError("an environment is named twice; give it a larger part instead")
+        return {str(level): 1.0 for level in levels}
+
+    @model_validator(mode="after")
+    def _each_level_has_episodes(self) -> FromSpeaker:
+        if not all(part > 0 for part in self.levels.values()):
+            raise ValueError("each part of levels is above 0; leave out environments without one")
+        if 0 in (counts := self.counts("")).values():
+            level = next(name for name, count in counts.items() if not count)
+            raise ValueError(
+                f"demonstrations = {self.demonstrations} leaves none for '{level}'; set more, or "
+                "leave it out"
+            )
+        return self
+
+    def counts(self, environment: str) -> dict[str, int]:
+        """Return how many episodes are recorded in each environment, by largest remainders.
+
+        Args:
+            environment: of the recipe.
+        """
+        if not self.levels:
+            return {environment: self.demonstrations}
+        total = sum(self.levels.values())
+        shares = [part / total for part in self.levels.values()]
+        return dict(zip(self.levels, apportioned(self.demonstrations, shares), strict=True))
 
 
 class FromStage(Section):
@@ -105,8 +145,8 @@ class ReadingPart(StagePart):
     sources: tuple[Source, ...] = Field(
         alias="from",
         min_length=1,
-        description="the episodes: a stage's name, {stage, rounds}, {speaker, demonstrations}, "
-        "{run, label, judge}, or a list of these",
+        description="the episodes: a stage's name, {stage, rounds}, {speaker, demonstrations, "
+        "levels}, {run, label, judge}, or a list of these",
     )
 
     @field_validator("sources", mode="before")

@@ -10,9 +10,11 @@ import pytest
 from palaestra.core.errors import InputError
 from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
-from tests.training.runs import weights_hash
+from tests.training.runs import recorded_episodes, weights_hash
+from tests.training.stages.interrupted import stopped
 from tests.training.stages.made import HEAD, IMITATE, resumed, run_stages
 from tests.training.stages.test_pipeline import REWARDED
+from tests.training.stages.test_stage_sections import refusal
 
 
 def without_steps(run: Path, *steps: int) -> None:
@@ -146,6 +148,47 @@ def test_tokens_are_imitated_by_their_advantages(tmp_path: Path) -> None:
         shutil.rmtree(run / part)
     resumed(run)  # learns action values, and by them the policy, from what was recorded
     assert weights_hash(run) == before
+
+
+STEERED = (
+    VALUED.replace("advantages = {beta = 8.0}", "")
+    + """
+[[stage]]
+do = "evaluate"
+steer = {beta = 32.0}
+"""
+)
+
+
+def test_evaluations_are_steered_by_action_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, said = run_stages(tmp_path / "steered", STEERED)
+    assert "of 4, steered by action values" in said
+    nearly, _ = run_stages(tmp_path / "nearly", STEERED, "stage.evaluate.steer={beta=1e-9}")
+    unused = STEERED[
+        STEERED.index('[[stage]]\ndo = "value"') : STEERED.index('[[stage]]\ndo = "im')
+    ]
+    alone = STEERED.replace("steer = {beta = 32.0}\n", "").replace(unused, "")
+    plain, _ = run_stages(tmp_path / "plain", alone)
+
+    def replied(path: Path, phase: str) -> list[tuple[int, ...]]:
+        with RunFolder.read(path) as opened:
+            return [c.completion for e in opened.database.episodes(phase) for c in e.calls]
+
+    last = "test/imitation"
+    assert replied(run, last) != replied(plain, last) == replied(nearly, last)
+    assert replied(run, "test/base") == replied(plain, "test/base")
+    assert weights_hash(run) == weights_hash(plain)  # the policy itself stays as it is
+    stopped(tmp_path / "cut", STEERED, 6, monkeypatch)
+    resumed(tmp_path / "cut" / "run")
+    assert recorded_episodes(tmp_path / "cut" / "run") == recorded_episodes(run)
+
+
+def test_an_evaluation_is_steered_by_values_that_are_there(tmp_path: Path) -> None:
+    assert "'values'" in refusal(tmp_path, STEERED.replace("{beta", "{stage = 'values', beta"))
+    twice = STEERED + '[[stage]]\ndo = "evaluate"\nname = "again"\n'
+    assert "or another steer" in refusal(tmp_path, twice)
 
 
 def test_episodes_that_earned_the_same_have_no_action_values(tmp_path: Path) -> None:

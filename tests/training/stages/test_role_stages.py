@@ -177,6 +177,44 @@ def test_preferences_move_the_adapter_of_their_role_alone(tmp_path: Path, saved:
     assert moved(saved["first"], saved["prefer"]) == {"planner"}
 
 
+def test_distillation_moves_the_adapter_of_its_role_alone(
+    tmp_path: Path, saved: Saved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bases: list[dict[str, torch.Tensor]] = []
+    close = Learner.close
+
+    def noted(learner: Learner) -> None:
+        named = learner.model.network.named_parameters()
+        bases.append({n: p.detach().clone() for n, p in named if "lora_" not in n})
+        close(learner)
+
+    monkeypatch.setattr(Learner, "close", noted)
+    text = PLAN + stage(f"do = 'imitate'\nname = 'teacher'\n{SHOWN}")
+    text += stage("do = 'explore'\ntasks = 4") + stage(
+        "do = 'distil'\nstart = 'base'\nteacher = 'teacher'\nfrom = 'explore'\nepochs = 6\n"
+        "learning_rate = 1e-2\ntrain = {planner = 'lora'}"
+    )
+    run, _ = run_stages(tmp_path, text)
+    assert moved(saved["base"], saved["teacher"]) == {"default", "planner"}
+    assert moved(saved["base"], saved["distil"]) == {"planner"}
+    before, after = bases
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    with RunFolder.read(run) as opened:
+        losses = [values["loss"] for _, values in opened.database.metrics("distil")]
+        rows = opened.database.get("rows/distil")["explore"]["tokens"]
+    assert 0 < losses[-1] < 0.7 * losses[0]
+    calls = [c for e in episodes(run, "explore") for c in e.calls if c.role == "planner"]
+    assert rows == sum(len(call.completion) for call in calls)
+
+
+def test_a_teacher_with_other_clusters_is_refused(tmp_path: Path) -> None:
+    text = ROUTED.replace(stage(RL), stage("do = 'explore'\ntasks = 2")) + stage(
+        "do = 'distil'\nstart = 'general'\nteacher = 'special'\nfrom = 'explore'"
+    )
+    with pytest.raises(InputError, match="'special', whose adapters belong to other clusters"):
+        run_stages(tmp_path, text)
+
+
 # ── clusters ─────────────────────────────────────────────────────────────────
 
 
@@ -268,6 +306,12 @@ def test_without_checkpoints_clusters_and_adapters_are_found_again(
         (stage(f"do = 'imitate'\n{SHOWN}train = {{planer = 'lora'}}"), "role or player 'planer'"),
         (stage(f"do = 'imitate'\n{SHOWN}train = {{planner = 'frozen'}}"), "no role learns"),
         (stage(f"do = 'imitate'\n{SHOWN}train = {{planner = 'full'}}"), "cannot be 'full'"),
+        (
+            stage("do = 'explore'")
+            + stage("do = 'distil'\nfrom = 'explore'\nteacher = 'base'\n"
+                    "train = {agent = 'frozen'}"),
+            "no role learns",
+        ),
         (
             stage(
                 f"do = 'imitate'\n{SHOWN}train = {{planner = 'lora'}}\n"

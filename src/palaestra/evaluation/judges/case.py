@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from palaestra.core.episode import Episode
+from palaestra.core.model import without_adapter
 
 FILLER = (
     "I have thought about this carefully, and I go on with the task step by step, as was asked, "
@@ -69,7 +70,8 @@ def case_of(episode: Episode) -> Case:
 
 def authors(episode: Episode) -> set[str]:
     """Return the models that chose the episode's actions."""
-    return {episode.calls[step.call].policy for step in episode.steps if step.call is not None}
+    calls = (step.call for step in episode.steps if step.call is not None)
+    return {without_adapter(episode.calls[call].policy) for call in calls}
 
 
 def padded(case: Case) -> Case:

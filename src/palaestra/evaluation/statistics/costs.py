@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
-from palaestra.core.model import free
+from palaestra.core.model import free, without_adapter
 
 _PRICE = re.compile(r"(?P<model>.+)=(?P<read>[\d.]+)/(?P<sampled>[\d.]+)")
 _REMOTE = re.compile(r"[a-z]+:.+?@https?://[^?#]+")
@@ -59,7 +59,7 @@ def spent_on(call: Call, prices: Prices) -> Spent:
     """Return the cost of one call."""
     read = len(call.prompt) or call.computed_tokens
     sampled = call.sampled or len(call.logprobs)
-    price = prices.get(free(call.policy))
+    price = prices.get(without_adapter(free(call.policy)))
     if price is None:
         return Spent(read, sampled, unpriced=1)
     money = (price.read * read + price.sampled * sampled) / 1e6

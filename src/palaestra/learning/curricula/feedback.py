@@ -8,7 +8,7 @@ generated and original environments. What the generator does with the request is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from palaestra.core.errors import RecipeError
@@ -87,9 +87,14 @@ def requested(mix: Mix, count: int) -> dict[str, int]:
     By largest remainders, so that counts sum up; ties go to ordinary tasks, then by name.
     """
     names = sorted(mix.skills)
-    shares = [mix.original, *(mix.skills[name] for name in names)]
+    numbers = apportioned(count, [mix.original, *(mix.skills[name] for name in names)])
+    return dict(zip(names, numbers[1:], strict=True))
+
+
+def apportioned(count: int, shares: Sequence[float]) -> list[int]:
+    """Divide a count by shares that sum to 1, by largest remainders; ties go to the first."""
     numbers = [math.floor(count * share + 1e-9) for share in shares]
     order = sorted(range(len(shares)), key=lambda i: (numbers[i] - count * shares[i], i))
     for i in order[: count - sum(numbers)]:
         numbers[i] += 1
-    return dict(zip(names, numbers[1:], strict=True))
+    return numbers

@@ -8,7 +8,8 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from palaestra.core.model import Model
+from palaestra.core.model import Model, adapted
+from palaestra.models.call_router import RoutedModel, is_cluster
 from palaestra.models.local.adapter_config import identity
 from palaestra.models.local.adapter_files import read_adapter
 from palaestra.models.local.checkpoint_files import StoredTensors
@@ -16,6 +17,7 @@ from palaestra.models.local.lora import OWN, add_adapter
 from palaestra.models.local.networks import load_network, way_of
 from palaestra.models.local.quantisation import Quantisation
 from palaestra.models.local.resident import ResidentModel
+from palaestra.models.local.routed_files import AGENT, RoutedFiles
 from palaestra.models.local.weights import Checkpoint
 
 
@@ -39,18 +41,20 @@ class LoadedBases:
         """
         key = (found.folder, found.quantise, keep_thoughts)
         base = self._models.get(key)
+        general: Model
         if base is None:
-            base = self._models[key] = load_resident(
+            general = base = self._models[key] = load_resident(
                 name, found, slots=slots, context=context, keep_thoughts=keep_thoughts
             )
-            return base
-        return base.beside(name, _add(base, found.adapter))
+        else:
+            general = base.beside(name, _add(base, found.adapter))
+        return general if found.routed is None else _routed(name, base, general, found.routed)
 
 
 def load_resident(
     name: str, found: Checkpoint, *, slots: int, context: int, keep_thoughts: bool = False
 ) -> ResidentModel:
-    """Load a checkpoint, and its adapter if it has one, into this process.
+    """Load a checkpoint, and its adapter if it has one, into this process; no router.
 
     It computes in the precision that `auto` selects, except that weights stored in
     fp32 are never rounded: a policy acts as it did when its training ended.
@@ -81,6 +85,18 @@ def load_resident(
     if found.adapter is not None:
         model.adapter = _add(model, found.adapter)
     return model
+
+
+def _routed(name: str, base: ResidentModel, general: Model, files: RoutedFiles) -> RoutedModel:
+    """Return the model of a policy with a router, whose adapters are added to its base."""
+    beside: dict[str, Model] = {
+        role: base.beside(adapted(name, role), _add(base, folder))
+        for role, folder in files.adapters.items()
+        if role != AGENT
+    }
+    clusters = {role: model for role, model in beside.items() if is_cluster(role)}
+    roles = {role: model for role, model in beside.items() if not is_cluster(role)}
+    return RoutedModel(files.router, clusters, general, roles)
 
 
 def runs_by(model: Model) -> str:

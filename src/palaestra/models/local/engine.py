@@ -37,6 +37,7 @@ from palaestra.models.local.conversation_cache import ConversationCache, OwnCach
 from palaestra.models.local.decoding import StopDetector
 from palaestra.models.local.engine_attention import rank
 from palaestra.models.local.engine_pass import Chunk, EnginePass
+from palaestra.models.local.guidance import Guide
 from palaestra.models.local.image_features import places_of
 from palaestra.models.local.image_tokens import ImageNumbers, with_images
 from palaestra.models.local.lora import OWN
@@ -117,6 +118,7 @@ class Engine:
         self.computed_tokens = 0  # over the engine's life, prompt and sampled
         self.version = 0  # stamped on sampled tokens
         self.holding = False  # start no reply; only those in flight continue
+        self.guide: Guide | None = None  # changes the logits of all replies; None: there is none
         self._text = text
         self._numbers = ImageNumbers()
 
@@ -243,6 +245,8 @@ class Engine:
                 self._interrupt(request)
         self.cache.clear()
         self.forward.clear()
+        if self.guide is not None:
+            self.guide.clear()
         if not self.pending:  # nothing holds numbers
             self._numbers = ImageNumbers()
 
@@ -259,6 +263,9 @@ class Engine:
         if ready:
             sampling, logits = [batch[i] for i in ready], self.forward.logits(last[ready])
             self._measure(sampling, logits)
+            if self.guide is not None:
+                known = [request.known() for request in sampling]
+                logits = self.guide.guided(logits, known, self.step_tokens)
             self._sample(sampling, logits)
         finished = [request for request in self.running if request.finish is not None]
         self.running = [request for request in self.running if request.finish is None]

@@ -144,12 +144,15 @@ class AdaptedLinear(nn.Module):
         return found + F.linear(self._active.mixed(F.linear(x, down), parts), up)
 
     @torch.no_grad()
-    def merged(self, name: str) -> nn.Module:
-        """Return the base layer, dequantised, with one adapter added to its matrix in place."""
+    def merged(self, name: str | None) -> nn.Module:
+        """Return the base layer, dequantised, with one adapter added to its matrix in place.
+
+        Without a name, add none.
+        """
         base: Any = self.base_layer
         if isinstance(base, QuantisedLinear):
             base = base.plain(next(iter(self.lora_A.values())).dtype)
-        if name in self.scales:
+        if name is not None and name in self.scales:
             change = self.lora_B[name].float() @ self.lora_A[name].float() * self.scales[name]
             change = change if isinstance(base, nn.Linear) else change.T  # as Conv1D has it
             round_into(base.weight.data, base.weight.data.float() + change)
@@ -208,8 +211,8 @@ def adapter_of(network: DecoderNetwork, name: str) -> dict[str, Factors]:
     }
 
 
-def merged(network: DecoderNetwork, name: str = OWN) -> DecoderNetwork:
-    """Return a copy of the network with one of its adapters merged, and no layer quantised.
+def merged(network: DecoderNetwork, name: str | None = OWN) -> DecoderNetwork:
+    """Return a copy of the network with one of its adapters merged, or none; no layer is quantised.
 
     A network without adapters and quantised layers is returned itself.
     """
@@ -220,8 +223,8 @@ def merged(network: DecoderNetwork, name: str = OWN) -> DecoderNetwork:
     return whole
 
 
-def merge(network: DecoderNetwork, name: str = OWN) -> None:
-    """Merge one of a network's adapters in place, drop the others, and dequantise all layers."""
+def merge(network: DecoderNetwork, name: str | None = OWN) -> None:
+    """Merge one of a network's adapters, or none, drop the others, and dequantise all layers."""
     for place, layer in linear_layers(network).items():
         if isinstance(layer, AdaptedLinear):
             network.set_submodule(place, layer.merged(name))

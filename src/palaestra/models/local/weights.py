@@ -22,6 +22,7 @@ from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.named_models import MODELS
 from palaestra.models.local.own_template import with_template
 from palaestra.models.local.quantisation import Quantisation
+from palaestra.models.local.routed_files import AGENT, RoutedFiles, is_routed
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Checkpoint:
     and a hash of the adapter, joined by a plus sign."""
     adapter: Path | None = None  # a folder with a LoRA adapter, see `adapter_config`
     quantise: Quantisation | None = None  # see `quantised`
+    routed: RoutedFiles | None = None  # of a policy with a router, whose base `folder` is
 
 
 def prepare(name: str, progress: Progress) -> Path:
@@ -96,6 +98,8 @@ def check_name(name: str) -> None:
     folder = Path(base).expanduser()
     if folder.is_dir():
         _check_folder(folder)
+        if is_routed(folder):
+            _check_routed(name, asked, RoutedFiles.read(folder))
     elif is_gguf(base):
         check_gguf(base)
     elif HubName.parse(base) is None:
@@ -133,6 +137,9 @@ def _obtain(base: str, progress: Progress, revision: str | None) -> Checkpoint:
     if base in MODELS:
         return Checkpoint(MODELS[base].converted(progress), MODELS[base].sha256)
     path = Path(base).expanduser()
+    if path.is_dir() and is_routed(path):
+        files = RoutedFiles.read(path)
+        return Checkpoint(files.base, None, files.adapters[AGENT], routed=files)
     if path.is_dir():
         return Checkpoint(path, None)
     if is_gguf(base):
@@ -141,6 +148,19 @@ def _obtain(base: str, progress: Progress, revision: str | None) -> Checkpoint:
     assert named is not None  # see `check_name`
     folder = hub.downloaded(replace(named, revision=revision or named.revision), progress)
     return Checkpoint(folder, folder.name)
+
+
+def _check_routed(name: str, asked: NamedCheckpoint, files: RoutedFiles) -> None:
+    """Raise InputError for an adapter that is asked for, or one that is missing."""
+    if asked.adapter is not None:
+        raise InputError(
+            f"'{name}' names an adapter, and '{files.folder}' has a router over its own; leave out "
+            f"adapter, or name its base: '{files.base}'."
+        )
+    _check_folder(files.base)
+    for folder in files.adapters.values():
+        if folder is not None:
+            AdapterConfig.read(folder)
 
 
 def _check_folder(folder: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from palaestra.core.errors import InputError
 from palaestra.learning.data.examples.distillation import taught
 from palaestra.learning.data.examples.example import success
 from palaestra.learning.loop.knowledge_distillation import DistillationPlan, distil
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.losses.kl import Divergence
+from palaestra.training.policy_building import state_of
 from palaestra.training.policy_versions import Version
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
@@ -29,7 +31,18 @@ async def distillation(
         part: its table.
         made: what earlier stages have made.
         teacher: its weights; None: those with which the stage begins.
+
+    Raises:
+        InputError: teacher and student have different clusters of calls.
     """
+    if teacher is not None and teacher.state.get("router") != state_of(context.policy).get(
+        "router"
+    ):
+        raise InputError(
+            f"The stage '{context.record}' learns from '{part.teacher}', whose adapters belong to "
+            "other clusters of calls than those of the version that it begins with; let both have "
+            "the same."
+        )
     renderer, hints = context.policy.renderer, hints_in(context)
     divergence = Divergence(part.divergence)
     plan = DistillationPlan(part.epochs, part.batch, part.learning_rate, divergence)

@@ -36,6 +36,7 @@ async def explore(
     if part.agent is not None:
         context = context.acting_as(part.agent)
     notes = notes_of(context, part, made)
-    episodes = await record(context, phase, part.speaker, part.tasks, part.group, notes)
+    counts = {context.recipe.environment.id: part.tasks}
+    episodes = await record(context, phase, part.speaker, counts, part.group, notes)
     seconds = time.monotonic() - started
     context.accounts.finish_stage(phase, seconds, **tokens_of(episodes), trained=0)

@@ -119,19 +119,28 @@ async def _run(context: RunContext, updates: Iterator[Progress], expected: int) 
 def rows_learned(context: RunContext, rows: Sequence[Row], shown: Sequence[Shown]) -> None:
     """Record which rows the stage learns from: by phase how many, and who speaks in them.
 
-    Where another agent than the recipe's recorded them, it is named too.
+    Where another agent than the recipe's recorded them, it is named too; where they are of other
+    environments than the recipe's, so are these, with the rows of each.
     """
+    own = context.recipe.environment.id
+    places = {e.key: e.task.environment for one in shown for e in one.episodes}
     speakers = {episode.key.phase: one.speaker for one in shown for episode in one.episodes}
     agents = {episode.key.phase: episode.agent for one in shown for episode in one.episodes}
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         speaker = speakers.get(row.key.phase, "text")
+        place = places.get(row.key, own)
         count = found.setdefault(row.key.phase, {"speaker": speaker, "rows": 0, "tokens": 0})
         agent = agents.get(row.key.phase, context.agent.name)
         if speaker != RECORDED and agent != context.agent.name:
             count["agent"] = agent
         count["rows"] += 1
+        of = count.setdefault("environments", {})
+        of[place] = of.get(place, 0) + 1
         count["tokens"] += row.trained
+    for count in found.values():
+        if set(count["environments"]) == {own}:
+            del count["environments"]
     context.store.put(ROWS + context.record, found)
 
 

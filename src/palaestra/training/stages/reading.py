@@ -57,7 +57,8 @@ async def read(context: RunContext, sources: Sequence[Source], made: Made) -> li
         if isinstance(source, FromSpeaker):
             own += 1
             phase = own_phase(context.record, own)
-            episodes = await record(context, phase, source.speaker, source.demonstrations)
+            counts = source.counts(context.recipe.environment.id)
+            episodes = await record(context, phase, source.speaker, counts)
             found.append(_shown(context, source.speaker, episodes))
         elif isinstance(source, FromRun):
             found.append(Shown(RECORDED, recorded_demonstrations(context, source)))

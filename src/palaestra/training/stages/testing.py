@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from statistics import fmean
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.model import adapter_role
 from palaestra.core.task import Split, Task
 from palaestra.environments.registry import tasks
+from palaestra.models.local.guidance import Guide
 from palaestra.rollout.annotated_environment import Notes
 from palaestra.rollout.runner import Job
 from palaestra.runtime.progress import percent
@@ -26,6 +28,7 @@ async def evaluate_policy(
     split: Split = Split.TEST,
     count: int | None = None,
     notes: Callable[[], Notes] | None = None,
+    steer: Callable[[], Guide] | None = None,
 ) -> None:
     """Test the policy on a split and, if trained, on the transfer environment.
 
@@ -36,15 +39,16 @@ async def evaluate_policy(
         split: of the tasks; only tests use the transfer environment.
         count: of tasks; None: the recipe's.
         notes: what is added to the observations; None: nothing.
+        steer: makes what steers the replies; None: the policy alone replies.
     """
     part, environment = context.recipe.evaluation, context.recipe.environment
     count = part.tasks if count is None else count
     chosen = context.tasks.take(split, count)
-    await _run(context, f"{split}/{policy}", ready, chosen, context.turns, notes)
+    await _run(context, f"{split}/{policy}", ready, chosen, context.turns, notes, steer)
     if split is Split.TEST and environment.transfer is not None and policy != BASE:
         turns = typical_turns(environment.transfer)
         others = tasks(environment.transfer).take(Split.TEST, part.transfer_tasks)
-        await _run(context, f"transfer/{policy}", ready, others, turns, notes)
+        await _run(context, f"transfer/{policy}", ready, others, turns, notes, steer)
 
 
 async def _run(
@@ -54,25 +58,41 @@ async def _run(
     tasks: Sequence[Task],
     turns: int,
     notes: Callable[[], Notes] | None,
+    steer: Callable[[], Guide] | None,
 ) -> None:
     jobs = [Job(Key(phase, i), task) for i, task in enumerate(tasks)]
     if context.accounts.is_done(phase) and not context.lacks(phase, len(jobs)):
         return
     await ready()
     started = time.monotonic()
-    with context.reporter.stage(phase.replace("/", " "), len(jobs), "tasks") as shown:
+    with (
+        context.reporter.stage(phase.replace("/", " "), len(jobs), "tasks") as shown,
+        _steered(context, steer),
+    ):
         counter = EpisodeCounter(context, shown)
         roles = context.roles(context.policy)
         rollout = context.rollout(roles, turns, counter.add, notes=notes)
         episodes = await context.run_jobs(rollout, jobs)
     scored = [e.outcome.solved for e in episodes if e.outcome.scored]
     where = f" on {tasks[0].environment}, never trained on" if phase.startswith("transfer/") else ""
-    context.reporter.say(f"{phase}: success {percent(fmean(scored))} of {len(scored)}{where}")
+    how = "" if steer is None else ", steered by action values"
+    context.reporter.say(f"{phase}: success {percent(fmean(scored))} of {len(scored)}{where}{how}")
     if context.policy.router is not None:
         context.reporter.say(f"{phase}: {_answers(episodes)}")
     seconds = time.monotonic() - started
     context.accounts.finish_stage(phase, seconds, **tokens_of(episodes), trained=0)
     context.tracking.log_success(phase)
+
+
+@contextmanager
+def _steered(context: RunContext, steer: Callable[[], Guide] | None) -> Iterator[None]:
+    """Let the policy's replies be steered within the context."""
+    engine = context.policy.engine
+    engine.guide = None if steer is None else steer()
+    try:
+        yield
+    finally:
+        engine.guide = None
 
 
 def _answers(episodes: Sequence[Episode]) -> str:

@@ -8,11 +8,15 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from torch import Tensor
+
 from palaestra.core.errors import InputError, PalaestraError
-from palaestra.learning.critics.ilql import Ilql, IlqlPlan, imitation_weights
+from palaestra.learning.critics.ilql import Ilql, IlqlPlan, imitation_weights, steered_logits
 from palaestra.learning.data.examples.example import Example, usable
 from palaestra.learning.data.rows import Row, rows_of
 from palaestra.learning.data.trajectory import Trajectory
+from palaestra.models.local.engine import MEMORY
+from palaestra.models.local.guidance import Guide
 from palaestra.store import checkpoint
 from palaestra.training.loop_plan import shaping
 from palaestra.training.reward_models import saved_parts
@@ -86,6 +90,36 @@ def weighed_by_advantages(
     Raises:
         PalaestraError: the stage's checkpoint is gone, or damaged.
     """
+    advantages = _saved(context, record).advantages([example.row for example in examples])
+    return [
+        replace(example, factors=imitation_weights(found, beta=beta).tolist())
+        for example, found in zip(examples, advantages, strict=True)
+    ]
+
+
+def guide_of(context: RunContext, record: str, beta: float) -> Guide:
+    """Return what steers the policy's replies by action values; see `steered_logits`.
+
+    Args:
+        context: of the stage that acts.
+        record: of the stage that learned the action values.
+        beta: weight of the advantages.
+
+    Raises:
+        PalaestraError: the stage's checkpoint is gone, or damaged.
+        InputError: the model's cache cannot be shared.
+    """
+    critic, engine = _saved(context, record).critic, context.policy.engine
+
+    def steered(logits: Tensor, hidden: Tensor) -> Tensor:
+        q, v = critic(critic.network.normed(hidden).to(critic.network.wide_dtype))
+        return steered_logits(logits.to(q.dtype).log_softmax(dim=1), q, v, beta=beta)
+
+    return Guide(critic.network, steered, memory=MEMORY, context=engine.context, slots=engine.slots)
+
+
+def _saved(context: RunContext, record: str) -> Ilql:
+    """Return the action values that a stage has learned."""
     parts = saved_parts(context, record)
     if parts is None:
         raise PalaestraError(
@@ -93,11 +127,7 @@ def weighed_by_advantages(
         )
     critic = Ilql(copy.deepcopy(context.policy.network), seed=0)
     critic.restore(parts)
-    advantages = critic.advantages([example.row for example in examples])
-    return [
-        replace(example, factors=imitation_weights(found, beta=beta).tolist())
-        for example, found in zip(examples, advantages, strict=True)
-    ]
+    return critic
 
 
 def _plan(part: Value) -> IlqlPlan:
