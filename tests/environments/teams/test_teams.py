@@ -23,9 +23,9 @@ from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.families.questions.environment import Questions
 from palaestra.environments.registry import make, spec
 from palaestra.environments.teams.protocol import Protocol
+from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.teams.team_file import Team, load, templates
 from palaestra.environments.teams.votes import approval, borda, majority, parse_ballot
-from palaestra.environments.teams.wrapper import InTeam
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.models.scripted.scripted_model import ScriptedModel
 from palaestra.rollout.guarded_environment import LocalEnvironment

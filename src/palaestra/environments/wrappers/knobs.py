@@ -22,7 +22,7 @@
                         `preference_wrappers.py`), or `any`: another user for each task,
                         whose preferences are not shown with `any,hidden`
 `messages=all`          players send each other messages; a TOML file declares channels and boards
-                        (see `messages/channels.py`)
+                        (see `channels/channel_file.py`)
 `team=NAME`             a team acts, whose members are the players (see `teams/team_file.py`)
 `latency=S`             seconds of sleep before each answer
 `errors=P`              a share of actions fails with a transient error: nothing happens, try again
@@ -41,8 +41,8 @@ from collections.abc import Mapping
 
 from palaestra.core.environment import Environment, Spec
 from palaestra.core.errors import InputError, UnknownName
-from palaestra.environments.messages.wrapper import Messages
-from palaestra.environments.teams.wrapper import InTeam
+from palaestra.environments.channels.talking import Messages
+from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.wrappers.contextual import Context
 from palaestra.environments.wrappers.fault_injection import Errors, Latency, Partial, Stale
 from palaestra.environments.wrappers.observation_wrappers import (

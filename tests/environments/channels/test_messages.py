@@ -18,9 +18,9 @@ from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.session import Session
 from palaestra.core.task import Split, TaskSet
-from palaestra.environments.messages.channels import Board, Channel, Channels
-from palaestra.environments.messages.post import Post, Refused
-from palaestra.environments.messages.wrapper import Messages
+from palaestra.environments.channels.channel_file import Board, Channel, Channels
+from palaestra.environments.channels.post import Post, Refused
+from palaestra.environments.channels.talking import Messages
 from palaestra.environments.registry import make, spec
 from palaestra.models.scripted.scripted_model import ScriptedModel
 from palaestra.rollout.guarded_environment import LocalEnvironment

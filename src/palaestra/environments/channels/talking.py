@@ -27,8 +27,8 @@ from palaestra.core.message import ToolCall
 from palaestra.core.task import Task
 from palaestra.core.tool import ACT, NotACall, Tool, checked, parse_call
 from palaestra.environments.base import hashed, refused
-from palaestra.environments.messages.channels import declared
-from palaestra.environments.messages.post import Post, Refused
+from palaestra.environments.channels.channel_file import declared
+from palaestra.environments.channels.post import Post, Refused
 from palaestra.environments.wrappers.wrapper import Wrapper
 
 TEXT = {"type": "string"}
@@ -61,7 +61,7 @@ class Messages(Wrapper):
     """An environment whose players can talk."""
 
     def __init__(self, inner: Environment, value: str) -> None:
-        """`value` is `all`, or a file that declares channels and boards (see `channels.py`)."""
+        """`value` is `all`, or a file that declares channels and boards (see `channel_file.py`)."""
         super().__init__(inner, value)
         self._channels = declared(value, inner.spec.players)
         self._own = (SEND,) * bool(self._channels.channels)

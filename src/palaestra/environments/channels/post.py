@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from palaestra.core.tool import fits
-from palaestra.environments.messages.channels import Channel, Channels
+from palaestra.environments.channels.channel_file import Channel, Channels
 
 
 class Refused(ValueError):
