@@ -33,6 +33,9 @@ class Agent(ABC):
     """Roles besides "agent" in which it asks a model, such as "planner". A role without a model of
     its own uses the model of "agent"."""
 
+    any_role: bool = False
+    """Whether it may ask in roles besides `roles`, which only running it tells, as programs do."""
+
     in_order: ClassVar[bool] = False
     """Whether rollouts of one task run one after the other, in the order of their members, because
     later ones may use earlier ones. Rollouts of other tasks run concurrently."""

@@ -133,7 +133,7 @@ class PlayerSession(Session):
         recorded = self._recorded_role(role)
         if recorded in self.models:
             return self.models[recorded]
-        if role in ("agent", *self.agent.roles):
+        if role in ("agent", *self.agent.roles) or self.agent.any_role:
             return self.models.get(self.name) or super()._model("agent")
         return super()._model(role)
 

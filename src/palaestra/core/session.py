@@ -186,6 +186,10 @@ class Session:
         """
         return Trial(self, self.state.signals)
 
+    def model_of(self, role: str = "agent") -> Model:
+        """Return the model of a role; raises InputError if it has none."""
+        return self._model(role)
+
     def can_choose(self, role: str = "agent") -> bool:
         """Return whether the model of that role supports `Sampling.choices`."""
         return self._model(role).chooses
@@ -297,10 +301,12 @@ class Session:
         known = self._recorded_role(role)
         return self._calls.length(self._model(role), known, messages, tuple(tools))
 
-    async def counted(self, messages: Sequence[Message], *, tools: Sequence[Tool] = ()) -> int:
-        """Return `prompt_length` for the agent's model without blocking other sessions."""
-        known = self._recorded_role("agent")
-        return await self._calls.counted(self._model("agent"), known, messages, tuple(tools))
+    async def counted(
+        self, messages: Sequence[Message], *, tools: Sequence[Tool] = (), role: str = "agent"
+    ) -> int:
+        """Return `prompt_length` without blocking other sessions."""
+        known = self._recorded_role(role)
+        return await self._calls.counted(self._model(role), known, messages, tuple(tools))
 
     @overload
     async def act(self, action: SingleAction, *, by: Generation | None = None) -> Transition: ...
@@ -414,7 +420,8 @@ class Session:
             raise AgentFault("trial", detail)
 
     def _model(self, role: str) -> Model:
-        if role not in self.models and role in (*self.environment.players, *self.agent.roles):
+        own = (*self.environment.players, *self.agent.roles)
+        if role not in self.models and (role in own or self.agent.any_role):
             role = "agent"
         if role not in self.models:
             known = ", ".join(self.models)

@@ -14,7 +14,7 @@ from palaestra.core.tool import Tool
 from palaestra.gateway import openai_chat
 from palaestra.gateway.content import Part, Source, image, result, texts
 from palaestra.gateway.http_errors import HTTPError
-from palaestra.gateway.program_requests import Answer, Question, Received
+from palaestra.gateway.program_requests import Answer, Question, Received, role_of
 from palaestra.gateway.request_fields import Shape, ignored
 from palaestra.gateway.streaming import Chunk
 from palaestra.gateway.structured_output import Form, Format, form_of
@@ -126,6 +126,7 @@ def question(request: MessagesRequest) -> Question:
     effort, field = _effort(request)
     instructions = texts(request.system)
     return Question(
+        role=role_of(request.model),
         messages=(
             *([Received(Message("system", instructions))] if instructions else []),
             *(received for turn in request.messages for received in _received(turn)),

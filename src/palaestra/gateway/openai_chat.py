@@ -18,6 +18,7 @@ from palaestra.gateway.program_requests import (
     Answer,
     Question,
     Received,
+    role_of,
 )
 from palaestra.gateway.request_fields import Shape, ignored
 from palaestra.gateway.streaming import Chunk, Token
@@ -146,6 +147,7 @@ def question(request: ChatRequest) -> Question:
     newer = request.max_completion_tokens is not None
     tools = request.tools or []
     return Question(
+        role=role_of(request.model),
         messages=tuple(_received(message) for message in request.messages),
         tools=tuple(_tool(tool.function) for tool in tools if isinstance(tool, FunctionTool)),
         tool_choice=choice,

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from palaestra.core.message import user
 from palaestra.gateway import openai_chat
-from palaestra.gateway.program_requests import Answer, Question, Received
+from palaestra.gateway.program_requests import Answer, Question, Received, role_of
 from palaestra.gateway.request_fields import Shape, ignored
 from palaestra.gateway.streaming import Chunk, Token
 
@@ -56,6 +56,7 @@ def questions(request: CompletionRequest) -> list[Question]:
         raise openai_chat.several_in_a_stream()
     return [
         Question(
+            role=role_of(request.model),
             messages=(Received(user(prompt)),),
             max_tokens=request.max_tokens,
             stop=openai_chat.stops(request.stop),

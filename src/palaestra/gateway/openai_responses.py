@@ -18,7 +18,7 @@ from palaestra.gateway import openai_chat
 from palaestra.gateway.content import Part, result, texts, texts_and_images
 from palaestra.gateway.http_errors import HTTPError
 from palaestra.gateway.offered_tools import AnyTool, full_name, left_out, offered, unknown
-from palaestra.gateway.program_requests import Answer, Question, Received
+from palaestra.gateway.program_requests import Answer, Question, Received, role_of
 from palaestra.gateway.reply_history import item_ids
 from palaestra.gateway.request_fields import Shape, ignored
 from palaestra.gateway.streaming import Chunk
@@ -143,6 +143,7 @@ def question(request: ResponseRequest, earlier: IssuedResponses) -> Question:
     choice = chosen if isinstance(chosen, str) else chosen.name
     tools = request.tools or []
     return Question(
+        role=role_of(request.model),
         messages=tuple(messages),
         tools=tuple(one.tool for one in offered(tools).values()),
         tool_choice=choice,

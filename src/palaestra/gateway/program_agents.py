@@ -43,6 +43,7 @@ class GatewayAgent(Agent):
     """A program that reaches its session through the gateway."""
 
     sees = True  # MCP and plain JSON carry images
+    any_role = True  # the name of the model that it asks for tells
 
     def __init__(self, gateway: Gateway) -> None:
         """Connect through that gateway."""

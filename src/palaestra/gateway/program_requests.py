@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from palaestra.core.message import Message, ToolCall, assistant
 from palaestra.core.model import Generation
 from palaestra.core.tool import Tool
+from palaestra.gateway.http_errors import HTTPError
 from palaestra.gateway.structured_output import Form
 
 
@@ -38,6 +40,7 @@ class Question:
     """This protocol's names of options, such as `max_tokens`, where they differ."""
     ignored: tuple[str, ...] = ()  # fields that are set but not supported
     number: int = 0  # unique in its session; ids of replies and calls contain it
+    role: str = "agent"  # which the program asks, see `role_of`
 
     @property
     def calls(self) -> bool:
@@ -90,6 +93,27 @@ class Answer:
             "policy_version": self.generation.version,
             "ignored": list(self.ignored),
         }
+
+
+def role_of(model: str) -> str:
+    """Return the role that a program asks by a model's name: "planner" by "palaestra/planner".
+
+    Any other name asks the agent. So a program with several agents tells which of them speaks.
+
+    Raises:
+        HTTPError: what follows "palaestra/" is no name of letters, digits, "_" and "-".
+    """
+    head, slash, role = model.partition("/")
+    if head != "palaestra" or not slash:
+        return "agent"
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", role):
+        raise HTTPError(
+            400,
+            f"model: '{model[:100]}' names no role; write palaestra/NAME, such as "
+            "palaestra/planner.",
+            "invalid",
+        )
+    return role
 
 
 def public_name(model: str) -> str:

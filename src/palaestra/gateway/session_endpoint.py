@@ -81,7 +81,8 @@ class SessionEndpoint:
         self.id, self.token, self.session, self.rewards = id, token, session, rewards
         self.ended = asyncio.Event()  # set when no more requests are accepted
         self.replies = ReplyHistory(session.graph)
-        self.translation = Translation(session, self.replies, temperature=temperature)
+        self._temperature = temperature
+        self._translations: dict[str, Translation] = {}  # by role
         self.issued = IssuedResponses()
         self._numbers = count()
         self._closing_replies_left = MAX_CLOSING_REPLIES
@@ -94,17 +95,25 @@ class SessionEndpoint:
     @property
     def model(self) -> str:
         """Return the name of the model that programs use."""
-        return public_name(self.session.models["agent"].name)
+        return public_name(self.session.model_of().name)
 
     @property
     def renderer(self) -> Renderer | None:
         """Return the model's renderer; None if the model exposes no tokens."""
-        return self.translation.renderer
+        return self.translation().renderer
 
     @property
     def native(self) -> bool:
         """Return whether the model takes tools, calls and results natively, not as text."""
-        return self.translation.native
+        return self.translation().native
+
+    def translation(self, role: str = "agent") -> Translation:
+        """Return the translation for a role."""
+        if role not in self._translations:
+            self._translations[role] = Translation(
+                self.session, self.replies, temperature=self._temperature, role=role
+            )
+        return self._translations[role]
 
     # ── for programs ─────────────────────────────────────────────────────────
 
@@ -165,9 +174,10 @@ class SessionEndpoint:
     async def length(self, question: Question) -> int:
         """Return the number of prompt tokens of a question; raises like `ask`."""
         question = replace(question, messages=tuple(matched(question.messages)))
-        prompt = self.translation.built(question)
-        tools = self.translation.offered(question)
-        return await self._run(self.session.counted(prompt.messages, tools=tools))
+        translation = self.translation(question.role)
+        prompt, tools = translation.built(question), translation.offered(question)
+        counted = self.session.counted(prompt.messages, tools=tools, role=question.role)
+        return await self._run(counted)
 
     async def act(self, action: Action, call_id: str | None = None) -> Transition:
         """Act in the environment, after the actions in progress; raises like `ask`.
@@ -219,11 +229,13 @@ class SessionEndpoint:
         return without_address(str(reason), (model.name for model in self.session.models.values()))
 
     async def _ask(self, question: Question, listen: Listener | None) -> Answer:
-        prompt, sampling = self.translation.prepared(question)
+        translation = self.translation(question.role)
+        prompt, sampling = translation.prepared(question)
         try:
             reply = await self.session.generate(
                 prompt.messages,
-                tools=self.translation.offered(question),
+                tools=translation.offered(question),
+                role=question.role,
                 sampling=sampling,
                 listen=listen,
             )
@@ -231,22 +243,24 @@ class SessionEndpoint:
             self.ended.set()
             return self._closing(question)
         self._context = None
-        return self.translation.answer(question, reply, prompt.lost)
+        return translation.answer(question, reply, prompt.lost)
 
     async def _ask_together(self, questions: Sequence[Question]) -> list[Answer]:
         """Ask questions that differ only in their numbers in one batch."""
-        prompt, sampling = self.translation.prepared(questions[0])
-        tools = self.translation.offered(questions[0])
+        role = questions[0].role
+        translation = self.translation(role)
+        prompt, sampling = translation.prepared(questions[0])
+        tools = translation.offered(questions[0])
         try:
             replies = await self.session.generate(
-                prompt.messages, tools=tools, sampling=sampling, n=len(questions)
+                prompt.messages, tools=tools, role=role, sampling=sampling, n=len(questions)
             )
         except SessionOver:
             self.ended.set()
             return [self._closing(question) for question in questions]
         self._context = None
         pairs = zip(questions, replies, strict=True)
-        return [self.translation.answer(question, reply, prompt.lost) for question, reply in pairs]
+        return [translation.answer(question, reply, prompt.lost) for question, reply in pairs]
 
     def _closing(self, question: Question) -> Answer:
         """Return an answer after the end of the episode; see `ask`."""

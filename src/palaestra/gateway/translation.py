@@ -23,28 +23,31 @@ MIN_TEMPERATURE = 1e-4  # below it, sampling is greedy
 
 
 class Translation:
-    """The translation of one session."""
+    """The translation of one role of a session."""
 
-    def __init__(self, session: Session, replies: ReplyHistory, *, temperature: bool) -> None:
-        """Translate for the session's agent.
+    def __init__(
+        self, session: Session, replies: ReplyHistory, *, temperature: bool, role: str = "agent"
+    ) -> None:
+        """Translate for one role of the session.
 
         Args:
             session: the episode.
             replies: its replies; answers are added.
             temperature: whether the program's temperature is used, or else the session's.
+            role: whose model replies.
         """
-        self.session, self.replies = session, replies
+        self.session, self.replies, self._model = session, replies, session.model_of(role)
         self._temperature = temperature
 
     @property
     def renderer(self) -> Renderer | None:
         """Return the model's renderer; None if the model exposes no tokens."""
-        return self.session.models["agent"].renderer
+        return self._model.renderer
 
     @property
     def native(self) -> bool:
         """Return whether the model takes tools, calls and results natively, not as text."""
-        return self.session.models["agent"].native_tools
+        return self._model.native_tools
 
     @property
     def takes_tool_options(self) -> bool:
@@ -58,7 +61,7 @@ class Translation:
     def requires_call(self, question: Question) -> bool:
         """Return whether a model in this process is held to one call; see `resident.py`."""
         asked = bool(question.tools) and question.tool_choice not in ("auto", "none")
-        return asked and self.native and self.session.can_constrain()
+        return asked and self.native and self._model.constrains
 
     def prepared(self, question: Question) -> tuple[BuiltPrompt, Sampling]:
         """Return the prompt and the sampling options of a question."""
@@ -77,7 +80,7 @@ class Translation:
 
     def _grammar(self, question: Question) -> str | None:
         """Return the grammar that constrains the reply to its form; None: unconstrained."""
-        if question.form is None or not self.session.can_constrain():
+        if question.form is None or not self._model.constrains:
             return None
         if self.requires_call(question):
             return None  # a call has the form of its tool
@@ -120,7 +123,7 @@ class Translation:
     @property
     def _default_sampling(self) -> Sampling:
         """Return the session's own sampling options."""
-        return self.session.models["agent"].limited(self.session.sampling)
+        return self._model.limited(self.session.sampling)
 
     def answer(self, question: Question, generation: Generation, lost: frozenset[str]) -> Answer:
         """Return a reply as the answer to a program, and record it."""

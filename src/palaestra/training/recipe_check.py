@@ -72,7 +72,8 @@ def check_recipe(recipe: Recipe, clusters: Sequence[str] = ()) -> None:
         device("cuda")
     asked = spec(recipe.environment.id)
     capabilities = asked.capabilities
-    check_role_adapters(recipe, (*asked.players, *agent.roles, *clusters))
+    own = recipe.training.adapters if agent.any_role else agent.roles
+    check_role_adapters(recipe, (*asked.players, *own, *clusters))
     if asked.images:
         _check_images(recipe, agent)
     if recipe.environment.transfer is not None:

@@ -104,6 +104,7 @@ def _cell(
     single: bool,
 ) -> Cell:
     context = CONTEXT if request.context is None else request.context
+    made = make_agent(agent)
     env_spec, environment = specs[entry.environment], entry.environment
     max_tokens = entry.max_tokens
     if max_tokens is None and not any(map(is_remote, (model, *request.roles.values()))):
@@ -122,7 +123,7 @@ def _cell(
         roles={
             role: name
             for role, name in request.roles.items()
-            if role in (*env_spec.players, *make_agent(agent).roles)
+            if role in (*env_spec.players, *made.roles) or made.any_role
         },
         seed=seed,
         split=entry.split,
@@ -202,6 +203,8 @@ def _check_roles(
 ) -> None:
     known = {player: None for found in specs.values() for player in found.players}
     known |= {role: None for agent in agents for role in make_agent(agent).roles}
+    if any(make_agent(agent).any_role for agent in agents):
+        return
     for role in roles:
         if role not in known:
             where = "'" + "', '".join((*specs, *agents)) + "'"
