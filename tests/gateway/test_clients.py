@@ -96,6 +96,13 @@ CLIENTS = [
 ]
 
 
+TEAMS = [
+    Client("autogen_team.py", "autogen", "autogen_agentchat"),
+    Client("openai_agents_team.py", "openai_agents", "agents"),
+]
+"""Frameworks whose agents name their roles in the names of their models."""
+
+
 class Climbing(ScriptedModel):
     """Goes up, in the prompt's format; its log-probabilities depend on its seed."""
 
@@ -122,6 +129,7 @@ class InProcess(Agent):
     """Repeats the actions of a recorded episode without a gateway."""
 
     name = "command"
+    any_role = True
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
@@ -131,7 +139,7 @@ class InProcess(Agent):
         for call in (None, *self.episode.calls):
             reply = None
             if call is not None:
-                reply = await session.generate(list(self._prompt(call.index)))
+                reply = await session.generate(list(self._prompt(call.index)), role=call.role)
             while steps and steps[0].call == (None if call is None else call.index):
                 await session.act(steps.pop(0).action, by=reply)
 
@@ -167,5 +175,20 @@ def test_a_foreign_client_leaves_the_record_of_the_same_episode_in_process(
     assert through.outcome.solved, through.outcome.detail
     assert len(through.steps) == 3
     assert len(through.calls) >= (0 if client.place == "mcp" else 3)
+    assert all(call.completion and call.logprobs for call in through.calls)
+    assert essence(through) == essence(roll_out(InProcess(through)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", TEAMS, ids=lambda client: f"{client.place}-{client.script}")
+def test_the_roles_of_a_foreign_team_are_recorded_and_its_answers_are_those_of_a_direct_run(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    through = roll_out(CommandAgent(line=" ".join(client.command), seconds=120.0))
+    assert through.outcome.solved, through.outcome.detail
+    assert {call.role for call in through.calls} == {"planner", "worker"}
+    for step in through.steps:
+        assert step.call is not None and through.calls[step.call].role == "worker"
     assert all(call.completion and call.logprobs for call in through.calls)
     assert essence(through) == essence(roll_out(InProcess(through)))
