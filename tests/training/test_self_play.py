@@ -144,6 +144,7 @@ def test_other_rules_are_given_results_per_player(rule: str, tmp_path: Path) -> 
     check_recipe(recipe(tmp_path, f"rl.credit={rule}"))
 
 
-def test_what_has_no_effect_among_several_players_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"rl\.rewards\.environment has no effect"):
+def test_rewards_of_several_players_count_once(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"rl\.rewards\.environment would count them twice"):
         check_recipe(recipe(tmp_path, "rl.rewards.environment=1.0"))
+    check_recipe(recipe(tmp_path, "rl.rewards.environment=1.0", "rl.rewards.outcome=0"))
