@@ -63,6 +63,15 @@ class Step:
         return 0 if self.call is None else self.call + 1
 
 
+def together(before: Step | None, step: Step) -> bool:
+    """Return whether the player of a step acts at the same time as that of the step before it."""
+    if before is None or not before.before.together:
+        return False
+    acting = (before.before.turn, *before.before.together)
+    left = acting[1:] if before.transition.valid else acting
+    return (step.before.turn, *step.before.together) == left
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """The identity of a rollout: unique within a run, and stable across resumes."""

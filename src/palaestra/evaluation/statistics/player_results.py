@@ -110,9 +110,24 @@ def returns_line(players: Mapping[str, PlayerResult]) -> str:
     )
 
 
+def ending(episode: Episode) -> str:
+    """Return how an episode ended: its outcome, or the return of each of several players."""
+    players = episode.players
+    if not players:
+        return str(episode.outcome)
+    returns = returns_line(players)
+    one = has_success(episode.task.environment, players)
+    return f"{episode.outcome} ({returns})" if one else returns
+
+
 def reason_of(outcome: Outcome) -> str:
     """Return why a player forfeited, in words."""
-    return "gave up" if outcome.status is Status.FAILURE else str(outcome)
+    match outcome.status:
+        case Status.TRUNCATED:
+            return f"out of {outcome.limit}"
+        case Status.ERROR:
+            return str(outcome.kind)
+    return "gave up"
 
 
 def signed(number: float) -> str:

@@ -11,6 +11,7 @@ from palaestra.core.episode import Episode, Key
 from palaestra.core.model import adapter_role
 from palaestra.core.task import Split, Task
 from palaestra.environments.registry import tasks
+from palaestra.evaluation.statistics.player_results import has_success, line, scores_of
 from palaestra.rollout.annotated_environment import Notes
 from palaestra.rollout.runner import Job
 from palaestra.runtime.progress import percent
@@ -67,7 +68,11 @@ async def _run(
         episodes = await context.run_jobs(rollout, jobs)
     scored = [e.outcome.solved for e in episodes if e.outcome.scored]
     where = f" on {tasks[0].environment}, never trained on" if phase.startswith("transfer/") else ""
-    context.reporter.say(f"{phase}: success {percent(fmean(scored))} of {len(scored)}{where}")
+    players = scores_of(episodes)
+    found = f"success {percent(fmean(scored))}"
+    if not has_success(tasks[0].environment, players):
+        found = f"mean returns {line(players)}"
+    context.reporter.say(f"{phase}: {found} of {len(scored)}{where}")
     if context.policy.router is not None:
         context.reporter.say(f"{phase}: {_answers(episodes)}")
     seconds = time.monotonic() - started
