@@ -236,9 +236,16 @@ def _show_players(run: Row, console: Console) -> None:
         if not _practised(phase) and row.get("players")
         for line in player_results.rows(player_results.from_json(row["players"]))
     ]
-    if rows:
-        console.print(table(["phase", *player_results.HEADS], rows))
-        text = f"Who plays best: palaestra ratings {run['path']} (games between policies)"
+    if not rows:
+        return
+    console.print(table(["phase", *player_results.HEADS], rows))
+    recipe = run["recipe"] or {}
+    found = recipe.get("environment") or ""
+    environment = str(found.get("id", "") if isinstance(found, dict) else found)
+    policies = 2 if recipe.get("roles") else 1
+    commands = player_results.strength_commands(environment, run["path"], policies=policies)
+    if commands:
+        text = f"Who plays best: {' or '.join(commands)}"
         console.print(text, style="dim", markup=False, soft_wrap=True)
 
 

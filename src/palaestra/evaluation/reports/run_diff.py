@@ -17,7 +17,7 @@ from palaestra.core.task import Task
 from palaestra.evaluation.statistics.episode_metrics import METRICS, Measure, success
 from palaestra.evaluation.statistics.intervals import Interval, paired_difference, success_interval
 from palaestra.evaluation.statistics.paired import flips, mcnemar, permutation_test
-from palaestra.evaluation.statistics.player_results import has_success, scores_of
+from palaestra.evaluation.statistics.player_results import refuse_games
 from palaestra.evaluation.statistics.power import ALPHA, detectable, observed_spread, warning
 
 MEASURES = (
@@ -86,7 +86,7 @@ def diff(a: Sequence[Episode], b: Sequence[Episode], names: tuple[str, str] = ("
             are games between players, who have no common success.
         GroupTooSmall: no common task has a valid result in both runs.
     """
-    _refuse_games(a, names)
+    refuse_games(a, names)
     first, second = _by_task(a), _by_task(b)
     common = _common(first, second, names)
     scores = _means(first, success), _means(second, success)
@@ -148,17 +148,6 @@ def _name(task: Task) -> list[object]:
 
 def _content(task: Task) -> list[object]:
     return [task.seed, task.instruction, dict(task.parameters)]
-
-
-def _refuse_games(episodes: Sequence[Episode], names: tuple[str, str]) -> None:
-    """Raise InputError for games between players, who have no common success."""
-    for environment in dict.fromkeys(episode.task.environment for episode in episodes):
-        players = scores_of(e for e in episodes if e.task.environment == environment)
-        if not has_success(environment, players):
-            raise InputError(
-                f"'{environment}' is a game between players, which has no success to compare; rate "
-                f"the policies with: palaestra ratings {' '.join(names)}."
-            )
 
 
 def _by_task(episodes: Sequence[Episode]) -> dict[str, list[Episode]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -55,6 +55,11 @@ def scores_of(episodes: Iterable[Episode]) -> dict[str, PlayerScore]:
     return player_scores((e.key.group, e.players) for e in episodes if e.outcome.scored)
 
 
+def return_of(player: str) -> Callable[[Episode], float | None]:
+    """Make a measure of an episode: the return of a player; None if it does not play there."""
+    return lambda episode: episode.results.get(player)
+
+
 def has_success(environment: str, players: Iterable[str] = ()) -> bool:
     """Return whether an environment's episodes have one success: of its only player, or of all.
 
@@ -67,6 +72,24 @@ def has_success(environment: str, players: Iterable[str] = ()) -> bool:
     if found is None:
         return len(list(players)) < 2
     return len(found.players) < 2 or found.stakes.returns == "common"
+
+
+def refuse_games(episodes: Sequence[Episode], runs: Sequence[str]) -> None:
+    """Raise InputError for games between players, which have no success to compare.
+
+    Args:
+        episodes: of the runs.
+        runs: their names.
+    """
+    players: dict[str, set[str]] = {}  # by environment
+    for episode in episodes:
+        players.setdefault(episode.task.environment, set()).update(episode.results)
+    for environment, names in players.items():
+        if not has_success(environment, names):
+            raise InputError(
+                f"'{environment}' is a game between players, which has no success to compare; rate "
+                f"the policies with: palaestra ratings {' '.join(runs)}."
+            )
 
 
 def as_json(scores: Mapping[str, PlayerScore]) -> dict[str, dict[str, Any]]:
