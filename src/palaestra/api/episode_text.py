@@ -9,7 +9,7 @@ from rich.console import Console
 from palaestra.core.episode import Episode
 from palaestra.core.graph import Call
 from palaestra.evaluation.reports.transcript import plain, turns
-from palaestra.evaluation.statistics.player_results import ending, reason_of
+from palaestra.evaluation.statistics.player_results import ending, forfeit_reason
 
 
 def show_episode(
@@ -30,7 +30,7 @@ def show_episode(
     if episode.outcome.detail:
         console.print(plain(episode.outcome.detail), markup=False)
     for player, one in episode.players.items():
-        why = f", forfeited: {reason_of(one.outcome)}" if one.forfeited else ""
+        why = f", forfeited: {forfeit_reason(one.outcome)}" if one.forfeited else ""
         invalid = f", {one.invalid_actions} invalid" if one.invalid_actions else ""
         text = f"{player}: return {one.total:+g}, {one.turns} turns{invalid}{why}"
         console.print(plain(text), markup=False, soft_wrap=True)

@@ -62,8 +62,8 @@ def show_run(run: Row, console: Console) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if run["rl"]:
         returns = {name: None for row in run["rl"] for name in row if name.startswith("return/")}
-        known = (*RL_COLUMNS[:1], *returns, *RL_COLUMNS[1:])
-        columns = [name for name in known if any(name in row for row in run["rl"])]
+        shown = [*RL_COLUMNS[:1], *returns, *RL_COLUMNS[1:]]
+        columns = [name for name in shown if any(name in row for row in run["rl"])]
         steps = [
             [str(row["step"]), *(f"{row[c]:.3f}" if c in row else "" for c in columns)]
             for row in run["rl"]

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from palaestra.core.environment import Observation
 from palaestra.core.episode import Episode, together
-from palaestra.evaluation.statistics.player_results import ending, reason_of
+from palaestra.evaluation.statistics.player_results import ending, forfeit_reason
 from palaestra.runtime.visible_text import visible
 
 LONGEST_TEXT = 600  # characters of one observation or action; untrained models ramble
@@ -50,7 +50,7 @@ def turns(episode: Episode) -> list[Turn]:
             valid=step.transition.valid or step.forfeit is not None,
             player=step.before.turn or "",
             together=together(before, step),
-            forfeit="" if step.forfeit is None else reason_of(step.forfeit.outcome),
+            forfeit="" if step.forfeit is None else forfeit_reason(step.forfeit.outcome),
         )
         rows.append(turn)
         seen = _seen(step.transition.observation)

@@ -143,7 +143,7 @@ def ending(episode: Episode) -> str:
     return f"{episode.outcome} ({returns})" if one else returns
 
 
-def reason_of(outcome: Outcome) -> str:
+def forfeit_reason(outcome: Outcome) -> str:
     """Return why a player forfeited, in words."""
     match outcome.status:
         case Status.TRUNCATED:
@@ -186,7 +186,7 @@ def _score(results: list[tuple[int, PlayerResult]]) -> PlayerScore:
         mean, interval = means[0], None
     totals = [result.total for _, result in results]
     turns = sum(result.turns for _, result in results)
-    reasons = Counter(reason_of(result.outcome) for _, result in results if result.forfeited)
+    reasons = Counter(forfeit_reason(result.outcome) for _, result in results if result.forfeited)
     return PlayerScore(
         mean=mean,
         interval=interval,
