@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -63,6 +64,14 @@ def client(root: Path) -> TestClient:
     return client_of(root)
 
 
+def read(client: TestClient, path: str) -> str:
+    """Return a page once all its numbers are there."""
+    end = time.monotonic() + 20
+    while "data-pending" in (page := client.get(path).text) and time.monotonic() < end:
+        time.sleep(0.05)
+    return page
+
+
 def words(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
@@ -107,11 +116,11 @@ def test_a_forfeit_is_shown_with_its_reason_and_the_returns_that_follow(
 
 def test_lists_show_returns_in_place_of_success(client: TestClient) -> None:
     for page in ("/", "/run/games", "/evaluation?run=games"):
-        found = main_part(client.get(page).text)
+        found = main_part(read(client, page))
         row = next(r for r in re.findall(r"<tr>.*?</tr>", found, re.DOTALL) if "+" in r)
         assert re.search(r"ann \+\d\.\d\d, bob [+-]\d\.\d\d, cat \+\d\.\d\d", words(row)), page
         assert not re.search(r"\d\.\d %", words(row)), page
-    run = words(client.get("/run/games").text)
+    run = words(read(client, "/run/games"))
     assert "3 × unparsed" in run and "palaestra ratings" not in run  # one policy plays all
 
 
