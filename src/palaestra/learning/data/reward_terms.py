@@ -110,7 +110,7 @@ def invalid(episode: Episode) -> list[float]:
 
 @component(Kind.REWARD, "environment", source="the environment's own reward", status=Status.OURS)
 def environment(episode: Episode) -> list[float]:
-    """Return the environment's own reward of each action.
+    """Return the environment's own reward of each action; of several players, until the next one.
 
     With several players, return what the acting player receives from its action until its next
     one, also by actions of the others; what a forfeit adds or takes counts at its last action. So
