@@ -8,7 +8,7 @@ each instead, and takes no part in a mean.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -18,6 +18,7 @@ from palaestra.evaluation.statistics.intervals import Interval
 from palaestra.evaluation.statistics.player_results import PlayerScore, has_success
 from palaestra.store.database import Database
 from palaestra.store.queries import Queries
+from palaestra.store.recorded_players import game_environments
 from palaestra.viewer import facts
 
 
@@ -38,7 +39,7 @@ def result(database: Database) -> Result | None:
     queries = Queries(database)
     cells = facts.plan_of(database).cells
     if len(cells) > 1:
-        return _evaluation(cells, queries)
+        return _evaluation(cells, queries, game_environments(database))
     phase = facts.main_phase(
         [name for name in queries.phases() if facts.stage_of_step(name) is None]
     )
@@ -52,8 +53,14 @@ def result(database: Database) -> Result | None:
     return Result(on, found.tasks, found.success, found.interval, players=found.players)
 
 
-def _evaluation(cells: Sequence[Cell], queries: Queries) -> Result | None:
-    environment_of = {c.phase: c.environment for c in cells if has_success(c.environment)}
+def _evaluation(
+    cells: Sequence[Cell], queries: Queries, games: Mapping[str, Collection[str]]
+) -> Result | None:
+    environment_of = {
+        cell.phase: cell.environment
+        for cell in cells
+        if cell.environment not in games.get(cell.phase, ()) or has_success(cell.environment)
+    }
     scores: dict[str, dict[int, list[float]]] = {}  # by environment and task: of every seed
     for task in queries.standings("eval"):
         id = environment_of.get(task.phase)

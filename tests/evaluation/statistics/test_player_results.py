@@ -124,7 +124,7 @@ def test_returns_and_signs_add_up(results: list[tuple[int, int]]) -> None:
 
 def test_a_game_between_players_has_no_success_and_a_shared_one_has() -> None:
     assert not has_success(GAME) and has_success(SHARED) and has_success("probe/umbrella-4")
-    assert has_success("no_such_module:Game") and not has_success("no_such_module:Game", "ab")
+    assert has_success("no_such_module:Game") and not has_success("no_such_module:Game", ["a"])
     own = score([game({"ann": 1.0, "bob": -1.0}, task=k) for k in range(2)])
     assert own.success is None and set(own.players) == {"ann", "bob"}
     assert own.outcomes == {"ended": 2}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 from palaestra.core.environment import Spec
@@ -60,17 +61,19 @@ def return_of(player: str) -> Callable[[Episode], float | None]:
     return lambda episode: episode.results.get(player)
 
 
-def has_success(environment: str, players: Iterable[str] = ()) -> bool:
+def has_success(environment: str, players: Collection[str] | None = None) -> bool:
     """Return whether an environment's episodes have one success: of its only player, or of all.
 
     Args:
-        environment: its id. Code that only a record names is not loaded: what is not known has
-            the success of a single player, unless there are several `players`.
-        players: of recorded episodes.
+        environment: its id. Code that only a record names is not loaded.
+        players: those with results in recorded episodes; empty: they have a single player. None:
+            the environment says.
     """
+    if players is not None and not players:
+        return True
     found = _known_spec(environment)
     if found is None:
-        return len(list(players)) < 2
+        return players is None
     return len(found.players) < 2 or found.stakes.returns == "common"
 
 
@@ -206,6 +209,9 @@ def _known_spec(environment: str) -> Spec | None:
     if colon and "/" not in module and module not in sys.modules:
         return None
     try:
-        return spec(environment)
+        return _spec(environment)
     except InputError:
         return None
+
+
+_spec = lru_cache(256)(spec)  # one of OpenSpiel takes a while
