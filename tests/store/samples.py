@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from palaestra.core.budget import Usage
 from palaestra.core.environment import Action, Observation, Signals, Transition
-from palaestra.core.episode import Episode, Key, Step
+from palaestra.core.episode import Episode, Forfeit, Key, Step
 from palaestra.core.graph import Call
 from palaestra.core.message import (
     Image,
@@ -103,7 +103,12 @@ messages = st.builds(
     st.lists(parts, max_size=3).map(tuple),
 )
 tools = st.lists(st.builds(Tool, text, text, json_objects), max_size=2).map(tuple)
-observations = st.builds(Observation, text, st.lists(pictures, max_size=2).map(tuple))
+observations = st.builds(
+    Observation,
+    text,
+    st.lists(pictures, max_size=2).map(tuple),
+    st.dictionaries(text, text, max_size=2),
+)
 token_ids = st.lists(st.integers(0, 300) | st.integers(0, 2**40), max_size=6).map(tuple)
 log_probabilities = st.lists(floats | st.floats(width=32, allow_nan=False), max_size=6).map(tuple)
 outcomes = (
@@ -152,9 +157,27 @@ transitions = st.builds(
     info=json_objects,
     rewards=st.dictionaries(text, floats, max_size=2),
 )
-signals = st.builds(Signals, st.none() | text, st.none() | floats)
+signals = st.builds(
+    Signals,
+    st.none() | text,
+    st.none() | floats,
+    st.none() | text,
+    st.lists(text, max_size=2).map(tuple),
+)
+forfeits = st.builds(Forfeit, text, outcomes, st.dictionaries(text, floats, max_size=2))
 steps = st.lists(
-    st.builds(Step, small, st.none() | small, actions, transitions, signals, floats), max_size=4
+    st.builds(
+        Step,
+        small,
+        st.none() | small,
+        actions,
+        transitions,
+        signals,
+        floats,
+        st.none() | small,
+        st.none() | forfeits,
+    ),
+    max_size=4,
 ).map(tuple)
 keys = st.builds(Key, text, st.integers(0, 2**40), small)
 tasks = st.builds(

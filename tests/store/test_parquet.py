@@ -82,6 +82,7 @@ def test_plain_columns_serve_queries(tmp_path: Path) -> None:
         "prompt_tokens": 9,
         "sampled_tokens": 6,
         "seconds": 0.1,
+        "players": None,  # of a single player
     }
     assert (second["status"], second["scored"]) == ("error(hang, environment)", False)
 

@@ -1,9 +1,10 @@
-"""A run in which one policy plays all seats: who is credited, and what the report calls success."""
+"""A run in which one policy plays all seats: who is credited, and what reports show."""
 
 from __future__ import annotations
 
 import asyncio
 import io
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ pytest.importorskip("pyspiel", reason="needs open-spiel")
 from palaestra.cli.main import main
 from palaestra.core.errors import RecipeError
 from palaestra.evaluation.reports import report, report_files
+from palaestra.evaluation.reports.learning_curves import curve_stage
 from palaestra.learning.data.trajectory import Trajectory
 from palaestra.learning.loop.batch import filtered, trajectories
 from palaestra.learning.methods.algorithms import Method, algorithm
@@ -24,6 +26,7 @@ from palaestra.training.recipe import Recipe, load
 from palaestra.training.recipe_check import check_recipe
 from palaestra.training.role_adapters import POLICY
 from palaestra.training.run import execute
+from tests.viewer.stores import client_of
 
 RECIPE = """
 concurrency = 64
@@ -114,15 +117,43 @@ def test_success_is_the_first_player_s(games: RunFolder) -> None:
     assert {("player1", True), ("player1", False)} <= movers  # the last mover
 
 
-def test_the_report_says_whose_success_it_is(games: RunFolder) -> None:
+def test_the_report_has_the_return_of_each_player_and_no_success(games: RunFolder) -> None:
     built = report.build(games.database, games.path)
     assert list(built.players) == ["player0", "player1"]
-    assert sum(built.players.values()) == pytest.approx(0)
-    page = report_files.markdown(built)
-    assert "success is that of player0" in page and "not how well the policy plays" in page
+    assert sum(one.mean for one in built.players.values()) == pytest.approx(0)
+    assert not built.success and not built.held_out.paired and built.held_out.counted[0] == 32
     printed = io.StringIO()
     report_files.render(built, Console(file=printed, width=400))
-    assert "success is that of player0" in printed.getvalue()
+    for page in (report_files.markdown(built), printed.getvalue()):
+        text = page[: page.find("## Recipe")] if "## Recipe" in page else page
+        assert "Mean returns on 32 held-out tasks" in text and "player0" in text
+        assert f"palaestra exploitability {games.path}" in text
+        assert "success" not in text.lower()
+    document = report.as_json(built)
+    assert set(document["players"]["player0"]) >= {"mean", "interval", "forfeits", "invalid_rate"}
+    assert all(document["success"][policy] is None for policy in built.policies)
+
+
+def test_metrics_of_training_have_the_return_of_each_player(games: RunFolder) -> None:
+    metrics = games.database.metrics("rl")
+    assert metrics and curve_stage(games.database.metric_phases(), games.database.metrics) == "rl"
+    for _, row in metrics:
+        assert row["return/player0"] + row["return/player1"] == pytest.approx(0)
+        assert "success" not in row
+    assert (games.path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_show_and_the_viewer_have_no_success_of_the_games(
+    games: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", str(games.path)]) == 0
+    shown = capsys.readouterr().out
+    assert "mean returns player0" in shown and "return/" in shown
+    assert "success" not in shown[: shown.index("recipe")]
+    client, end = client_of(games.path.parent), time.monotonic() + 20
+    while "data-pending" in (page := client.get("/run/run").text) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert "mean return of player0" in page and "palaestra exploitability" in page
 
 
 @pytest.mark.parametrize("rule", ["remax", "marft", "waltz", "rloo + 0.5*marft"])
@@ -144,6 +175,7 @@ def test_other_rules_are_given_results_per_player(rule: str, tmp_path: Path) -> 
     check_recipe(recipe(tmp_path, f"rl.credit={rule}"))
 
 
-def test_what_has_no_effect_among_several_players_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"rl\.rewards\.environment has no effect"):
+def test_rewards_of_several_players_count_once(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"rl\.rewards\.environment would count them twice"):
         check_recipe(recipe(tmp_path, "rl.rewards.environment=1.0"))
+    check_recipe(recipe(tmp_path, "rl.rewards.environment=1.0", "rl.rewards.outcome=0"))

@@ -9,6 +9,7 @@ from rich.console import Console
 from palaestra.core.episode import Episode
 from palaestra.core.graph import Call
 from palaestra.evaluation.reports.transcript import plain, turns
+from palaestra.evaluation.statistics.player_results import ending, forfeit_reason
 
 
 def show_episode(
@@ -19,14 +20,20 @@ def show_episode(
     named = f"  task {episode.task.id} of {episode.task.environment}"
     console.print(named, markup=False, soft_wrap=True)
     used = episode.usage
+    reward = "" if episode.results else f"reward {episode.reward:g}, "
     console.print(
-        f"{episode.agent}: {episode.outcome}, reward {episode.reward:g}, {used.turns} turns, "
+        f"{episode.agent}: {ending(episode)}, {reward}{used.turns} turns, "
         f"{f'{used.tried} tried, ' if used.tried else ''}{used.sampled_tokens} tokens sampled, "
         f"{used.seconds:.1f} s\n",
         markup=False,
     )
     if episode.outcome.detail:
         console.print(plain(episode.outcome.detail), markup=False)
+    for player, one in episode.players.items():
+        why = f", forfeited: {forfeit_reason(one.outcome)}" if one.forfeited else ""
+        invalid = f", {one.invalid_actions} invalid" if one.invalid_actions else ""
+        text = f"{player}: return {one.total:+g}, {one.turns} turns{invalid}{why}"
+        console.print(plain(text), markup=False, soft_wrap=True)
     chosen: dict[int, list[Call]] = {}
     for call in episode.calls:
         acted = (s.index for s in episode.steps if s.calls_before > call.index)
@@ -34,14 +41,17 @@ def show_episode(
     for number, turn in enumerate(turns(episode)):
         console.print(f"sees   {turn.observation}", markup=False, style="dim", soft_wrap=True)
         if number < len(episode.steps):
-            notes = [f"reward {turn.reward:g}"] if turn.reward else []
+            notes = ["at the same time"] if turn.together else []
+            notes += [f"reward {turn.reward:g}"] if turn.reward else []
             notes += [] if turn.valid else ["not understood"]
+            notes += [f"forfeits: {turn.forfeit}"] if turn.forfeit else []
             note = f"   ({', '.join(notes)})" if notes else ""
-            line = f"{number + 1:4}   {turn.action}{note}"
+            who = f"{turn.player}: " if turn.player else ""
+            line = f"{number + 1:4}   {who}{turn.action}{note}"
             console.print(line, markup=False, style="bold" if turn.valid else "red", soft_wrap=True)
         for call in chosen.get(number, []) if tokens else []:
             _show_tokens(call, tokens(call) if tokens else [], console)
-    console.print(f"\nend: {episode.outcome}", markup=False)
+    console.print(f"\nend: {ending(episode)}", markup=False)
 
 
 def _show_tokens(call: Call, tokens: Sequence[str], console: Console) -> None:

@@ -35,6 +35,7 @@ from palaestra.evaluation.running.evaluation_plan import DOCUMENT, Cell, Plan, a
 from palaestra.evaluation.running.evaluation_run import Done
 from palaestra.evaluation.running.evaluation_run import evaluate as run_plan
 from palaestra.evaluation.running.matrix import MatrixRequest, plan
+from palaestra.evaluation.statistics.player_results import has_success
 from palaestra.evaluation.statistics.power import foresight
 from palaestra.models.registry import (
     REVISIONS,
@@ -159,7 +160,8 @@ class Evaluation:
             ) as run,
         ):
             reporter.say(f"[bold]{path}[/bold]: {title_of(made)}")
-            for note in (*notes, foresight(made.tasks)):
+            one_success = any(has_success(cell.environment) for cell in made.cells)
+            for note in (*notes, *([foresight(made.tasks)] if one_success else [])):
                 reporter.say(note)
             yield cls(made, run, path, reporter, effort, given, elsewhere)
 

@@ -37,8 +37,11 @@ def as_text(result: Row) -> str:
 
 def as_html(result: Row) -> str:
     """Return the result as an HTML table, for notebooks."""
+    from palaestra.evaluation.statistics.player_results import HEADS
+
     if "cells" not in result:
-        return html_table(result["summary"], (), _lines(result))
+        own = html_table("players", HEADS, players) if (players := _players(result)) else ""
+        return html_table(result["summary"], (), _lines(result)) + own
     names, rows = _columns(result)
     return html_table(_title(result), names, rows, _caption(result))
 
@@ -59,20 +62,48 @@ def html_table(
 
 def _cell(result: Row) -> Any:
     from rich import box
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
+
+    from palaestra.evaluation.statistics.player_results import HEADS
 
     table = Table(box=box.SIMPLE, show_header=False, title=result["summary"], title_justify="left")
     for row in _lines(result):
         table.add_row(*map(Text, row))
-    return table
+    if not (players := _players(result)):
+        return table
+    own = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    for name in HEADS:
+        own.add_column(name, justify="left" if name in ("player", "forfeits") else "right")
+    for cells in players:
+        own.add_row(*map(Text, cells))
+    return Group(table, own)
+
+
+def _players(result: Row) -> list[list[str]]:
+    """Return a row for each of several players; none for a single player."""
+    from palaestra.evaluation.statistics.player_results import from_json, rows
+
+    return rows(from_json(result.get("players") or {}))
+
+
+def _strength(row: Row, run: str) -> list[str]:
+    """Return the commands that measure how well the policies of a game play."""
+    from palaestra.evaluation.statistics.player_results import strength_commands
+
+    policies = len({row["model"], *row["roles"].values()})
+    return strength_commands(row["environment"], run, policies=policies)
 
 
 def _lines(result: Row) -> list[tuple[str, str]]:
     """Return the lines of a single cell: name and value."""
-    rows = [("success", _success(result))]
-    if result["interval"] is not None:
+    game = bool(result.get("players"))
+    rows = [] if game and result["success"] is None else [("success", _success(result))]
+    if result["interval"] is not None and not game:
         rows.append(("mean reward", f"{result['reward']:.3f}"))
+    if game and not rows:
+        rows.append(("tasks", f"{result['tasks']}{_excluded(result)}"))
     if result["progress"] is not None:
         rows.append(("progress", f"{100 * result['progress']:.1f} %"))
     rows.append(("mean turns", f"{result['turns']:.1f}  of at most {result['turn_limit']}"))
@@ -88,6 +119,8 @@ def _lines(result: Row) -> list[tuple[str, str]]:
     if result["shard"]:
         rows.append(("shard", result["shard"]))
     rows.append(("episodes in", result["run"]))
+    if game and (commands := _strength(result, result["run"])):
+        rows.append(("who plays best", " or ".join(commands)))
     return rows
 
 
@@ -120,10 +153,11 @@ def _title(result: Row) -> str:
 
 def _caption(result: Row) -> str:
     of = f"{result['episodes']} of {result['planned']} episodes in {result['run']}"
-    return (
-        f"{of}, {result['seconds']:.1f} s; money: {money(result)}. Compare: palaestra "
-        f"leaderboard {result['run']}"
-    )
+    games = [cell for cell in result["cells"] if cell.get("players")]
+    compared = [f"palaestra leaderboard {result['run']}"]
+    compared += [command for cell in games for command in _strength(cell, result["run"])]
+    commands = ", ".join(dict.fromkeys(compared))
+    return f"{of}, {result['seconds']:.1f} s; money: {money(result)}. Compare: {commands}"
 
 
 def _columns(result: Row) -> tuple[list[str], list[list[str]]]:
@@ -148,6 +182,7 @@ def _row(cell: Row) -> dict[str, str]:
         "seed": str(cell["seed"]),
         "success %": "" if cell["success"] is None else f"{100 * cell['success']:.1f}",
         "95 %": "" if bounds is None else f"{100 * bounds[0]:.0f} to {100 * bounds[1]:.0f}",
+        "return (95 %)": _returns(cell),
         "tasks": str(cell["tasks"]),
         "turns": f"{cell['turns']:.1f}",
         "tokens": str(tokens) if tokens else "",
@@ -155,6 +190,14 @@ def _row(cell: Row) -> dict[str, str]:
         "excluded": ", ".join(faults),
         "left": str(left) if left else "",
     }
+
+
+def _returns(cell: Row) -> str:
+    """Return the mean returns of several players, one a line; empty for a single player."""
+    return "\n".join(
+        f"{name} {mean}{f' ({bounds})' if bounds else ''}{f'; {forfeits}' if forfeits else ''}"
+        for name, mean, bounds, *_, forfeits in _players(cell)
+    )
 
 
 def _success(result: Row) -> str:

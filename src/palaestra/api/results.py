@@ -17,6 +17,8 @@ from palaestra.evaluation.reports import cell_samples
 from palaestra.evaluation.reports.run_diff import Diff, diff
 from palaestra.evaluation.running.evaluation_plan import DOCUMENT, from_json
 from palaestra.evaluation.running.evaluation_run import Done
+from palaestra.evaluation.statistics import player_results
+from palaestra.evaluation.statistics.player_results import PlayerScore
 from palaestra.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -139,7 +141,7 @@ class Results:
 
     @property
     def success(self) -> float | None:
-        """Share of tasks solved; None if no episode could be scored.
+        """Share of tasks solved; None if no episode could be scored, or each player has its own.
 
         Raises:
             InputError: there are several cells.
@@ -151,6 +153,11 @@ class Results:
         """The 95 % interval of `success` over tasks; None for one task. Raises like `success`."""
         found = self._only("interval")["interval"]
         return None if found is None else (found[0], found[1])
+
+    @property
+    def players(self) -> dict[str, PlayerScore]:
+        """The results of each of several players; empty for one. Raises like `success`."""
+        return player_results.from_json(self._only("players").get("players") or {})
 
     @property
     def complete(self) -> bool:
@@ -214,6 +221,8 @@ class Results:
     def to_pandas(self) -> pandas.DataFrame:
         """Return a data frame with one row per episode.
 
+        The return of each of several players is in a column of its own, `return/PLAYER`.
+
         Raises:
             MissingPackage: pandas is not installed.
         """
@@ -225,7 +234,7 @@ class Results:
                 "agent": cell.agent,
                 "model": cell.model,
             }
-            rows += [{**named, **asdict(sample)} for sample in part.samples]
+            rows += [{**named, **_columns(sample)} for sample in part.samples]
         return frame(rows)
 
     def _only(self, what: str) -> dict[str, Any]:
@@ -244,6 +253,13 @@ class Results:
 
     def _repr_html_(self) -> str:
         return as_html(self.data)
+
+
+def _columns(sample: cell_samples.Sample) -> dict[str, Any]:
+    found = asdict(sample)
+    del found["players"]
+    returns = {f"return/{player}": one.total for player, one in sample.players.items()}
+    return found | returns
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:

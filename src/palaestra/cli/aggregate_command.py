@@ -51,8 +51,10 @@ def run(options: argparse.Namespace) -> int:
 def _success(name: str) -> dict[str, float]:
     """Return the mean success over the tasks of each environment of a run."""
     from palaestra.evaluation.statistics.intervals import task_scores
+    from palaestra.evaluation.statistics.player_results import refuse_games
 
     side = read_side(name)
+    refuse_games(side.episodes, [name])
     of: dict[str, list[Any]] = {}
     for episode in side.episodes:
         of.setdefault(episode.task.environment, []).append(episode)

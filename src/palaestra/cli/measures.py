@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from palaestra.cli.tables import table
-from palaestra.core.errors import GroupTooSmall
+from palaestra.core.errors import GroupTooSmall, InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +31,7 @@ def measured(episodes: Sequence[Episode], by: str | None = None, context: int | 
     Raises:
         UnknownName: no episode has a label or parameter `by`.
     """
+    from palaestra.evaluation.statistics import player_results
     from palaestra.evaluation.statistics.episode_metrics import (
         METRICS,
         breakdown,
@@ -40,9 +41,21 @@ def measured(episodes: Sequence[Episode], by: str | None = None, context: int | 
     from palaestra.evaluation.statistics.repeats import reliability
     from palaestra.evaluation.statistics.self_report import calibration
 
-    measures = METRICS | ({"context_use": context_use(context)} if context else {})
+    measures = dict(METRICS | ({"context_use": context_use(context)} if context else {}))
+    players = player_results.scores_of(episodes)
+    environments = {episode.task.environment for episode in episodes}
+    one = all(player_results.has_success(id, players) for id in environments)
+    if not one and by:
+        raise InputError(
+            "--by groups success, and games between players have none; leave it out, or see the "
+            "return of each with `palaestra show RUN`."
+        )
+    if not one:
+        measures = {n: m for n, m in measures.items() if n not in ("success", "reward")}
+    for player in players:
+        measures[f"return, {player}"] = player_results.return_of(player)
     found = {name: summarise(episodes, measure) for name, measure in measures.items()}
-    repeats = reliability(episodes)
+    repeats = reliability(episodes) if one else {}
     parts = breakdown(episodes, by) if by else {}
     try:
         confidence = asdict(calibration(episodes))

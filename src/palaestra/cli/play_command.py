@@ -1,4 +1,7 @@
-"""`palaestra play`: act in an environment yourself, in the terminal or through a pipe."""
+"""`palaestra play`: act in an environment yourself, in the terminal or through a pipe.
+
+Of several players, one person plays all in turn, or some of them against agents (`--player`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from palaestra.runtime.visible_text import visible
 
 if TYPE_CHECKING:
     from palaestra.core.environment import Environment, Transition
+    from palaestra.core.task import Task
 
 EXAMPLE = "palaestra play --env babyai/GoToLocalS5N2"
 COMMANDS = (
@@ -27,6 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=0, metavar="N", help="number of the task in the split"
     )
     parser.add_argument("--split", help="train, validation or test (default: the first with tasks)")
+    parser.add_argument(
+        "--player", action="append", default=[], metavar="NAME", dest="players",
+        help="with several players: play for NAME, and let agents play for the others, each by "
+        "--player NAME=AGENT@MODEL (repeatable; default: play for all of them in turn)",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,15 +49,24 @@ def run(options: argparse.Namespace) -> int:
         known = tasks(options.env)
         split = split or next((each for each in Split if known.count(each) != 0), Split.TRAIN)
         task = known.task(split, options.seed)
+        if options.players:
+            from palaestra.cli.play_game import play_game, seats_of
+
+            seats = seats_of(options.players, options.env, environment.spec.players)
+            play_game(environment, task, seats, _rules(options.env, task, environment))
+            return 0
         first = environment.reset(task)
-        print(
-            visible(f"{options.env}, task {task.id}\n\n{environment.instructions}\n({COMMANDS})\n")
-        )
+        print(_rules(options.env, task, environment))
         print(visible(first.text))
         _play(environment)
     finally:
         environment.close()
     return 0
+
+
+def _rules(id: str, task: Task, environment: Environment) -> str:
+    text = f"{id}, task {task.id}\n\n{environment.instructions}\n({COMMANDS})\n"
+    return visible(text)
 
 
 def _play(environment: Environment) -> None:
@@ -58,13 +76,13 @@ def _play(environment: Environment) -> None:
     while True:
         if len(environment.spec.players) > 1:
             print(f"It is {acting_in(environment)[0]}'s turn.")
-        line = _read()
-        command = "quit" if line is None else _command(environment, line)
+        line = read_line()
+        command = "quit" if line is None else command_in(environment, line)
         if line is None or command == "quit":
             print(f"You left after {turns} action(s), {_earned(rewards)}.")
             return
         if command is not None:
-            print(visible(_answer(environment, command)))
+            print(visible(answer(environment, command)))
             continue
         if not line:
             continue
@@ -73,9 +91,10 @@ def _play(environment: Environment) -> None:
         turns += 1
         for name, reward in (transition.rewards or {player: transition.reward}).items():
             rewards[name] += reward
-        print(visible(_format(transition)))
+        print(visible(described(transition)))
         if transition.terminated or transition.truncated:
-            print(f"\n{_end(transition)} after {turns} action(s), {_earned(rewards)}.")
+            end = _end(transition) if len(rewards) == 1 else "The game ended"
+            print(f"\n{end} after {turns} action(s), {_earned(rewards)}.")
             return
 
 
@@ -85,7 +104,7 @@ def _earned(rewards: dict[str, float]) -> str:
     return "with rewards of " + ", ".join(f"{reward:g} ({who})" for who, reward in rewards.items())
 
 
-def _read() -> str | None:
+def read_line() -> str | None:
     """Return the next line, or None at the end of the input."""
     if sys.stdin.isatty():
         print("> ", end="", flush=True)
@@ -93,7 +112,7 @@ def _read() -> str | None:
     return line.strip() if line else None
 
 
-def _command(environment: Environment, line: str) -> str | None:
+def command_in(environment: Environment, line: str) -> str | None:
     """Return the command in a line, or None if the line is an action.
 
     With a leading colon, it is always a command; else the environment's own actions come first.
@@ -108,7 +127,7 @@ def _command(environment: Environment, line: str) -> str | None:
     return None if own else line
 
 
-def _answer(environment: Environment, command: str) -> str:
+def answer(environment: Environment, command: str) -> str:
     if command == "help":
         return f"{environment.instructions}\n({COMMANDS})"
     if command == "hint":
@@ -128,7 +147,7 @@ def _answer(environment: Environment, command: str) -> str:
     return f"There is no command ':{command}'; {COMMANDS}."
 
 
-def _format(transition: Transition) -> str:
+def described(transition: Transition) -> str:
     text = transition.observation.text
     if not transition.valid:
         text = f"(invalid action) {text}"

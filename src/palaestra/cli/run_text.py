@@ -21,11 +21,14 @@ Row = dict[str, Any]
 
 
 def phases_of(database: Database) -> dict[str, Row]:
-    """Return the results of each phase, in the order of the first episodes."""
+    """Return the results of each phase, in the order of the first episodes.
+
+    Phases of games have `players`, and success only if all players share it.
+    """
     of: dict[str, list[EpisodeSummary]] = {}
     for found in database.summaries():
         of.setdefault(found.key.phase, []).append(found)
-    return {phase: _standing(episodes) for phase, episodes in of.items()}
+    return {phase: _standing(database, phase, episodes) for phase, episodes in of.items()}
 
 
 def show_run(run: Row, console: Console) -> None:
@@ -36,8 +39,8 @@ def show_run(run: Row, console: Console) -> None:
     for line in headline(run):
         console.print(line, markup=False, style="bold", soft_wrap=True)
     if run["phases"]:
-        heads = ["phase", "success", "95 %", "tasks", "episodes", "faults"]
-        console.print(table(heads, _phases(run["phases"])))
+        console.print(table(*_phases(run["phases"])))
+        _show_players(run, console)
         console.print("An episode: palaestra show RUN PHASE/TASK.MEMBER", style="dim")
     _show_alarms(run, console)
     if run["stages"]:
@@ -59,7 +62,9 @@ def show_run(run: Row, console: Console) -> None:
         line = f"loss on held-out general text, nats per token: {' → '.join(losses)}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if run["rl"]:
-        columns = [name for name in RL_COLUMNS if any(name in row for row in run["rl"])]
+        returns = {name: None for row in run["rl"] for name in row if name.startswith("return/")}
+        shown = [*RL_COLUMNS[:1], *returns, *RL_COLUMNS[1:]]
+        columns = [name for name in shown if any(name in row for row in run["rl"])]
         steps = [
             [str(row["step"]), *(f"{row[c]:.3f}" if c in row else "" for c in columns)]
             for row in run["rl"]
@@ -84,7 +89,7 @@ def show_run(run: Row, console: Console) -> None:
 
 
 def headline(run: Row) -> list[str]:
-    """Return the run's last tested success with its interval, and its faults."""
+    """Return the run's last tested success with its interval, or returns of players; and faults."""
     from palaestra.viewer.facts import main_phase
 
     judged = [name for name in run["phases"] if not _practised(name)]
@@ -94,7 +99,9 @@ def headline(run: Row) -> list[str]:
     if len([name for name in judged if name.startswith("eval")]) < 2:  # else show each separately
         name = main_phase(judged)
         row = run["phases"][name]
-        if row["success"] is None:
+        if row["success"] is None and row.get("players"):
+            found.append(f"{name}: mean returns {_returns(row)} on {row['tasks']} tasks")
+        elif row["success"] is None:
             found.append(f"{name}: no episode has a result")
         else:
             bounds = f", 95 % interval over tasks {_bounds(row)}" if row["interval"] else ""
@@ -130,9 +137,15 @@ def _version(one: Row) -> str:
     return line
 
 
-def _standing(episodes: Sequence[EpisodeSummary]) -> Row:
+def _standing(database: Database, phase: str, episodes: Sequence[EpisodeSummary]) -> Row:
+    from palaestra.evaluation.statistics import player_results
     from palaestra.evaluation.statistics.intervals import success_interval
+    from palaestra.store.recorded_players import phase_players
 
+    played = [(e, found) for e, found in phase_players(database, phase) if e.outcome.scored]
+    players = player_results.player_scores((e.key.group, found) for e, found in played)
+    environments = {episode.environment for episode in episodes}
+    one = all(player_results.has_success(id, players) for id in environments)
     tasks: dict[int, list[bool]] = {}
     for episode in episodes:
         if episode.outcome.scored:
@@ -144,11 +157,12 @@ def _standing(episodes: Sequence[EpisodeSummary]) -> Row:
     return {
         "episodes": len(episodes),
         "scored": scored,
-        "solved": solved,
-        "success": solved / scored if scored else None,
-        "interval": [interval.low, interval.high] if interval else None,
+        "solved": solved if one else None,
+        "success": solved / scored if scored and one else None,
+        "interval": [interval.low, interval.high] if interval and one else None,
         "tasks": len(tasks),
         "faults": dict(faults),
+        **({"players": player_results.as_json(players)} if players else {}),
     }
 
 
@@ -174,31 +188,78 @@ def _practised(phase: str) -> bool:
     return phase.partition("/")[0] not in ("test", "transfer", "validation", "eval")
 
 
-def _phases(phases: dict[str, Row]) -> list[list[str]]:
-    """Return one line per phase; the numbered phases of RL share a line."""
+def _phases(phases: dict[str, Row]) -> tuple[list[str], list[list[str]]]:
+    """Return one line per phase under its heads; the numbered phases of RL share a line."""
+    heads = ["phase", "success", "95 %", "returns", "tasks", "episodes", "faults"]
     rows: list[list[str]] = []
     numbered = [name for name in phases if re.fullmatch(r"rl/\d+", name)]
     for name, row in phases.items():
         if name in numbered[1:]:
             continue
         if name in numbered and len(numbered) > 1:
-            of = [phases[other] for other in numbered]
-            row = {p: sum(one[p] for one in of) for p in ("episodes", "scored", "solved", "tasks")}
-            row["success"] = row["solved"] / row["scored"] if row["scored"] else None
-            row["faults"] = sum((Counter(one["faults"]) for one in of), Counter())
-            row["interval"] = None
+            row = _together([phases[other] for other in numbered])
             name = f"{name} to {numbered[-1]}"
         rows.append(
             [
                 name,
                 _percent(row["success"]),
                 _bounds(row),
+                row["returns"] if "returns" in row else _returns(row),
                 str(row["tasks"]),
                 str(row["episodes"]),
                 _counts(row["faults"]),
             ]
         )
-    return rows
+    kept = [k for k, head in enumerate(heads) if head != "returns" or any(row[k] for row in rows)]
+    if not any(row[1] for row in rows):  # games alone
+        kept = [k for k in kept if heads[k] not in ("success", "95 %")] if 3 in kept else kept
+    return [heads[k] for k in kept], [[row[k] for k in kept] for row in rows]
+
+
+def _together(steps: Sequence[Row]) -> Row:
+    """Return the sums of the numbered phases of a stage, and means of success and returns."""
+    row: Row = {p: sum(one[p] or 0 for one in steps) for p in ("episodes", "scored", "tasks")}
+    solved = [one["solved"] for one in steps]
+    row["success"] = sum(solved) / row["scored"] if row["scored"] and None not in solved else None
+    row["faults"] = sum((Counter(one["faults"]) for one in steps), Counter())
+    row["interval"] = None
+    sums: dict[str, list[float]] = {}  # of returns, and the number of episodes
+    for one in steps:
+        for player, score in (one.get("players") or {}).items():
+            known = sums.setdefault(player, [0.0, 0])
+            known[0] += score["mean"] * score["episodes"]
+            known[1] += score["episodes"]
+    row["returns"] = ", ".join(f"{p} {total / count:+.2f}" for p, (total, count) in sums.items())
+    return row
+
+
+def _show_players(run: Row, console: Console) -> None:
+    """Print the results of each of several players in each phase outside of training."""
+    from palaestra.evaluation.statistics import player_results
+
+    rows = [
+        [phase, *line]
+        for phase, row in run["phases"].items()
+        if not _practised(phase) and row.get("players")
+        for line in player_results.rows(player_results.from_json(row["players"]))
+    ]
+    if not rows:
+        return
+    console.print(table(["phase", *player_results.HEADS], rows))
+    recipe = run["recipe"] or {}
+    found = recipe.get("environment") or ""
+    environment = str(found.get("id", "") if isinstance(found, dict) else found)
+    policies = 2 if recipe.get("roles") else 1
+    commands = player_results.strength_commands(environment, run["path"], policies=policies)
+    if commands:
+        text = f"Who plays best: {' or '.join(commands)}"
+        console.print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def _returns(row: Row) -> str:
+    from palaestra.evaluation.statistics import player_results
+
+    return player_results.line(player_results.from_json(row.get("players") or {}))
 
 
 def _show_alarms(run: Row, console: Console) -> None:

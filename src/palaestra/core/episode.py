@@ -63,6 +63,15 @@ class Step:
         return 0 if self.call is None else self.call + 1
 
 
+def together(before: Step | None, step: Step) -> bool:
+    """Return whether the player of a step acts at the same time as that of the step before it."""
+    if before is None or not before.before.together:
+        return False
+    acting = (before.before.turn, *before.before.together)
+    left = acting[1:] if before.transition.valid else acting
+    return (step.before.turn, *step.before.together) == left
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """The identity of a rollout: unique within a run, and stable across resumes."""
@@ -81,13 +90,9 @@ class PlayerResult:
 
     outcome: Outcome  # success: a positive return; else why the player forfeited, or a failure
     total: float  # its return: the sum of its rewards, or what a forfeit left to it
-    turns: int
+    turns: int  # actions of its own, before a forfeit
     invalid_actions: int
-
-    @property
-    def forfeited(self) -> bool:
-        """Whether the player's own limit or error ended its part."""
-        return self.outcome.status in (Status.TRUNCATED, Status.ERROR)
+    forfeited: bool  # whether the player's own limit or error ended its part
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +144,27 @@ class Episode:
         An episode that no player ended, such as one that an error of the infrastructure cut off,
         has the same outcome for all.
         """
-        why = {s.forfeit.player: s.forfeit.outcome for s in self.steps if s.forfeit is not None}
+        forfeits = {s.forfeit.player: s for s in self.steps if s.forfeit is not None}
+        why = {player: s.forfeit.outcome for player, s in forfeits.items() if s.forfeit is not None}
         decided = self.outcome.status in (Status.SUCCESS, Status.FAILURE)
         found = {}
         for player, total in self.results.items():
-            own = [s for s in self.steps if s.before.turn == player and s.forfeit is None]
+            end = forfeits[player].index if player in forfeits else len(self.steps)
+            own = [s for s in self.steps if s.before.turn == player and s.index < end]
             won = Outcome.success() if total > 0 else Outcome.failure()
             found[player] = PlayerResult(
                 why.get(player, won if decided else self.outcome),
                 total,
                 len(own),
                 sum(not step.transition.valid for step in own),
+                player in forfeits,
             )
         return found
 
     @property
     def invalid_turns(self) -> int:
-        return sum(not step.transition.valid for step in self.steps)
+        """The number of actions that the environment did not understand."""
+        return sum(not step.transition.valid for step in self.steps if step.forfeit is None)
 
 
 # ── the journal ──────────────────────────────────────────────────────────────

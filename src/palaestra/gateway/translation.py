@@ -36,7 +36,8 @@ class Translation:
             temperature: whether the program's temperature is used, or else the session's.
             role: whose model replies.
         """
-        self.session, self.replies, self._model = session, replies, session.model_of(role)
+        self.session, self.replies = session, replies
+        self._role, self._model = role, session.model_of(role)
         self._temperature = temperature
 
     @property
@@ -61,7 +62,7 @@ class Translation:
     def requires_call(self, question: Question) -> bool:
         """Return whether a model in this process is held to one call; see `resident.py`."""
         asked = bool(question.tools) and question.tool_choice not in ("auto", "none")
-        return asked and self.native and self._model.constrains
+        return asked and self.native and self.session.can_constrain(self._role)
 
     def prepared(self, question: Question) -> tuple[BuiltPrompt, Sampling]:
         """Return the prompt and the sampling options of a question."""
@@ -80,7 +81,7 @@ class Translation:
 
     def _grammar(self, question: Question) -> str | None:
         """Return the grammar that constrains the reply to its form; None: unconstrained."""
-        if question.form is None or not self._model.constrains:
+        if question.form is None or not self.session.can_constrain(self._role):
             return None
         if self.requires_call(question):
             return None  # a call has the form of its tool

@@ -1,7 +1,8 @@
 """Episodes as a Parquet file, for analysis with other tools and lossless re-import.
 
 One row per episode. The plain columns (`environment`, `solved`, `reward`, `turns` …)
-are for queries; the `raw_` columns hold the whole episode, in the form of `codec.py`.
+are for queries; the `raw_` columns hold the whole episode, in the form of `codec.py`. `players` has
+the result of each of several players, and why it forfeited if it did; `solved` is then the first's.
 The run's documents and the format's version are in the schema's metadata.
 """
 
@@ -149,9 +150,24 @@ def _row(episode: Episode) -> dict[str, Any]:
         "prompt_tokens": episode.usage.prompt_tokens,
         "sampled_tokens": episode.usage.sampled_tokens,
         "seconds": episode.usage.seconds,
+        "players": _players(episode) or None,
         **{f"raw_{name}": value for name, value in raw.items()},
         "raw_events": [_row_of(event) for event in events_in_order(episode)],
     }
+
+
+def _players(episode: Episode) -> list[dict[str, Any]]:
+    """Return the result of each of several players; empty for a single player."""
+    return [
+        {
+            "player": player,
+            "return": float(one.total),
+            "turns": one.turns,
+            "invalid_turns": one.invalid_actions,
+            "forfeit": str(one.outcome) if one.forfeited else None,
+        }
+        for player, one in episode.players.items()
+    ]
 
 
 def _row_of(event: Event) -> dict[str, Any]:
@@ -164,6 +180,10 @@ def _row_of(event: Event) -> dict[str, Any]:
 def _schema(arrow: Any) -> Any:
     text, integer, real, flag = arrow.string(), arrow.int64(), arrow.float64(), arrow.bool_()
     packed = ("prompt", "completion", "logprobs")
+    player = [
+        *(("player", text), ("return", real), ("turns", integer), ("invalid_turns", integer)),
+        ("forfeit", text),
+    ]
     event = [("kind", text), ("body", text), *((name, arrow.binary()) for name in packed)]
     return arrow.schema(
         [
@@ -174,6 +194,7 @@ def _schema(arrow: Any) -> Any:
             *((name, integer) for name in ("turns", "invalid_turns")),
             *((name, integer) for name in ("prompt_tokens", "sampled_tokens")),
             ("seconds", real),
+            ("players", arrow.list_(arrow.struct(player))),
             *((f"raw_{name}", text) for name in HEADER),
             ("raw_events", arrow.list_(arrow.struct(event))),
         ]

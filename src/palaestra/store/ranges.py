@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from palaestra.core.budget import Usage
@@ -185,6 +186,15 @@ def step_facts(database: Database, span: Span) -> Iterator[StepFacts]:
             happened, before = found["transition"], found["before"]["progress"]
             facts = StepFacts(found["index"], before, happened["valid"], happened["reward"])
         yield facts
+
+
+def step_bodies(database: Database, span: Span, most: int | None = None) -> Iterator[str]:
+    """Yield the stored form of every step in order, of the first `most` only if there is a bound.
+
+    Calls are not read.
+    """
+    rows = _among(database, _BODIES.format("step"), span.ids)
+    yield from (body for (body,) in islice(rows, most))
 
 
 def call_facts(database: Database, span: Span) -> Iterator[CallFacts]:

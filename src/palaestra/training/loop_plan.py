@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from palaestra.environments.registry import tasks
+from palaestra.evaluation.statistics.player_results import has_success
 from palaestra.learning.curricula.horizon import scaling_inter
 from palaestra.learning.curricula.practice import Attempt, Practice
 from palaestra.learning.data.advised import AdvicePlan
@@ -54,6 +55,7 @@ def plan_of(context: RunContext) -> ReinforcementPlan:
         replay=part.success_replay,
         consolidation=_consolidation(part),
         turns=lambda step: _most_turns(part.horizon, step) or turns,
+        has_success=has_success(context.recipe.environment.id),
     )
 
 

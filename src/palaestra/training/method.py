@@ -241,8 +241,8 @@ def _check_players(recipe: Recipe, method: Method) -> None:
                 "read; choose spiral, or a rule that judges one player's turns at a time, such as "
                 "rloo, grpo, reinforce or return_to_go."
             )
-    if recipe.rl.rewards.get("environment"):
+    if recipe.rl.rewards.get("environment") and recipe.rl.rewards.get("outcome"):
         raise RecipeError(
-            f"{where}whose outcomes are what the environment gives to each already: "
-            "rl.rewards.environment has no effect there; leave it out."
+            f"{where}whose outcomes are the sums of their rewards already: rl.rewards.environment "
+            "would count them twice; leave it out, or set rl.rewards.outcome=0."
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.outcome import Outcome
@@ -35,7 +36,7 @@ class EpisodeCounter:
         self._tokens += episode.usage.prompt_tokens + episode.usage.sampled_tokens
         rate = self._tokens / max(time.monotonic() - self._started, 1e-9)
         figures = {"tokens/s": f"{rate:.0f}"}
-        if self._scored:
+        if self._scored and not episode.results:  # players have a return each
             figures = {"success": percent(self._solved / self._scored), **figures}
         self._shown.show(len(self._ended), figures)
 
@@ -60,8 +61,7 @@ class StepCounter:
         self._context.add_metrics(self._context.record, result.step, values)
         self._context.accounts.count_time()
         figures = {
-            "success": percent(values["success"]) if "success" in values else "–",
-            "reward": f"{values['reward']:.2f}" if "reward" in values else "–",
+            **_earned(values),
             "entropy": f"{values['entropy']:.2f}" if "entropy" in values else "– (no update)",
             "tokens/s": f"{values['tokens_per_second']:.0f}",
         }
@@ -75,3 +75,14 @@ class StepCounter:
             if alarm.name not in self._announced:  # once each: a bad state lasts
                 self._announced.add(alarm.name)
                 self._context.reporter.say(f"[yellow]alarm[/yellow] {alarm.name}: {alarm.message}")
+
+
+def _earned(values: Mapping[str, float]) -> dict[str, str]:
+    """Return success and reward of a step's rollouts, or the mean return of each player."""
+    found = {name.partition("/")[2]: v for name, v in values.items() if name.startswith("return/")}
+    if found and "success" not in values:
+        return {player: f"{value:+.2f}" for player, value in found.items()}
+    return {
+        "success": percent(values["success"]) if "success" in values else "–",
+        "reward": f"{values['reward']:.2f}" if "reward" in values else "–",
+    }

@@ -19,6 +19,7 @@ from typing import Any
 
 from rich.markup import escape
 
+from palaestra.evaluation.statistics.player_results import has_success, scores_of
 from palaestra.runtime.progress import Reporter
 from palaestra.store.database import Database
 from palaestra.store.disk import replace_durably
@@ -120,9 +121,15 @@ class Feed(threading.Thread):
 
 
 def success_of(database: Database, phase: str) -> dict[str, float]:
-    """Return the success of a phase's episodes, and how many of them were scored."""
-    outcomes = [one.outcome for one in database.summaries(phase) if one.key.phase == phase]
-    scored = [outcome.solved for outcome in outcomes if outcome.scored]
+    """Return the success of a phase's episodes, and how many of them were scored.
+
+    Of games between players, return the mean return of each instead.
+    """
+    own = [one for one in database.summaries(phase) if one.key.phase == phase]
+    scored = [one.outcome.solved for one in own if one.outcome.scored]
+    if not all(has_success(id) for id in {one.environment for one in own}):
+        players = scores_of(database.episodes(phase))
+        return {f"return/{p}": of.mean for p, of in players.items()} | {"tasks": len(scored)}
     return {"success": fmean(scored) if scored else float("nan"), "tasks": len(scored)}
 
 

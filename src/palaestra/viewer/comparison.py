@@ -15,10 +15,16 @@ from statistics import fmean
 
 from starlette.exceptions import HTTPException
 
-from palaestra.core.episode import Episode, Key
+from palaestra.core.episode import Episode, Key, PlayerResult
 from palaestra.evaluation.reports.run_diff import identity
 from palaestra.evaluation.statistics.intervals import Interval, success_interval
+from palaestra.evaluation.statistics.player_results import (
+    PlayerScore,
+    has_success,
+    player_scores,
+)
 from palaestra.store.ranges import latest_steps, phase_headers
+from palaestra.store.recorded_players import phase_players
 from palaestra.viewer.facts import TESTED, money_per_episode, policy_name, stage_of_step
 from palaestra.viewer.site import Site, episode_url
 from palaestra.viewer.texts import line
@@ -40,6 +46,12 @@ class ComparedPhase:
     endings: Mapping[Key, str]  # the last actions of each; empty for a large phase
     money: Mapping[str, float]  # per episode, by phase; phases of unknown cost are missing
     policy: str  # "AGENT with MODEL" of its run; empty if the phase names them
+    players: Mapping[Key, Mapping[str, PlayerResult]]  # of its games
+
+    def has_success(self, episode: Episode) -> bool:
+        """Return whether an episode has one success, of its only player or of all."""
+        players = self.players.get(episode.key, {})
+        return not players or has_success(episode.task.environment, players)
 
     @property
     def name(self) -> str:
@@ -63,6 +75,7 @@ class Standing:
     seconds: float  # per task, repeats averaged
     turns: float  # per task, repeats averaged
     money: float | None  # per episode; None if a part of it is unknown
+    players: Mapping[str, PlayerScore]  # empty for a single player
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +112,7 @@ def compared_phase(site: Site, name: str) -> ComparedPhase:
             raise HTTPException(404, f"The run '{run}' has no phase '{phase}'; it has: {existing}.")
         costs = {name: money_per_episode(database, name) for name in phases}
         policy = "" if names_policy(phase) else policy_name(database)
+        players = {e.key: of for name in phases for e, of in phase_players(database, name)}
         endings = {}
         if len(episodes) <= LATEST:
             for name in phases:
@@ -106,7 +120,7 @@ def compared_phase(site: Site, name: str) -> ComparedPhase:
                     words = [line(act_of(step), 30) or "(nothing)" for step in steps[-ENDING:]]
                     endings[key] = " › ".join(words)
     money = {name: cost for name, cost in costs.items() if cost is not None}
-    return ComparedPhase(run, phase, phases, tuple(episodes), endings, money, policy)
+    return ComparedPhase(run, phase, phases, tuple(episodes), endings, money, policy, players)
 
 
 def evaluated(phases: Sequence[str]) -> list[str]:
@@ -131,7 +145,7 @@ def standings(compared: ComparedPhase) -> dict[str, Standing]:
     of: dict[str, list[Episode]] = {}
     for episode in compared.episodes:
         of.setdefault(episode.task.environment, []).append(episode)
-    return {id: _standing(episodes, _money(compared, episodes)) for id, episodes in of.items()}
+    return {id: _standing(compared, episodes) for id, episodes in of.items()}
 
 
 def tiles(phases: Sequence[ComparedPhase]) -> list[Tile]:
@@ -150,7 +164,8 @@ def tiles(phases: Sequence[ComparedPhase]) -> list[Tile]:
         episodes = [tasks.get(key, []) for tasks in by_task]
         pairs = zip(phases, episodes, strict=True)
         urls = [compared.url(of[0].key) if of else "" for compared, of in pairs]
-        found.append(Tile(name, tuple(_share(of) for of in episodes), tuple(urls)))
+        shares = (_share(*pair) for pair in zip(phases, episodes, strict=True))
+        found.append(Tile(name, tuple(shares), tuple(urls)))
     return sorted(found, key=_order)
 
 
@@ -158,7 +173,7 @@ def clusters(phases: Sequence[ComparedPhase]) -> dict[str, list[Cluster]]:
     """Group failures by outcome, environment and last actions, the most frequent first."""
     found: dict[str, list[Cluster]] = {}
     for kind in ("outcome", "environment", "last actions"):
-        counts = [Counter(_what(kind, of, e) for e in _failed(of)) for of in phases]
+        counts = [Counter(_what(kind, of, e) for e in failed(of)) for of in phases]
         total: Counter[str] = sum(counts, Counter())
         total.pop("", None)
         found[kind] = [
@@ -171,6 +186,11 @@ def clusters(phases: Sequence[ComparedPhase]) -> dict[str, list[Cluster]]:
             for what, _ in total.most_common(CLUSTERS)
         ]
     return found
+
+
+def failed(compared: ComparedPhase) -> list[Episode]:
+    """Return the unsolved episodes of a phase; games between players are none."""
+    return [e for e in compared.episodes if not e.outcome.solved and compared.has_success(e)]
 
 
 # ── details ──────────────────────────────────────────────────────────────────
@@ -186,11 +206,12 @@ def _money(compared: ComparedPhase, episodes: Sequence[Episode]) -> float | None
     return sum(compared.money[phase] * count for phase, count in counts.items()) / counts.total()
 
 
-def _standing(episodes: Sequence[Episode], money: float | None) -> Standing:
+def _standing(compared: ComparedPhase, episodes: Sequence[Episode]) -> Standing:
     by_task: dict[str, list[Episode]] = {}
     for episode in episodes:
         by_task.setdefault(identity(episode.task), []).append(episode)
-    shares = [_share(of) for of in by_task.values()]
+    shares = [_share(compared, of) for of in by_task.values()]
+    games = [(e.key.group, compared.players.get(e.key, {})) for e in episodes if e.outcome.scored]
     usages = [[episode.usage for episode in of] for of in by_task.values()]
     return Standing(
         success=success_interval(shares),
@@ -200,22 +221,20 @@ def _standing(episodes: Sequence[Episode], money: float | None) -> Standing:
         tokens=fmean(fmean(u.prompt_tokens + u.sampled_tokens for u in of) for of in usages),
         seconds=fmean(fmean(u.seconds for u in of) for of in usages),
         turns=fmean(fmean(u.turns for u in of) for of in usages),
-        money=money,
+        money=_money(compared, episodes),
+        players=player_scores(games),
     )
 
 
-def _share(episodes: Sequence[Episode]) -> float | None:
-    scored = [float(e.outcome.solved) for e in episodes if e.outcome.scored]
-    return fmean(scored) if scored else None
+def _share(compared: ComparedPhase, episodes: Sequence[Episode]) -> float | None:
+    """Return the solved share of scored episodes; None without any, and of games."""
+    scored = [e for e in episodes if e.outcome.scored and compared.has_success(e)]
+    return fmean(float(e.outcome.solved) for e in scored) if scored else None
 
 
 def _order(tile: Tile) -> tuple[float, float, float]:
     known = [share for share in tile.shares if share is not None]
     return (min(known) - max(known), -known[0], -fmean(known)) if known else (1.0, 0.0, 0.0)
-
-
-def _failed(compared: ComparedPhase) -> list[Episode]:
-    return [episode for episode in compared.episodes if not episode.outcome.solved]
 
 
 def _what(kind: str, compared: ComparedPhase, episode: Episode) -> str:
@@ -230,7 +249,7 @@ def _examples(kind: str, what: str, phases: Sequence[ComparedPhase]) -> list[tup
     """Return the first such failure of each phase."""
     found = []
     for compared in phases:
-        for episode in _failed(compared):
+        for episode in failed(compared):
             if _what(kind, compared, episode) == what:
                 found.append((f"{compared.run} {episode.key}", compared.url(episode.key)))
                 break

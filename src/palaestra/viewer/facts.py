@@ -6,8 +6,9 @@ are None, and the page says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from palaestra.core.errors import InputError
@@ -20,8 +21,14 @@ from palaestra.evaluation.statistics.intervals import (
     policies_of,
     success_interval,
 )
+from palaestra.evaluation.statistics.player_results import (
+    PlayerScore,
+    has_success,
+    player_scores,
+)
 from palaestra.store.database import Database
 from palaestra.store.queries import TaskStanding
+from palaestra.store.recorded_players import game_environments, phase_players
 from palaestra.training.renamed_keys import with_present_names
 
 TESTED = ("test", "validation", "eval", "transfer", "cell")
@@ -129,23 +136,39 @@ class PhaseStanding:
     reward: float | None
     turns: float | None
     sampled_tokens: int
+    players: Mapping[str, PlayerScore] = field(default_factory=dict)  # empty for a single player
 
 
-def by_phase(standings: Sequence[TaskStanding]) -> dict[str, PhaseStanding]:
-    """Aggregate the tasks of each phase."""
+def by_phase(
+    standings: Sequence[TaskStanding],
+    players: Mapping[str, Mapping[str, PlayerScore]] = MappingProxyType({}),
+) -> dict[str, PhaseStanding]:
+    """Aggregate the tasks of each phase; `players` of games, by phase."""
     of: dict[str, list[TaskStanding]] = {}
     for task in standings:
         of.setdefault(task.phase, []).append(task)
-    return {phase: _phase(phase, tasks) for phase, tasks in of.items()}
+    return {phase: _phase(phase, tasks, players.get(phase, {})) for phase, tasks in of.items()}
+
+
+def players_by_phase(database: Database, phase: str = "") -> dict[str, dict[str, PlayerScore]]:
+    """Return the results of players in the games of each phase, or of one phase."""
+    found = {}
+    for name in game_environments(database, phase):
+        played = [(e, of) for e, of in phase_players(database, name) if e.outcome.scored]
+        found[name] = player_scores((e.key.group, of) for e, of in played)
+    return found
 
 
 def differences(
-    standings: Sequence[TaskStanding], prefix: str = "test/"
+    standings: Sequence[TaskStanding], prefix: str = "test/", games: Collection[str] = ()
 ) -> dict[tuple[str, str], Interval]:
-    """Return the change by training on the same tasks, for each pair of tested policies."""
+    """Return the change by training on the same tasks, for each pair of tested policies.
+
+    Phases of `games` have no success that could change.
+    """
     scores: dict[str, dict[int, float]] = {}
     for task in standings:
-        if task.success is not None:
+        if task.success is not None and task.phase not in games:
             scores.setdefault(task.phase, {})[task.group] = task.success
     found = {}
     phases = [phase for phase in scores if phase.startswith(prefix)]
@@ -205,7 +228,10 @@ def _stage(row: Mapping[str, Any]) -> Stage:
     )
 
 
-def _phase(phase: str, tasks: Sequence[TaskStanding]) -> PhaseStanding:
+def _phase(
+    phase: str, tasks: Sequence[TaskStanding], players: Mapping[str, PlayerScore]
+) -> PhaseStanding:
+    one = all(has_success(id, players) for id in {task.environment for task in tasks})
     scored = sum(task.scored for task in tasks)
     scores = [task.success for task in tasks if task.success is not None]
     episodes = sum(task.episodes for task in tasks)
@@ -215,11 +241,12 @@ def _phase(phase: str, tasks: Sequence[TaskStanding]) -> PhaseStanding:
         episodes=episodes,
         faults=episodes - scored,
         tasks=len(scores),
-        success=sum(scores) / len(scores) if scores else None,
-        interval=success_interval(scores),
-        reward=sum(task.reward for task in tasks) / scored if scored else None,
+        success=sum(scores) / len(scores) if scores and one else None,
+        interval=success_interval(scores) if one else None,
+        reward=sum(task.reward for task in tasks) / scored if scored and not players else None,
         turns=sum(task.turns for task in tasks) / scored if scored else None,
         sampled_tokens=sum(task.sampled_tokens for task in tasks),
+        players=players,
     )
 
 

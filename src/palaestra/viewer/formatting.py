@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from palaestra.evaluation.statistics import player_results
 from palaestra.evaluation.statistics.intervals import Interval
+from palaestra.evaluation.statistics.player_results import PlayerScore
 from palaestra.runtime.visible_text import visible
 
 NOTHING = "–"
@@ -77,6 +79,11 @@ def value(found: Any) -> str:
     return str(found).lower() if isinstance(found, bool) else str(found)
 
 
+def returns(players: Mapping[str, PlayerScore]) -> str:
+    """Format the mean return of each player, e.g. "white +0.50, black -0.50"."""
+    return visible(player_results.line(players)) or NOTHING
+
+
 def cut(text: str, most: int = 160) -> str:
     """Shorten `text` to one line of at most `most` characters."""
     line = " ".join(visible(text[: 4 * most]).split())
@@ -90,7 +97,7 @@ def short(name: str, most: int = 28) -> str:
 
 
 WRITERS: tuple[Callable[..., str], ...] = (
-    *(percent, bounds, count, figure, seconds, memory, money, moment, value, cut, short),
+    *(percent, bounds, count, figure, seconds, memory, money, moment, value, returns, cut, short),
 )
 FILTERS = {writer.__name__: writer for writer in WRITERS}
 """The filters by their names in templates."""

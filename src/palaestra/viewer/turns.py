@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from palaestra.core.environment import Observation
-from palaestra.core.episode import Episode, Step
+from palaestra.core.episode import Episode, Step, together
 from palaestra.core.graph import Call
 from palaestra.evaluation.statistics.costs import Prices, known_money
+from palaestra.evaluation.statistics.player_results import forfeit_reason
 from palaestra.runtime.visible_text import visible
 from palaestra.store.database import Database
 from palaestra.store.ranges import Span, events_between, position_after, turn_events
@@ -65,6 +66,8 @@ class TurnView:
 
     number: int  # from 1
     player: str | None  # the acting player, if there are several
+    together: bool  # it acted at the same time as the player of the turn before
+    forfeit: str  # why that player forfeits here, with the returns that follow; else empty
     seen: Text | None  # the observation
     pictures: tuple[str, ...]  # of the observation, as `data:` URLs
     changed: tuple[Change, ...] | None  # against the previous observation, if requested
@@ -80,9 +83,10 @@ class TurnView:
     progress: float | None  # before the action
     state: str | None  # the key of the state before it
     seconds: float
-    ended: str  # "", "terminated", "cut off" or "solved"
+    ended: str  # "", "terminated", "cut off", "solved", or "the end" of several players
     info: str
     after: Text | None  # the observation after the last action of the episode
+    after_others: tuple[tuple[str, Text], ...]  # what the other players saw then
     pictures_after: tuple[str, ...]
 
     @property
@@ -124,7 +128,7 @@ def turns_between(
         credits: of the episode's group, if known.
         texts: maps tokens to text; None: to their numbers.
     """
-    early = max(0, start - 1 - options.changed)
+    early = max(0, start - 1 - options.changed)  # a turn also shows what the one before led to
     events = turn_events(database, span, early, stop)
     steps = {event.index: event for event in events if isinstance(event, Step)}
     calls: dict[int, list[Call]] = {}
@@ -188,20 +192,24 @@ class _TurnBuilder:
         replies = [self._reply(call, step, seen, lasts.get(call.index)) for call in calls]
         transition = step.transition if step else None
         before = self._seen(index - 1) if self.options.changed and index else None
+        ends_by_forfeit = step is not None and step.forfeit is not None and _ended(step) != ""
+        last = transition.observation if transition and index == self.last else None
         changed = None if before is None else tuple(changes(before, seen or ""))
         return TurnView(
             number=index + 1,
-            player=step.before.turn if step else None,
+            player=line(step.before.turn, 80) if step and step.before.turn else None,
+            together=step is not None and together(self.steps.get(index - 1), step),
+            forfeit=_forfeit(step) if step else "",
             seen=None if seen is None else cut(seen),
             pictures=_pictures(self._observed(index)),
             changed=changed,
             replies=tuple(replies),
-            acted=step is not None,
+            acted=step is not None and not ends_by_forfeit,
             action=line(action, 1000),
             action_id=line(step.action.call.id, 100) if step and step.action.call else "",
             in_reply=any(reply.action for reply in replies),
             call=None if step is None or step.call in {call.index for call in calls} else step.call,
-            valid=transition.valid if transition else True,
+            valid=transition.valid or ends_by_forfeit if transition else True,
             reward=transition.reward if transition else 0.0,
             rewards=tuple(transition.rewards.items()) if transition else (),
             progress=step.before.progress if step else None,
@@ -211,10 +219,11 @@ class _TurnBuilder:
             info=line(json.dumps(dict(transition.info), default=str), 400)
             if transition and transition.info
             else "",
-            after=cut(transition.observation.text) if transition and index == self.last else None,
-            pictures_after=_pictures(
-                transition.observation if transition and index == self.last else None
-            ),
+            after=cut(last.text) if last else None,
+            after_others=tuple((line(who, 80), cut(text)) for who, text in last.others.items())
+            if last
+            else (),
+            pictures_after=_pictures(last),
         )
 
     def _seen(self, index: int) -> str | None:
@@ -276,9 +285,19 @@ def _pictures(observation: Observation | None) -> tuple[str, ...]:
 def _ended(step: Step | None) -> str:
     if step is None or not (step.transition.terminated or step.transition.truncated):
         return ""
+    if step.before.turn is not None and step.transition.terminated:
+        return "the end"
     if step.transition.success:
         return "solved"
     return "terminated" if step.transition.terminated else "cut off"
+
+
+def _forfeit(step: Step) -> str:
+    """Return why a player forfeits in a step, and the returns that follow; empty if it does not."""
+    if step.forfeit is None:
+        return ""
+    returns = (f"{player} {value:+.3g}" for player, value in step.forfeit.returns.items())
+    return line(f"{forfeit_reason(step.forfeit.outcome)}; returns {', '.join(returns)}", 400)
 
 
 def _last_calls(

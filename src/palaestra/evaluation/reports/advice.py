@@ -76,6 +76,11 @@ def advise(board: Leaderboard, constraints: Constraints, cost: str = "tokens") -
         raise InputError(f"There is no cost '{cost}'; choose from {', '.join(COSTS)}.")
     if constraints.success is not None and not 0 <= constraints.success <= 1:
         raise InputError(f"A success of {constraints.success:g} is invalid; give a share, 0 to 1.")
+    if board.games and not board.candidates:
+        raise InputError(
+            "The runs hold games between players only, which rank no candidate; rate the policies "
+            "with: palaestra ratings RUN."
+        )
     if not board.ranked:
         raise InputError(
             "No candidate has results on the whole suite; see the notes of `palaestra "

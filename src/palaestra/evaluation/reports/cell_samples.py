@@ -6,16 +6,17 @@ A part is the episodes of one cell in one run: all of them, or those of its shar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from palaestra.core.episode import Episode
+from palaestra.core.episode import Episode, PlayerResult
 from palaestra.core.outcome import Owner
 from palaestra.evaluation.running import evaluation_plan
 from palaestra.evaluation.running.evaluation_plan import Cell, Plan
 from palaestra.evaluation.running.suite import Suite
+from palaestra.evaluation.statistics import player_results
 from palaestra.evaluation.statistics.costs import Prices, Spent, added, recorded_name, total
 from palaestra.evaluation.statistics.intervals import score
 from palaestra.store.run_folder import RunFolder
@@ -40,6 +41,7 @@ class Sample:
     tokens: float  # prompt and sampled tokens
     seconds: float  # from reset to end, with other episodes running
     money: float | None  # None if a part of it is unknown
+    players: Mapping[str, PlayerResult] = field(default_factory=dict)  # if there are several
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ def _samples(cell: Cell, made: Plan, episodes: Iterable[Episode]) -> Iterable[Sa
             tokens=cost.tokens,
             seconds=episode.usage.seconds,
             money=_whole(cost) if priced else None,
+            players=episode.players,
         )
 
 
@@ -104,7 +107,10 @@ def _whole(cost: Spent) -> float | None:
 
 
 def summary(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:
-    """Return the values that `palaestra eval` reports for a cell; missing ones are None."""
+    """Return the values that `palaestra eval` reports for a cell; missing ones are None.
+
+    Only cells with several players have `players`, and success only if they share it.
+    """
     found = score(episodes)
     rate = found.success
     scored = [episode for episode in episodes if episode.outcome.scored]
@@ -127,6 +133,7 @@ def summary(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:
         "money": spent.money,
         "unknown_calls": spent.unknown,
         "unpriced_calls": spent.unpriced,
+        **({"players": player_results.as_json(found.players)} if found.players else {}),
     }
 
 

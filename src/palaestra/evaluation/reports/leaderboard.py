@@ -3,7 +3,8 @@
 Parts of one evaluation in several runs (shards, seeds, single models) are joined by their cells:
 episodes of the same candidate, environment and terms belong together, and joined shards score
 exactly as one run would have. Parts that are not comparable are left out, with the reason. A
-candidate without results on some environments or episodes is shown, but not ranked.
+candidate without results on some environments or episodes is shown, but not ranked. Games between
+players, who have a return each, are listed by player and rank nobody.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from palaestra.evaluation.running.evaluation_plan import CONTEXT, Cell
 from palaestra.evaluation.running.suite import METRICS, Suite, differences
 from palaestra.evaluation.statistics import overall
 from palaestra.evaluation.statistics.intervals import Interval
+from palaestra.evaluation.statistics.player_results import PlayerScore, has_success, player_scores
 
 SHARED_TERMS = ("split", "turns", "seconds", "tokens", "total_tokens", "tried")
 """Terms in which all candidates must agree on an environment; the others are a candidate's own."""
@@ -77,6 +79,17 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class GameStanding:
+    """One candidate in one game between players."""
+
+    name: str  # of the candidate
+    environment: str
+    players: dict[str, PlayerScore]
+    episodes: int
+    planned: int
+
+
+@dataclass(frozen=True, slots=True)
 class Leaderboard:
     """The candidates, best first; unranked ones come last."""
 
@@ -85,6 +98,7 @@ class Leaderboard:
     candidates: tuple[Candidate, ...]
     notes: tuple[str, ...] = ()  # parts left out or joined, and why
     metrics: tuple[str, ...] = ("success", "progress", "turns", "tokens", "seconds", "money")
+    games: tuple[GameStanding, ...] = ()
 
     @property
     def ranked(self) -> list[Candidate]:
@@ -133,24 +147,30 @@ def build(parts: Sequence[Part], suite: Suite | None = None) -> Leaderboard:
     if not comparable:
         reasons = f" ({notes[0]})" if notes else ""
         raise InputError(f"The runs hold nothing to compare{reasons}; name other runs.")
+    games = {part.cell.environment for part in comparable if _is_game(part)}
     weights = {part.cell.environment: part.cell.weight for part in reversed(comparable)}
     if suite is not None:
         weights = {entry.environment: entry.weight for entry in suite.entries}
-    weights = dict(sorted(weights.items()))
+    weights = {id: weight for id, weight in sorted(weights.items()) if id not in games}
 
     grouped: dict[tuple[Any, ...], list[Part]] = {}
     for part in comparable:
         grouped.setdefault(_candidate_key(part.cell), []).append(part)
     names = _names([of[0].cell for of in grouped.values()])
-    candidates = [
-        _candidate(name, of, weights, notes)
-        for name, of in zip(names, grouped.values(), strict=True)
-    ]
+    named = list(zip(names, grouped.values(), strict=True))
+    played = [_game(name, of, id, notes) for id in sorted(games) for name, of in named]
+    candidates = [_candidate(name, of, weights, notes) for name, of in named if weights]
     candidates.sort(key=lambda c: (not c.ranked, -_rate(c), c.name))
     versions = sorted({part.version for part in comparable})
     if len(versions) > 1:
         notes.append(f"the runs are of several versions of palaestra: {', '.join(versions)}")
-    board = Leaderboard(suite, weights, tuple(candidates), tuple(dict.fromkeys(notes)))
+    board = Leaderboard(
+        suite,
+        weights,
+        tuple(candidates),
+        tuple(dict.fromkeys(notes)),
+        games=tuple(one for one in played if one is not None),
+    )
     return board if suite is None else replace(board, metrics=suite.metrics)
 
 
@@ -236,8 +256,26 @@ def _candidate(
     )
 
 
-def _standing(environment: str, parts: Sequence[Part], name: str, notes: list[str]) -> Standing:
-    """Summarise one candidate's episodes on one environment; of duplicates the newest counts."""
+def _is_game(part: Part) -> bool:
+    players = {player: None for sample in part.samples for player in sample.players}
+    return not has_success(part.cell.environment, players)
+
+
+def _game(
+    name: str, parts: Sequence[Part], environment: str, notes: list[str]
+) -> GameStanding | None:
+    """Return the results of each player in one candidate's games; None without any."""
+    own = [part for part in parts if part.cell.environment == environment]
+    if not own:
+        return None
+    standing, samples = _standing(environment, own, name, notes), _samples(own)[0]
+    played = [(sample.task, sample.players) for sample in samples if sample.scored]
+    players = player_scores(played)
+    return GameStanding(name, environment, players, standing.episodes, standing.planned)
+
+
+def _samples(parts: Sequence[Part]) -> tuple[list[Sample], int]:
+    """Return the samples of one candidate on one environment, and how many newer ones replaced."""
     found: dict[tuple[int, int, int], Sample] = {}
     duplicates = 0
     for part in parts:  # oldest first
@@ -245,11 +283,16 @@ def _standing(environment: str, parts: Sequence[Part], name: str, notes: list[st
             key = (sample.task, sample.seed, sample.member)
             duplicates += key in found
             found[key] = sample
+    return [found[key] for key in sorted(found)], duplicates  # the same for any split into runs
+
+
+def _standing(environment: str, parts: Sequence[Part], name: str, notes: list[str]) -> Standing:
+    """Summarise one candidate's episodes on one environment; of duplicates the newest counts."""
+    samples, duplicates = _samples(parts)
     if duplicates:
         notes.append(
             f"{name} on {environment}: {duplicates} episodes are in two runs; the newer ones count"
         )
-    samples = [found[key] for key in sorted(found)]  # the same order for any split into runs
     ended = [sample for sample in samples if not sample.infrastructure]
     scored = [sample for sample in ended if sample.scored]
     planned = frozenset().union(*(part.planned for part in parts))

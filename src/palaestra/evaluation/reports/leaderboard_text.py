@@ -11,6 +11,7 @@ from typing import Any
 
 from palaestra.core.errors import InputError
 from palaestra.evaluation.reports.leaderboard import COSTS, Candidate, Leaderboard, Standing
+from palaestra.evaluation.statistics import player_results
 from palaestra.evaluation.statistics.intervals import Interval
 
 HEADS = {
@@ -24,6 +25,7 @@ HEADS = {
     "money": "money",
 }
 PERCENT = ("progress", "invalid")
+RATED = "Who plays best: palaestra ratings RUN… (Elo of the policies that played each other)."
 SMALL = 30  # tasks of an environment; with fewer, an interval is too wide for most questions
 
 Table = tuple[list[str], list[list[str]]]  # header and rows
@@ -62,6 +64,16 @@ def by_environment(board: Leaderboard) -> Table:
     return heads, rows
 
 
+def games(board: Leaderboard) -> Table:
+    """Make a table of games: one row per candidate, game and player."""
+    rows = [
+        [one.name, f"{one.environment}{'' if one.episodes >= one.planned else ' *'}", *row]
+        for one in board.games
+        for row in player_results.rows(one.players)
+    ]
+    return ["agent, model", "environment", *player_results.HEADS], rows
+
+
 def remarks(board: Leaderboard) -> list[str]:
     """Return the caveats of the tables, one sentence each."""
     found = list(board.notes)
@@ -95,8 +107,12 @@ def remarks(board: Leaderboard) -> list[str]:
 
 def markdown(board: Leaderboard, cost: str = "tokens") -> str:
     """Render the leaderboard as a Markdown page."""
-    parts = [f"# {_title(board)}", _markdown(overview(board, cost)), _explained(board, cost)]
-    parts += ["## By environment: success % (95 % interval)", _markdown(by_environment(board))]
+    parts = [f"# {_title(board)}"]
+    if board.candidates:
+        parts += [_markdown(overview(board, cost)), _explained(board, cost)]
+        parts += ["## By environment: success % (95 % interval)", _markdown(by_environment(board))]
+    if board.games:
+        parts += ["## Games: returns of each player", _markdown(games(board)), RATED]
     notes = remarks(board)
     if notes:
         parts.append("\n".join(f"- {_escaped(note)}" for note in notes))
@@ -120,14 +136,29 @@ th:nth-child(-n+2), td:nth-child(-n+2) {{ text-align: left; }}
 figure {{ margin: 1rem 0; }} div {{ overflow-x: auto; }}
 </style></head><body>
 <h1>{html.escape(_title(board))}</h1>
-<div>{_html(overview(board, cost))}</div>
-<p>{html.escape(_explained(board, cost))}</p>
-{_picture(board, cost)}
-<h2>By environment: success % (95 % interval)</h2>
-<div>{_html(by_environment(board))}</div>
+{_candidates(board, cost)}
+{_games(board)}
 <ul>{notes}</ul>
 </body></html>
 """
+
+
+def _candidates(board: Leaderboard, cost: str) -> str:
+    if not board.candidates:
+        return ""
+    return f"""<div>{_html(overview(board, cost))}</div>
+<p>{html.escape(_explained(board, cost))}</p>
+{_picture(board, cost)}
+<h2>By environment: success % (95 % interval)</h2>
+<div>{_html(by_environment(board))}</div>"""
+
+
+def _games(board: Leaderboard) -> str:
+    if not board.games:
+        return ""
+    return f"""<h2>Games: returns of each player</h2>
+<div>{_html(games(board))}</div>
+<p>{html.escape(RATED)}</p>"""
 
 
 def table(board: Leaderboard) -> str:
@@ -182,6 +213,7 @@ def as_json(board: Leaderboard, cost: str = "tokens") -> dict[str, Any]:
             }
             for candidate in board.candidates
         ],
+        **({"games": [asdict(one) for one in board.games]} if board.games else {}),
         "notes": remarks(board),
     }
 
@@ -202,7 +234,7 @@ def _front(board: Leaderboard, cost: str) -> list[Candidate]:
 def _title(board: Leaderboard) -> str:
     if board.suite is not None:
         return f"Suite {board.suite.title}"
-    count = len(board.weights)
+    count = len(board.weights) + len({one.environment for one in board.games})
     return f"{count} environment{'s' if count > 1 else ''}, without a suite"
 
 

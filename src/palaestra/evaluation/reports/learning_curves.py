@@ -31,6 +31,7 @@ OTHERS = ("#009E73", "#CC79A7", "#E69F00", "#0072B2", "#D55E00")  # of other ver
 TRAINING = "#56B4E9"
 MODELLED = "#CC79A7"
 INK = "#222222"
+RETURN = "return/"  # how the metrics of players' mean returns begin
 
 
 def series(metrics: Metrics, name: str) -> tuple[Array, Array]:
@@ -67,8 +68,20 @@ class ModelledReward:
 
 def curve_stage(stages: Sequence[str], metrics: Callable[[str], Metrics]) -> str:
     """Return the stage whose learning curve is shown: the last one with rollouts to learn from."""
-    found = [stage for stage in stages if any("success" in row for _, row in metrics(stage))]
+    found = [stage for stage in stages if any(_of_rollouts(row) for _, row in metrics(stage))]
     return found[-1] if found else "rl"
+
+
+def _of_rollouts(row: Mapping[str, float]) -> bool:
+    return "success" in row or any(name.startswith(RETURN) for name in row)
+
+
+def returns(metrics: Metrics) -> dict[str, tuple[Array, Array]]:
+    """Return steps and mean returns of each of several players; empty where success is shared."""
+    if any("success" in row for _, row in metrics):
+        return {}
+    names = dict.fromkeys(n for _, row in metrics for n in row if n.startswith(RETURN))
+    return {name.removeprefix(RETURN): series(metrics, name) for name in names}
 
 
 def colour_of(policy: str, policies: Iterable[str]) -> str:
@@ -99,7 +112,8 @@ def learning_curve_png(
 
     Args:
         metrics: values of each step; `success`, `reward` and `entropy` are drawn, and beside the
-            first `modelled_reward`, if a reward model took part.
+            first `modelled_reward`, if a reward model took part. Of games between players, the
+            mean return of each is drawn instead of success.
         path: the file to write; an existing one is overwritten.
         held_out: success of each tested version of the policy on the held-out tasks.
         title: one line above the figure.
@@ -112,7 +126,10 @@ def learning_curve_png(
         figure = Figure(figsize=(7.2, 5.0), layout="constrained")
         FigureCanvasAgg(figure)
         grid = figure.add_gridspec(2, 2, height_ratios=[2.6, 1])
-        _draw_success(figure.add_subplot(grid[0, :]), metrics, held_out, title)
+        if players := returns(metrics):
+            _draw_returns(figure.add_subplot(grid[0, :]), players, title)
+        else:
+            _draw_success(figure.add_subplot(grid[0, :]), metrics, held_out, title)
         _draw_small(figure.add_subplot(grid[1, 0]), metrics, "reward", "reward per episode")
         _draw_small(figure.add_subplot(grid[1, 1]), metrics, "entropy", "entropy (nats per token)")
         figure.savefig(path, format="png", dpi=200)
@@ -232,6 +249,18 @@ def _draw_success(
         handlelength=1.8,
         frameon=False,
     )
+
+
+def _draw_returns(axes: Axes, players: Mapping[str, tuple[Array, Array]], title: str) -> None:
+    for number, (player, (steps, values)) in enumerate(players.items()):
+        colour = OTHERS[number % len(OTHERS)]
+        axes.scatter(steps, values, s=16, color=colour, alpha=0.5, lw=0)
+        axes.plot(steps, smooth(values), color=colour, lw=2.2, label=player)
+    _frame(axes, next(iter(players.values()))[0])
+    axes.set_ylabel("mean return")
+    axes.set_xlabel("RL step")
+    axes.set_title(title, loc="left", fontweight="bold", pad=20)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.985), ncols=3, fontsize=8, frameon=False)
 
 
 _HELD_OUT: dict[str, Any] = {"color": "#666666", "lw": 1.3, "ls": (0, (5, 2))}

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Protocol
 
 from palaestra.core.episode import Episode
 from palaestra.evaluation.reports import transcript
 from palaestra.evaluation.reports.learning_curves import Metrics, curve_stage
+from palaestra.evaluation.statistics import player_results
 from palaestra.evaluation.statistics.intervals import (
     POLICIES,
     Comparison,
@@ -24,6 +24,7 @@ from palaestra.evaluation.statistics.intervals import (
     compared_policies,
     policies_of,
 )
+from palaestra.evaluation.statistics.player_results import PlayerScore
 
 GENERAL_LOSS = "general_loss"
 """The JSON value of a run: the loss on held-out general text by version, in nats per token."""
@@ -83,8 +84,6 @@ class Report:
     recipe: Mapping[str, Any]
     machine: Mapping[str, Any]
     alarms: Sequence[Mapping[str, Any]] | None  # raised by monitors; None: not recorded
-    players: Mapping[str, float] = field(default_factory=dict)
-    """Mean result of each player in the last test, in order; empty for a single player."""
     policies: tuple[str, ...] = POLICIES  # that are tested, in the order of training
     general_loss: Mapping[str, float] = field(default_factory=dict)
     """Loss on held-out general text by version, in nats per token; empty if not measured."""
@@ -93,6 +92,11 @@ class Report:
     def success(self) -> dict[str, Interval]:
         """The success on the held-out tasks, by policy, if there is one."""
         return self.held_out.success
+
+    @property
+    def players(self) -> dict[str, PlayerScore]:
+        """The results of each player in the last test, in order; empty for a single player."""
+        return next((score.players for score in reversed(self.held_out.scores.values())), {})
 
 
 def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
@@ -125,7 +129,6 @@ def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
         recipe=source.get("recipe") or {},
         machine=source.get("machine") or {},
         alarms=source.get(f"alarms/{learning}"),
-        players=_players(tested[finished[-1]]) if finished else {},
         policies=policies,
         general_loss=source.get(GENERAL_LOSS) or {},
     )
@@ -150,8 +153,8 @@ def as_json(report: Report) -> dict[str, Any]:
         **summary(report),
         "model": str(report.model) if report.model else None,
         "seconds_setup": report.seconds_setup,
-        "held_out": asdict(report.held_out),
-        "transfer": asdict(report.transfer) if report.transfer.scores else None,
+        "held_out": _comparison(report.held_out),
+        "transfer": _comparison(report.transfer) if report.transfer.scores else None,
         "stages": [
             {**asdict(stage), "tokens_per_second": stage.tokens_per_second}
             for stage in report.stages
@@ -161,7 +164,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "recipe": report.recipe,
         "machine": report.machine,
         "alarms": report.alarms,
-        "players": report.players,
+        "players": player_results.as_json(report.players),
         "general_loss": report.general_loss,
     }
     return {key: finite(value) for key, value in whole.items()}
@@ -178,10 +181,13 @@ def _stage(row: Mapping[str, Any]) -> Stage:
     )
 
 
-def _players(episodes: Sequence[Episode]) -> dict[str, float]:
-    results = [episode.results for episode in episodes if episode.outcome.scored]
-    names = dict.fromkeys(player for found in results for player in found)
-    return {name: fmean(found.get(name, 0.0) for found in results) for name in names}
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON; only the scores of games have `players`."""
+    found = asdict(comparison)
+    for score in found["scores"].values():
+        if not score["players"]:
+            del score["players"]
+    return found
 
 
 def _example(report: Report) -> dict[str, Any] | None:
@@ -193,10 +199,19 @@ def _example(report: Report) -> dict[str, Any] | None:
             "task": episode.task.id,
             "outcome": str(episode.outcome),
             "reward": episode.reward,
-            "turns": [asdict(turn) for turn in transcript.turns(episode)],
+            "turns": [_turn(turn) for turn in transcript.turns(episode)],
         }
         for when, episode in zip(("before", "after"), report.example, strict=True)
     }
+
+
+def _turn(turn: transcript.Turn) -> dict[str, Any]:
+    """Return a turn as JSON; only turns of several players name them."""
+    found = asdict(turn)
+    return found if turn.player else {n: v for n, v in found.items() if n in _OF_ONE_PLAYER}
+
+
+_OF_ONE_PLAYER = ("observation", "action", "reward", "valid")
 
 
 def finite(value: Any) -> Any:

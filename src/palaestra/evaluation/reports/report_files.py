@@ -17,6 +17,7 @@ from palaestra.core.outcome import Owner
 from palaestra.evaluation.reports import transcript
 from palaestra.evaluation.reports.learning_curves import learning_curve_png, learning_curve_text
 from palaestra.evaluation.reports.report import Report, Stage, as_json, finite
+from palaestra.evaluation.statistics import player_results
 from palaestra.evaluation.statistics.intervals import Comparison, Interval, compared_policies
 from palaestra.store.disk import replacing_file
 
@@ -56,11 +57,9 @@ def render(report: Report, console: Console) -> None:
     """Print the report on a terminal, at the console's width."""
     console.rule("[bold]report")
     console.print(Text(headline(report)))
-    if report.players:
-        console.print(Text(seats(report)))
     for section in _results(report):
         _print(section, console)
-    if report.curve:
+    if report.curve and any("success" in row for _, row in report.curve):
         curve = learning_curve_text(report.curve, console.width, held_out=report.success)
         console.print()
         console.print(Text(curve), no_wrap=True, overflow="ignore", crop=False)
@@ -77,8 +76,6 @@ def render(report: Report, console: Console) -> None:
 def markdown(report: Report) -> str:
     """Render the report as a Markdown page that links to learning_curve.png beside it."""
     parts = ["# Report of a training run", headline(report)]
-    if report.players:
-        parts.append(seats(report))
     if report.curve:
         parts.append("![Learning curve](learning_curve.png)")
     for section in (
@@ -113,6 +110,8 @@ def headline(report: Report) -> str:
 
 def _reached(report: Report) -> str:
     success = report.success
+    if not success and report.players:
+        return f"{_control(report)}{_returns(report)}"
     if not success:
         return "No evaluation has finished yet."
     rates = " → ".join(f"{_name_of(p)} {100 * i.mean:.1f} %" for p, i in success.items())
@@ -156,15 +155,14 @@ def _missing(report: Report) -> list[str]:
     return [text]
 
 
-def seats(report: Report) -> str:
-    """Explain the meaning of success if one policy plays all seats."""
-    first = next(iter(report.players))
-    results = ", ".join(f"{name} {result:+.2f}" for name, result in report.players.items())
-    return (
-        f"The policy plays all players here: success is that of {first}, and shows how the seats "
-        f"compare with each other, not how well the policy plays. Mean results in the last test: "
-        f"{results}."
-    )
+def _returns(report: Report) -> str:
+    """Return a sentence with the mean returns of players, by policy."""
+    found = [
+        f"{_name_of(policy)} {player_results.line(score.players)}"
+        for policy, score in report.held_out.scores.items()
+        if score.players
+    ]
+    return f"Mean returns on {_tasks(report.held_out)}: {'; '.join(found)}."
 
 
 # ── tables, the same in the terminal and in Markdown ─────────────────────────
@@ -185,27 +183,48 @@ class _Section:
 
 
 def _results(report: Report) -> list[_Section]:
+    own = _players(f"players on {_tasks(report.held_out)}", report.held_out, report.run)
+    if own and not report.success:
+        return own
     rates = _success(f"success on {_tasks(report.held_out)}", report.held_out, report.policies)
     if not report.held_out.paired:
-        return [rates]
+        return [rates, *own]
     note = (
         "Paired bootstrap over tasks: it covers other tasks, never other training seeds. To "
         "separate the reward's effect from drift, train several seeds, and others with "
         "--control coin: `palaestra aggregate RUNS --against CONTROLS`."
     )
     title = "differences on the same tasks"
-    return [rates, _paired(title, report.held_out, report.policies, note)]
+    return [rates, *own, _paired(title, report.held_out, report.policies, note)]
 
 
 def _transfer(report: Report) -> list[_Section]:
     if not report.transfer.scores:
         return []
     title = f"transfer to {_tasks(report.transfer)}, never trained on"
+    own = _players(f"players in the {title}", report.transfer, report.run)
+    if own and not report.transfer.success:
+        return own
     rates = _success(title, report.transfer, report.policies)
     if not report.transfer.paired:
-        return [rates]
+        return [rates, *own]
     title = "transfer, differences on the same tasks"
-    return [rates, _paired(title, report.transfer, report.policies)]
+    return [rates, *own, _paired(title, report.transfer, report.policies)]
+
+
+def _players(title: str, comparison: Comparison, run: Path) -> list[_Section]:
+    """Return the results of each player under each policy; nothing for a single player."""
+    rows = [
+        (_name_of(policy), *row)
+        for policy, score in comparison.scores.items()
+        for row in player_results.rows(score.players)
+    ]
+    if not rows:
+        return []
+    commands = player_results.strength_commands(comparison.environment, str(run), policies=1)
+    note = "Where one policy plays all players, returns compare the seats with each other"
+    note += f"; how well it plays: {' and '.join(commands)}." if commands else "."
+    return [_Section(title, ("policy", *player_results.HEADS), rows, note)]
 
 
 def _success(title: str, comparison: Comparison, policies: Sequence[str]) -> _Section:
@@ -310,7 +329,7 @@ def _paths(report: Report) -> _Section:
 def _print(section: _Section, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for index, name in enumerate(section.header):
-        left = index == 0 or name in ("interval is", "where", "what")
+        left = index == 0 or name in ("interval is", "where", "what", "player", "forfeits")
         table.add_column(name, justify="left" if left else "right", overflow="fold")
     for row in section.rows:
         table.add_row(*(Text(cell, _COLOURS.get(cell, "")) for cell in row))

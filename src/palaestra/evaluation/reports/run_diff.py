@@ -17,6 +17,7 @@ from palaestra.core.task import Task
 from palaestra.evaluation.statistics.episode_metrics import METRICS, Measure, success
 from palaestra.evaluation.statistics.intervals import Interval, paired_difference, success_interval
 from palaestra.evaluation.statistics.paired import flips, mcnemar, permutation_test
+from palaestra.evaluation.statistics.player_results import refuse_games
 from palaestra.evaluation.statistics.power import ALPHA, detectable, observed_spread, warning
 
 MEASURES = (
@@ -81,9 +82,11 @@ def diff(a: Sequence[Episode], b: Sequence[Episode], names: tuple[str, str] = ("
         names: of the runs, for error messages.
 
     Raises:
-        InputError: they share no environment or no task, or a task of the same id differs.
+        InputError: they share no environment or no task, a task of the same id differs, or they
+            are games between players, who have no common success.
         GroupTooSmall: no common task has a valid result in both runs.
     """
+    refuse_games(a, names)
     first, second = _by_task(a), _by_task(b)
     common = _common(first, second, names)
     scores = _means(first, success), _means(second, success)

@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from palaestra.core.environment import Observation
-from palaestra.core.episode import Episode
+from palaestra.core.episode import Episode, together
+from palaestra.evaluation.statistics.player_results import ending, forfeit_reason
 from palaestra.runtime.visible_text import visible
 
 LONGEST_TEXT = 600  # characters of one observation or action; untrained models ramble
@@ -29,6 +30,9 @@ class Turn:
     action: str  # empty in the last row, which only shows the final observation
     reward: float
     valid: bool  # whether the action was valid
+    player: str = ""  # who acted, of several players
+    together: bool = False  # at the same time as the player before
+    forfeit: str = ""  # why the player forfeits here; empty: it does not
 
 
 def turns(episode: Episode) -> list[Turn]:
@@ -37,9 +41,18 @@ def turns(episode: Episode) -> list[Turn]:
         return []
     rows: list[Turn] = []
     seen = _seen(episode.observation)
-    for step in episode.steps:
+    for before, step in zip((None, *episode.steps), episode.steps, strict=False):
         words = str(step.action.call) if step.action.call is not None else step.action.text
-        rows.append(Turn(plain(seen), plain(words), step.transition.reward, step.transition.valid))
+        turn = Turn(
+            observation=plain(seen),
+            action=plain(words),
+            reward=step.transition.reward,
+            valid=step.transition.valid or step.forfeit is not None,
+            player=step.before.turn or "",
+            together=together(before, step),
+            forfeit="" if step.forfeit is None else forfeit_reason(step.forfeit.outcome),
+        )
+        rows.append(turn)
         seen = _seen(step.transition.observation)
     rows.append(Turn(plain(seen), "", 0.0, True))
     return rows
@@ -87,7 +100,7 @@ def table(before: Episode, after: Episode, *, limit: int | None = None) -> Table
     grid = Table(box=box.ROUNDED, expand=True)
     for title, episode in (("before", before), ("after", after)):
         heading = Text(f"{title} ({_stage(episode)}): ")
-        heading.append(str(episode.outcome), "green" if episode.outcome.solved else "red")
+        heading.append(ending(episode), _style(episode))
         grid.add_column(heading, ratio=1, overflow="fold")
     left, right = turns(before), turns(after)
     for index, (a, b) in enumerate(zip_longest(left, right)):
@@ -152,10 +165,12 @@ def _cell(index: int, turn: Turn | None) -> Text:
         return text
     text.append(turn.observation, "dim")
     if turn.action or not turn.valid:
-        text.append(f"\n{index + 1} > ", "bold")
+        text.append(f"\n{index + 1} {turn.player}> ", "bold")
         text.append(turn.action or "(empty reply)", "bold" if turn.valid else "red")
     if not turn.valid:
         text.append("  invalid", "red")
+    if turn.forfeit:
+        text.append(f"\n{index + 1} {turn.player} forfeits: {turn.forfeit}", "red")
     if turn.reward:
         text.append(f"  reward {turn.reward:+.2f}", "green" if turn.reward > 0 else "red")
     return text
@@ -168,13 +183,16 @@ def _rest(count: int) -> Text:
 
 
 def _end(episode: Episode) -> Text:
-    style = "green" if episode.outcome.solved else "red"
     count = len(episode.steps)
-    return Text(
-        f"{episode.outcome} after {count} turn{'s' if count != 1 else ''}, "
-        f"reward {episode.reward:.2f}",
-        style,
-    )
+    reward = "" if episode.results else f", reward {episode.reward:.2f}"
+    text = f"{ending(episode)} after {count} turn{'s' if count != 1 else ''}{reward}"
+    return Text(text, _style(episode))
+
+
+def _style(episode: Episode) -> str:
+    if episode.results:
+        return ""
+    return "green" if episode.outcome.solved else "red"
 
 
 def _markdown_cell(turn: Turn | None) -> str:
@@ -182,9 +200,12 @@ def _markdown_cell(turn: Turn | None) -> str:
         return ""
     parts = [_escape(turn.observation)]
     if turn.action or not turn.valid:
-        parts.append(f"**> {_escape(turn.action) or '(empty reply)'}**")
+        player = _escape(turn.player)
+        parts.append(f"**{player}> {_escape(turn.action) or '(empty reply)'}**")
     if not turn.valid:
         parts[-1] += " *(invalid)*"
+    if turn.forfeit:
+        parts.append(f"*{_escape(turn.player)} forfeits: {_escape(turn.forfeit)}*")
     if turn.reward:
         parts[-1] += f" reward {turn.reward:+.2f}"
     return "<br>".join(parts)

@@ -36,6 +36,7 @@ from palaestra.evaluation.running.evaluation_plan import Cell, Plan
 from palaestra.evaluation.running.matrix import reply_tokens
 from palaestra.evaluation.running.spending_budget import Meter, SpendingBudget
 from palaestra.evaluation.statistics.costs import Spent, total
+from palaestra.evaluation.statistics.player_results import has_success
 from palaestra.rollout.environment_pool import AsyncEnvironmentFactory, EnvironmentPool
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Elsewhere, Job, Rollout
@@ -191,7 +192,7 @@ class _Evaluation:
                 if self.desired.paused:
                     started += await self._pause()
                     continue
-                counter = _Counter(shown)
+                counter = _Counter(shown, has_success(cell.environment))
                 for outcome in self._ended(cell).values():
                     counter.count(outcome)
                 rollout = Rollout(
@@ -329,10 +330,10 @@ async def _local(environment: str) -> AsyncEnvironment:
 
 
 class _Counter:
-    """The progress display of a cell: episodes ended, and the success rate of the scored ones."""
+    """The progress display of a cell: episodes ended, and their success rate if they have one."""
 
-    def __init__(self, shown: StageProgress) -> None:
-        self._shown = shown
+    def __init__(self, shown: StageProgress, has_success: bool) -> None:
+        self._shown, self._has_success = shown, has_success
         self._done = self._scored = self._solved = 0
 
     def count(self, outcome: Outcome) -> None:
@@ -343,5 +344,7 @@ class _Counter:
 
     def add(self, episode: Episode) -> None:
         self.count(episode.outcome)
-        rate = {"success": f"{100 * self._solved / self._scored:.0f} %"} if self._scored else {}
-        self._shown.show(self._done, rate)
+        figures = {}
+        if self._scored and self._has_success:
+            figures["success"] = f"{100 * self._solved / self._scored:.0f} %"
+        self._shown.show(self._done, figures)

@@ -13,15 +13,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite, sqrt
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from palaestra.core.episode import Episode
 from palaestra.core.errors import GroupTooSmall, InputError
-from palaestra.core.outcome import Owner
+from palaestra.core.outcome import Outcome, Owner, Status
+
+if TYPE_CHECKING:
+    from palaestra.evaluation.statistics.player_results import PlayerScore
 
 POLICIES = ("base", "imitation", "rl")  # in the order of training, in a run without stages
 MOST = 2**22  # counts that a bootstrap holds in memory at once
@@ -220,7 +224,7 @@ def paired_scores(
 class Score:
     """One policy's results on one list of tasks."""
 
-    success: Interval | None  # None if no task has a result
+    success: Interval | None  # None if no task has a result, or each player has its own
     episodes: int  # all of them
     faults: int  # unscored episodes: the environment or the infrastructure broke
     tasks: int  # with or without a result
@@ -229,6 +233,7 @@ class Score:
     invalid_rate: float  # share of invalid actions
     reward: float  # mean of the scored episodes
     outcomes: dict[str, int]  # how the episodes ended
+    players: dict[str, PlayerScore] = field(default_factory=dict)  # empty for a single player
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,19 +251,23 @@ class Comparison:
 
     @property
     def counted(self) -> tuple[int, int]:
-        """The smallest and the largest number of tasks behind a success rate."""
-        counts = [rate.n for rate in self.success.values()] or [0]
-        return min(counts), max(counts)
+        """The smallest and the largest number of tasks with a result, of policies with any."""
+        counts = [score.tasks - sum(score.missing.values()) for score in self.scores.values()]
+        known = [count for count in counts if count] or [0]
+        return min(known), max(known)
 
 
 def compare(episodes: Mapping[str, Sequence[Episode]]) -> Comparison:
-    """Score policies on the same tasks; a policy without episodes is left out."""
+    """Score policies on the same tasks; a policy without episodes is left out.
+
+    Policies that play games have no success to compare, unless all players share it.
+    """
     present = {policy: list(of) for policy, of in episodes.items() if of}
     scores = {policy: score(of) for policy, of in present.items()}
     by_task = {policy: task_scores(of) for policy, of in present.items()}
     paired: dict[str, Interval] = {}
     for a, b in compared_policies(list(episodes)):
-        if a in present and b in present:
+        if a in present and b in present and scores[a].success and scores[b].success:
             with suppress(GroupTooSmall):  # fewer than two pairs give no interval
                 paired[f"{a}_minus_{b}"] = paired_difference(*paired_scores(by_task[a], by_task[b]))
     environments = {episode.task.environment for of in present.values() for episode in of}
@@ -267,11 +276,15 @@ def compare(episodes: Mapping[str, Sequence[Episode]]) -> Comparison:
 
 def score(episodes: Sequence[Episode]) -> Score:
     """Score one policy: success, turns and validity; only scored episodes count."""
+    from palaestra.evaluation.statistics.player_results import has_success, scores_of
+
     scored = [episode for episode in episodes if episode.outcome.scored]
     taken = sum(len(episode.steps) for episode in scored)
     count = max(1, len(scored))
+    players = scores_of(scored)
+    one = all(has_success(id, players) for id in {e.task.environment for e in episodes})
     return Score(
-        success=success_interval(list(task_scores(scored).values())),
+        success=success_interval(list(task_scores(scored).values())) if one else None,
         episodes=len(episodes),
         faults=len(episodes) - len(scored),
         tasks=len({episode.key.group for episode in episodes}),
@@ -279,8 +292,15 @@ def score(episodes: Sequence[Episode]) -> Score:
         turns=taken / count,
         invalid_rate=sum(episode.invalid_turns for episode in scored) / max(1, taken),
         reward=sum(episode.reward for episode in scored) / count,
-        outcomes=dict(Counter(str(episode.outcome) for episode in episodes).most_common()),
+        outcomes=dict(Counter(_ending(e.outcome, one) for e in episodes).most_common()),
+        players=players,
     )
+
+
+def _ending(outcome: Outcome, one: bool) -> str:
+    """Return an outcome as text; `one`: the episode has one success, not one per player."""
+    decided = outcome.status in (Status.SUCCESS, Status.FAILURE)
+    return "ended" if decided and not one else str(outcome)
 
 
 def _missing(episodes: Sequence[Episode]) -> dict[str, int]:

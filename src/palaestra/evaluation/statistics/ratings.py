@@ -18,7 +18,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from palaestra.core.episode import Episode
+from palaestra.core.episode import Episode, player_of
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.evaluation.statistics.intervals import Interval
 
@@ -145,17 +145,17 @@ def elo(games: Sequence[Game], *, k: float = 32.0, start: float = 1500.0) -> dic
 def game_of(episode: Episode) -> Game | None:
     """Return an episode as a game between the policies behind the players' calls.
 
+    The winner is the player with the larger return, which a forfeit may decide.
+
     Returns:
-        None if it is not a game between two policies: it has no valid result, not exactly two
-        players were rewarded, one of them made no call, or a policy played itself.
+        None if it is not a game between two policies: it has no valid result or not exactly two
+        players, one of them made no call, or a policy played itself.
     """
     if not episode.outcome.scored:
         return None
-    totals: dict[str, float] = {}
-    for step in episode.steps:
-        for player, reward in step.transition.rewards.items():
-            totals[player] = totals.get(player, 0.0) + reward
-    policies = {call.role: call.policy for call in episode.calls}
+    totals = episode.results
+    policies = {player_of(call.role): call.policy for call in episode.calls}
+    policies |= {call.role: call.policy for call in episode.calls}
     if len(totals) != 2 or not totals.keys() <= policies.keys():
         return None
     one, two = totals

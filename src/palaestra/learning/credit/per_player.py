@@ -2,8 +2,10 @@
 
 One policy may play all seats of a game. What one seat wins another loses, so that a single
 return for the whole rollout would credit both with the result of one of them. A rollout is
-therefore split by speaker. Each part is a rollout of its own, with that player's turns,
-outcome and group; rules compare a seat with the same seat of the group's other rollouts.
+therefore split by player. Each part is a rollout of its own, with that player's turns, outcome and
+group; rules compare a seat with the same seat of the group's other rollouts. All roles of a
+player's agent ("white", "white/planner") are one part, in the order of their turns: they share one
+return. A player who forfeits has the return that the environment states for it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from palaestra.learning.credit.rule import Credit, CreditRule, groups
+from palaestra.learning.credit.rule import Credit, CreditRule
 from palaestra.learning.data.trajectory import Trajectory
 
 JOINT = frozenset({"archer", "malt", "marft", "waltz"})
@@ -35,27 +37,25 @@ class Part:
 def parts(batch: Sequence[Trajectory]) -> list[Part]:
     """Split the batch by player; a rollout without results per player stays whole.
 
-    A speaker that is not a player (a planner, say) is judged by the outcome of the rollout.
+    A speaker that is no player and plays for none (a judge, say) is judged by the outcome of the
+    rollout.
     """
     found = []
     for number, trajectory in enumerate(batch):
         if not trajectory.outcomes:
             found.append(Part(number, tuple(range(len(trajectory.turns))), trajectory))
             continue
-        for spoken in groups([turn.role for turn in trajectory.turns]):
-            role = trajectory.turns[spoken[0]].role
-            outcome = trajectory.outcomes.get(role, trajectory.outcome)
+        for player, spoken in trajectory.turns_by_player.items():
             own = replace(
                 trajectory,
-                group=f"{trajectory.group}/{role}",
+                group=f"{trajectory.group}/{player}",
                 turns=tuple(trajectory.turns[k] for k in spoken),
-                outcome=outcome,
-                success=outcome > 0,
+                outcome=trajectory.outcomes.get(player, trajectory.outcome),
                 outcomes={},
-                bootstrap=trajectory.bootstraps.get(role, trajectory.bootstrap),
+                bootstrap=trajectory.bootstraps.get(player, trajectory.bootstrap),
                 parents=(),
             )
-            found.append(Part(number, tuple(spoken), own))
+            found.append(Part(number, tuple(spoken), replace(own, success=own.total > 0)))
     return found
 
 

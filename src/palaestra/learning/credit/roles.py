@@ -1,6 +1,6 @@
 """Credit by speaker and position: several roles, trees of samples, segments of one rollout.
 
-Several roles of one policy may share an episode, each with an outcome of its own. A role's
+Several players of one policy may share an episode, each with an outcome of its own. A player's
 turns are judged in sequence (MARFT), against the role's own past (SPIRAL), by the subtree
 below them in a tree of samples (MALT), or by the partner's next replies (WaltzRL). One rollout
 in several segments, on the other hand, is judged once (SUPO).
@@ -21,7 +21,6 @@ from palaestra.learning.credit.rule import (
     broadcast,
     centred,
     check_groups,
-    groups,
     normalised,
     per_token,
     turn_starts,
@@ -121,10 +120,9 @@ def spiral(
     for i in _ordered(batch):
         trajectory = batch[i]
         per_turn = [0.0] * len(trajectory.turns)
-        for spoken in groups([turn.role for turn in trajectory.turns]):
-            role = trajectory.turns[spoken[0]].role
-            name = f"{trajectory.task}/{role}"
-            earned = role_return(trajectory, role)
+        for player, spoken in trajectory.turns_by_player.items():
+            name = f"{trajectory.task}/{player}"
+            earned = role_return(trajectory, player)
             before = baselines.get(name, 0.0)
             baselines[name] = decay * before + (1 - decay) * earned
             advantage = earned - (baselines[name] if update_first else before)
@@ -135,11 +133,8 @@ def spiral(
 
 
 def role_return(trajectory: Trajectory, role: str) -> float:
-    """Return what a role earned: its outcome and its turns' rewards, or the shared total."""
-    if role not in trajectory.outcomes:
-        return trajectory.total
-    own = sum(turn.reward for turn in trajectory.turns if turn.role == role)
-    return trajectory.outcomes[role] + own
+    """Return what a player earned: its outcome and its turns' rewards, or the shared total."""
+    return trajectory.totals.get(role, trajectory.total)
 
 
 Node = tuple[str, ...]

@@ -43,7 +43,8 @@ def varied(
 ) -> list[bool]:
     """Keep groups whose rollouts do not all score the same.
 
-    Judge by the task's own metric: a shaped reward makes nearly every group look varied.
+    Judge by the task's own metric: a shaped reward makes nearly every group look varied. With
+    several players, judge by all their returns: success is a return above 0.
     The filter prefers tasks of medium difficulty, and it hides a broken reward, which
     shows as a high share of `discarded` groups only. A group of one is discarded.
 
@@ -56,10 +57,8 @@ def varied(
     """
     if metric not in ("success", "total"):
         raise RecipeError(f"The filter 'dapo' has no metric '{metric}'; use success or total.")
-    return [
-        len({t.total if metric == "total" else float(t.success) for t in group}) > 1
-        for group in groups
-    ]
+    scores = [[_scored(trajectory, metric) for trajectory in group] for group in groups]
+    return [any(score != of[0] for score in of) for of in scores]
 
 
 @component(
@@ -96,9 +95,23 @@ def most_varied(groups: Sequence[Group], *, share: SomeShare = 0.25) -> list[boo
 def spread(group: Group) -> float:
     """Return the standard deviation (n - 1) of a group's undiscounted returns; 0 below two.
 
-    Its mean over the groups of a step is the figure `group_std` that monitors read.
+    With several players it is the largest of theirs. Its mean over the groups of a step is the
+    figure `group_std` that monitors read.
     """
-    return stdev(t.total for t in group) if len(group) > 1 else 0.0
+    if len(group) < 2:
+        return 0.0
+    players = dict.fromkeys(player for t in group for player in t.totals)
+    if not players:
+        return stdev(t.total for t in group)
+    return max(stdev(t.totals.get(player, 0.0) for t in group) for player in players)
+
+
+def _scored(trajectory: Trajectory, metric: str) -> dict[str, float]:
+    """Return the metric of a rollout, or that of each of its players."""
+    if not trajectory.outcomes:
+        return {"": trajectory.total if metric == "total" else float(trajectory.success)}
+    totals = trajectory.totals.items()
+    return {player: total if metric == "total" else float(total > 0) for player, total in totals}
 
 
 def negligible(advantages: Tensor, eps: float = 0.01) -> bool:

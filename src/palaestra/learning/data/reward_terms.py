@@ -92,7 +92,7 @@ def overlong_punishment(length: int, *, limit: int = 20480, buffer: int = 4096) 
 )
 def well_formed(episode: Episode) -> float:
     """Return the share of actions that the environment understood; 0 for an episode without any."""
-    valid = [step.transition.valid for step in episode.steps]
+    valid = [step.transition.valid for step in episode.steps if step.forfeit is None]
     return sum(valid) / len(valid) if valid else 0.0
 
 
@@ -101,14 +101,38 @@ def well_formed(episode: Episode) -> float:
 
 @component(Kind.REWARD, "invalid", source="the environment's verdict", status=Status.OURS)
 def invalid(episode: Episode) -> list[float]:
-    """Return 1 for each action that the environment did not understand; weight it below 0."""
-    return [float(not step.transition.valid) for step in episode.steps]
+    """Return 1 for each action that the environment did not understand; weight it below 0.
+
+    A forfeit is no action: the return that the environment states for it counts alone.
+    """
+    return [float(not step.transition.valid and step.forfeit is None) for step in episode.steps]
 
 
 @component(Kind.REWARD, "environment", source="the environment's own reward", status=Status.OURS)
 def environment(episode: Episode) -> list[float]:
-    """Return the environment's own reward of each action; 0 with several players."""
-    return [step.transition.reward if step.before.turn is None else 0.0 for step in episode.steps]
+    """Return the environment's own reward of each action; of several players, until the next one.
+
+    With several players, return what the acting player receives from its action until its next
+    one, also by actions of the others; what a forfeit adds or takes counts at its last action. So
+    a player's rewards sum to its return, which the term `outcome` counts as well: weight one of
+    the two.
+    """
+    returns = episode.results
+    if not returns:
+        return [step.transition.reward for step in episode.steps]
+    found = [0.0] * len(episode.steps)
+    for player, total in returns.items():
+        own = [k for k, step in enumerate(episode.steps) if step.before.turn == player]
+        received, latest = 0.0, 0
+        for k, step in enumerate(episode.steps if own else ()):
+            while latest + 1 < len(own) and own[latest + 1] <= k:
+                latest += 1
+            reward = step.transition.rewards.get(player, 0.0)
+            found[own[latest]] += reward
+            received += reward
+        if own:
+            found[own[-1]] += total - received
+    return found
 
 
 @component(

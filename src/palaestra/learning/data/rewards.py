@@ -13,7 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from palaestra.core.episode import Episode, Step
+from palaestra.core.episode import Episode, Step, player_of
 from palaestra.core.errors import InputError
 from palaestra.core.graph import Call
 from palaestra.core.model import is_of
@@ -76,8 +76,8 @@ class Shaping:
     """The rewards of outcomes and turns: weighted sums of terms.
 
     A term of weight 0 is measured, but changes no sum by a bit. With several players each has an
-    outcome of its own, in which the sum of its rewards from the environment stands for the term
-    `outcome`; the outcome of the rollout is the first player's.
+    outcome of its own, in which its return (`Episode.results`) stands for the term `outcome`; the
+    outcome of the rollout is the first player's.
 
     Raises:
         UnknownName, RecipeError: there is no such term or option.
@@ -151,17 +151,21 @@ class Shaping:
         return self._of_steps(self.values(episode), len(episode.steps))
 
     def episode_return(self, episode: Episode) -> float:
-        """Return the undiscounted return of a scored episode."""
-        values = self.values(episode)
-        true = self._ending(values) + sum(self._of_steps(values, len(episode.steps)))
+        """Return the undiscounted return of a scored episode; with several players, the first's."""
+        values, first = self.values(episode), next(iter(episode.results), None)
+        rewards = zip(self._of_steps(values, len(episode.steps)), episode.steps, strict=True)
+        own = sum(reward for reward, step in rewards if first in (None, step.before.turn))
+        true = self._ending(values) + own
         return true if self.control is None else self.control.episode_return(episode.key, true)
 
     def trajectory(self, episode: Episode, policy: str) -> Trajectory:
         """Return the turns of `policy` in a scored episode, with their rewards.
 
         A step belongs to the call that proposed it (see `Step.call`); rewards of steps that no call
-        of the policy proposed count for its latest call before them (or its first). The belief
-        after a turn is the one measured at the policy's next call, on all that it then read.
+        of the policy proposed count for its latest call before them (or its first). Steps of one of
+        several players count for calls of that player only, in whichever of its roles; without any,
+        for calls of no player. The belief after a turn is the one measured at the policy's next
+        call, on all that it then read.
 
         Raises:
             ValueError: the policy has no reply in it.
@@ -169,23 +173,23 @@ class Shaping:
         calls = [call for call in episode.calls if is_of(call.policy, policy) and call.completion]
         if not calls:
             raise ValueError(f"{episode.key}: '{policy}' has no reply")
-        owned: dict[int, list[Step]] = {call.index: [] for call in calls}
-        for step in episode.steps:
-            earlier = [index for index in owned if index < step.calls_before]
-            latest = max(earlier, default=calls[0].index)
-            owned[step.call if step.call in owned else latest].append(step)
+        owned = _steps_by_call(episode, calls)
         beliefs = [belief(c.answer_logprobs) if c.answer_logprobs else None for c in calls]
         later = dict(zip([c.index for c in calls], [*beliefs[1:], None], strict=True))
         segments, values = _segments(episode), self.values(episode)
         rewards = self._of_steps(values, len(episode.steps))
-        following = None  # the state before a call that did not act is that of the next step
+        players = episode.results
+        # the state before a call that did not act is that of the next step, of its player if any
+        following: dict[str | None, Step] = {}
         left = list(episode.steps)
         turns: list[Turn] = []
         for call in reversed(calls):
             while left and left[-1].calls_before > call.index:
-                following = left.pop()
+                step = left.pop()
+                following[None] = following[step.before.turn] = step
             steps = owned[call.index]
-            state = steps[0] if steps else following
+            player = player_of(call.role)
+            state = steps[0] if steps else following.get(player if player in players else None)
             turn = _turn(episode, call, steps, state, segments[call.index], rewards)
             turns.append(replace(turn, belief=later[call.index]))
         true = Trajectory(
@@ -200,6 +204,26 @@ class Shaping:
             belief=beliefs[0],
         )
         return true if self.control is None else self.control.trajectory(true)
+
+
+def _steps_by_call(episode: Episode, calls: Sequence[Call]) -> dict[int, list[Step]]:
+    """Return the steps that count for each of these calls; see `Shaping.trajectory`."""
+    players = episode.results
+    by_player: dict[str | None, list[int]] = {}
+    for call in calls:
+        player = player_of(call.role)
+        by_player.setdefault(player if player in players else None, []).append(call.index)
+    owned: dict[int, list[Step]] = {call.index: [] for call in calls}
+    for step in episode.steps:
+        if step.call in owned:
+            owned[step.call].append(step)
+            continue
+        turn = step.before.turn
+        own = list(owned) if turn is None else by_player.get(turn) or by_player.get(None)
+        if own:
+            earlier = [index for index in own if index < step.calls_before]
+            owned[max(earlier, default=own[0])].append(step)
+    return owned
 
 
 def _turn(
@@ -218,7 +242,7 @@ def _turn(
         role=call.role,
         step=state.index if state else len(episode.steps),
         segment=segment,
-        valid=all(step.transition.valid for step in steps),
+        valid=all(step.transition.valid for step in steps if step.forfeit is None),
         anchor=state.before.state_key if state else None,
         progress=state.before.progress if state else episode.progress,
         seconds=call.seconds + sum(step.seconds for step in steps),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from palaestra.core.episode import Key
+from palaestra.core.episode import Key, player_of
 from palaestra.core.errors import InputError
 
 
@@ -82,6 +82,29 @@ class Trajectory:
     def total(self) -> float:
         """The undiscounted return, R in the literature."""
         return self.outcome + sum(turn.reward for turn in self.turns)
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """The undiscounted return of each of several players; empty for a single player."""
+        found = dict(self.outcomes)
+        for turn in self.turns:
+            player = player_of(turn.role)
+            if player in found:
+                found[player] += turn.reward
+        return found
+
+    @property
+    def turns_by_player(self) -> dict[str, list[int]]:
+        """The positions of each player's turns, whichever of its roles replied, in order.
+
+        A speaker that is not a player, such as a judge, has its own; with a single player that is
+        every role.
+        """
+        found: dict[str, list[int]] = {}
+        for k, turn in enumerate(self.turns):
+            player = player_of(turn.role)
+            found.setdefault(player if player in self.outcomes else turn.role, []).append(k)
+        return found
 
 
 def with_turns_filled(

@@ -97,8 +97,8 @@ def with_ends(trajectory: Trajectory, ends: PerEnd) -> Trajectory:
         calls = [turn.call for turn in turns if (trajectory.key, turn.call) in ends]
         return ends[trajectory.key, calls[-1]] if calls else 0.0
 
-    turns_by_player = {p: [t for t in trajectory.turns if t.role == p] for p in trajectory.outcomes}
-    players = {player: last(turns) for player, turns in turns_by_player.items()}
+    turns, places = trajectory.turns, trajectory.turns_by_player
+    players = {p: last([turns[k] for k in places.get(p, ())]) for p in trajectory.outcomes}
     return replace(trajectory, bootstrap=last(trajectory.turns), bootstraps=players)
 
 

@@ -49,6 +49,7 @@ class ReinforcementPlan:
     replay: bool = False  # replace a rollout of a hopeless group by a stored success (ARPO)
     consolidation: ConsolidationPlan | None = None  # steps of self-imitation in between
     name: str = "rl"  # under which its rollouts are recorded
+    has_success: bool = True  # false in games between players, who have a return each
     turns: Callable[[int], int | None] = field(default=lambda step: None)
     """Turns per episode at a step (1-based); None leaves the rollout's own."""
 
@@ -158,6 +159,8 @@ async def reinforce(
                 await publish()
             updates, memory, more = done
             metrics = figures(episodes, updates, plan.shaping) | more
+            if not plan.has_success:
+                metrics = {k: v for k, v in metrics.items() if k.partition("/")[0] != "success"}
             metrics["stale"] = _stalest(episodes, model.name, version)
             metrics["rollout_seconds"] = acted - started
             metrics["learn_seconds"] = time.monotonic() - acted
@@ -203,7 +206,10 @@ async def _greedy(
 
 
 def figures(episodes: list[Episode], updates: list[Update], shaping: Shaping) -> dict[str, float]:
-    """Return the metrics of one step: of its rollouts, and means over its updates."""
+    """Return the metrics of one step: of its rollouts, and means over its updates.
+
+    Several players have the mean return of each, `return/PLAYER`.
+    """
     scored = [e for e in episodes if e.outcome.scored]
     tokens = [own_tokens(episode) for episode in episodes]
     turns = sum(e.usage.turns for e in scored)
@@ -221,6 +227,9 @@ def figures(episodes: list[Episode], updates: list[Update], shaping: Shaping) ->
     for family in families if len(families) > 1 else ():
         own = [e.outcome.solved for e in scored if e.task.environment == family]
         values[f"success/{family}"] = fmean(own)
+    results = [e.results for e in scored]
+    for player in dict.fromkeys(player for of in results for player in of):
+        values[f"return/{player}"] = fmean(of[player] for of in results if player in of)
     terms = {f"reward/{t.name}": fmean(m[t.name] for m in measured) for t in shaping.terms}
     return values | terms | of_updates(updates)
 

@@ -20,7 +20,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.store.codec import JSON
 from palaestra.store.disk import replacing_file
-from palaestra.store.exchange.messages import beside, images, shows
+from palaestra.store.exchange.messages import beside, beyond_text, shows, who_acted
 from palaestra.store.exchange.plain_json import REST, head, plain, write_lines
 from palaestra.store.header import events_in_order
 
@@ -77,10 +77,17 @@ def trajectory(episode: Episode) -> dict[str, JSON]:
             "total_prompt_tokens": steps.read,
             "total_completion_tokens": sum(len(call.completion) for call in episode.calls),
             "total_steps": len(steps.found),
-            "extra": {"reward": float(episode.reward), "outcome": str(episode.outcome)},
+            "extra": _result(episode),
         },
         "extra": {REST: head(episode)},
     }
+
+
+def _result(episode: Episode) -> dict[str, JSON]:
+    """Return reward and outcome, or the returns of several players."""
+    if returns := episode.results:
+        return {"returns": dict(returns)}
+    return {"reward": float(episode.reward), "outcome": str(episode.outcome)}
 
 
 class _Steps:
@@ -139,7 +146,7 @@ class _Steps:
         )
         if not last:
             holder["llm_call_count"] = 0
-        rest = {**plain(step, "action"), **images(step.transition.observation)}
+        rest = {**plain(step, "action"), **beyond_text(step.transition.observation)}
         del rest["transition"]["observation"], rest["transition"]["reward"]
         if step.action.text != holder["message"]:
             rest["text"] = step.action.text
@@ -157,7 +164,7 @@ class _Steps:
             )
             if step.action.call.id:
                 rest["call_id"] = step.action.call.id
-        result["extra"] = {"reward": step.transition.reward, REST: rest}
+        result["extra"] = {"reward": step.transition.reward, **who_acted(step), REST: rest}
         holder.setdefault("observation", {"results": []})["results"].append(result)
         if last and step.call is not None:
             self._acted.setdefault(step.call, []).append(step)

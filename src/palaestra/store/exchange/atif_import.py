@@ -24,7 +24,7 @@ from palaestra.core.model import Finish
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Split, Task
 from palaestra.store.codec import JSON
-from palaestra.store.exchange.messages import written
+from palaestra.store.exchange.messages import observation_json, written
 from palaestra.store.exchange.plain_json import (
     REST,
     built,
@@ -145,7 +145,7 @@ def _own_step(
         "id": own.pop("call_id", ""),
     }
     own["action"] = {"text": own.pop("text", step["message"]), "call": call}
-    seen = {"text": result["content"], "images": own.pop("images", ())}
+    seen = observation_json(result["content"], own)
     reward = result["extra"]["reward"]
     own["transition"] = {**own["transition"], "observation": seen, "reward": reward}
     found: Step = built(Step, own)

@@ -1,8 +1,9 @@
 """Conversations as chat JSONL, the form of supervised fine-tuning data on the Hugging Face Hub.
 
 One line per conversation: a root-to-leaf branch of the message graph, which is also a
-training row. Plain columns beside `messages` give its episode and outcome; tokens,
-log-probabilities and timing are not in this format.
+training row. Plain columns beside `messages` give its episode and outcome, which are those of the
+player whose conversation it is where there are several; tokens, log-probabilities and timing are
+not in this format.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from palaestra.core.episode import Episode
+from palaestra.core.episode import Episode, player_of
 from palaestra.core.graph import Call
 from palaestra.core.message import Message, assistant, user
 from palaestra.store.codec import JSON
@@ -51,6 +52,10 @@ def _observed(episode: Episode) -> list[Message]:
 def _row(
     episode: Episode, branch: int, role: str, policy: str, messages: list[Message]
 ) -> dict[str, JSON]:
+    player = player_of(role)
+    own = episode.players.get(player)
+    outcome = episode.outcome if own is None else own.outcome
+    reward = episode.reward if own is None else own.total
     return {
         "messages": [chat(one) for one in messages],
         "episode": str(episode.key),
@@ -61,7 +66,8 @@ def _row(
         "task": episode.task.id,
         "split": str(episode.task.split),
         "agent": episode.agent,
-        "outcome": str(episode.outcome),
-        "solved": episode.outcome.solved,
-        "reward": float(episode.reward) if episode.outcome.scored else None,
+        **({} if own is None else {"player": player}),
+        "outcome": str(outcome),
+        "solved": outcome.solved,
+        "reward": float(reward) if episode.outcome.scored else None,
     }

@@ -24,7 +24,7 @@ from palaestra.core.task import Split, Task
 from palaestra.store.codec import JSON
 from palaestra.store.exchange.archive import Archive
 from palaestra.store.exchange.inspect_log import VERSION
-from palaestra.store.exchange.messages import written
+from palaestra.store.exchange.messages import observation_json, written
 from palaestra.store.exchange.plain_json import (
     REST,
     built,
@@ -167,7 +167,7 @@ def _own_step(event: Mapping[str, Any], own: dict[str, Any]) -> Step:
         own["action"], seen = {"text": event["data"]["action"]}, event["data"]["observation"]
     own["transition"] = {
         **own["transition"],
-        "observation": {"text": seen, "images": own.pop("images", ())},
+        "observation": observation_json(seen, own),
     }
     step: Step = built(Step, own)
     return step

@@ -27,7 +27,7 @@ from palaestra.core.model import Finish
 from palaestra.core.outcome import Limit, Status
 from palaestra.store.codec import JSON
 from palaestra.store.disk import replacing_file
-from palaestra.store.exchange.messages import beside, images
+from palaestra.store.exchange.messages import beside, beyond_text, who_acted
 from palaestra.store.exchange.plain_json import REST, head, moment, plain
 from palaestra.store.header import events_in_order
 
@@ -139,9 +139,13 @@ class _Log:
 
     def _results(self) -> dict[str, Any]:
         scored = [row["scores"] for row in self.summaries if row["scores"]]
-        solved = [float(scores["success"]["value"] == "C") for scores in scored]
-        rewards = [scores["reward"]["value"] for scores in scored]
-        named = (("success", "accuracy", solved), ("reward", "mean", rewards))
+        found: dict[str, list[float]] = {} if scored else {"success": [], "reward": []}
+        for scores in scored:
+            for name, one in scores.items():
+                value = {"C": 1.0, "I": 0.0}.get(one["value"], one["value"])
+                found.setdefault(name, []).append(value)
+        means = {"success": "accuracy"}
+        named = [(name, means.get(name, "mean"), values) for name, values in found.items()]
         return {
             "total_samples": len(self.summaries),
             "completed_samples": len(scored),
@@ -149,8 +153,8 @@ class _Log:
                 {
                     "name": name,
                     "scorer": name,
-                    "scored_samples": len(scored),
-                    "unscored_samples": len(self.summaries) - len(scored),
+                    "scored_samples": len(values),
+                    "unscored_samples": len(self.summaries) - len(values),
                     "params": {},
                     "metrics": {
                         metric: {"name": metric, "value": value, "params": {}}
@@ -208,6 +212,11 @@ def sample(episode: Episode, start: datetime) -> dict[str, Any]:
 def _scores(episode: Episode) -> dict[str, JSON]:
     if not episode.outcome.scored:
         return {}
+    if players := episode.players:
+        return {
+            f"return/{name}": {"value": float(one.total), "explanation": str(one.outcome)}
+            for name, one in players.items()
+        }
     how = {"explanation": str(episode.outcome)}
     return {
         "success": {"value": "C" if episode.outcome.solved else "I", **how},
@@ -275,11 +284,11 @@ class _SampleEvents:
         )
 
     def _add_step(self, step: Step) -> None:
-        rest = {**plain(step, "action"), **images(step.transition.observation)}
+        rest = {**plain(step, "action"), **beyond_text(step.transition.observation)}
         del rest["transition"]["observation"]
         seen, action = step.transition.observation.text, step.action
         if action.call is None:
-            data = {"action": action.text, "observation": seen}
+            data = {"action": action.text, "observation": seen, **who_acted(step)}
             self._add("info", step.seconds, {"step": rest}, source=REST, data=data)
             return
         rest |= {"text": action.text, "call_id": action.call.id}

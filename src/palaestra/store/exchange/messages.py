@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from palaestra.core.environment import Observation
+from palaestra.core.episode import Step
 from palaestra.core.message import Image, Message, text_message
 from palaestra.store.codec import JSON
 from palaestra.store.exchange.plain_json import plain
@@ -24,9 +26,27 @@ def written(role: str, text: str, parts: JSON = None) -> dict[str, JSON]:
     return {"role": role, "parts": text_parts if parts is None else parts}
 
 
-def images(observation: Observation) -> dict[str, JSON]:
-    """Return the images of an observation under the key "images"; empty without images."""
-    return {"images": plain(observation)["images"]} if observation.images else {}
+def beyond_text(observation: Observation) -> dict[str, JSON]:
+    """Return all of an observation except its text, by field; empty fields are left out."""
+    rest = plain(observation)
+    del rest["text"]
+    return {name: value for name, value in rest.items() if value}
+
+
+def observation_json(text: str, rest: dict[str, JSON]) -> dict[str, JSON]:
+    """Return the JSON of an observation; take what `beyond_text` returned out of `rest`."""
+    names = [field.name for field in fields(Observation) if field.name != "text"]
+    return {"text": text, **{name: rest.pop(name) for name in names if name in rest}}
+
+
+def who_acted(step: Step) -> dict[str, JSON]:
+    """Return the player of a step, and why it forfeits if it does; empty for a single player."""
+    found: dict[str, JSON] = {}
+    if step.before.turn is not None:
+        found["player"] = step.before.turn
+    if step.forfeit is not None:
+        found["forfeit"] = str(step.forfeit.outcome)
+    return found
 
 
 def chat(message: Message) -> dict[str, JSON]:

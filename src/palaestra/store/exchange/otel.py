@@ -32,7 +32,7 @@ from palaestra.core.message import (
 )
 from palaestra.core.model import Finish
 from palaestra.store.codec import JSON
-from palaestra.store.exchange.messages import images, shown
+from palaestra.store.exchange.messages import beyond_text, shown, who_acted
 from palaestra.store.exchange.plain_json import REST, head, moment, plain, write_lines
 from palaestra.store.header import events_in_order
 
@@ -127,17 +127,13 @@ class _Spans:
             agent["status"] = {"code": FAILED, "message": outcome.detail}
             agent["attributes"] += _attributes({"error.type": str(outcome.kind)})
         elif self._with_texts:
-            verdict = {
-                "gen_ai.evaluation.name": "success",
-                "gen_ai.evaluation.score.value": float(outcome.solved),
-                "gen_ai.evaluation.score.label": str(outcome),
-            }
             agent["events"] = [
                 {
                     "name": "gen_ai.evaluation.result",
                     "timeUnixNano": agent["endTimeUnixNano"],
                     "attributes": _attributes(verdict),
                 }
+                for verdict in _verdicts(episode)
             ]
 
     def add_call(self, call: Call) -> None:
@@ -170,12 +166,13 @@ class _Spans:
         rest = plain(step, "action")
         del rest["transition"]["observation"]
         if self._with_texts:
-            rest |= images(step.transition.observation)
+            rest |= beyond_text(step.transition.observation)
         attributes: dict[str, JSON] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.type": "function",
             "gen_ai.tool.call.id": f"{self._episode.key}#{len(self.found)}",
+            **{f"{REST}.{name}": value for name, value in who_acted(step).items()},
             f"{REST}.step": json.dumps(
                 rest if call is None else {**rest, "text": step.action.text, "call_id": call.id}
             ),
@@ -213,6 +210,21 @@ class _Spans:
     def _nanoseconds(self, seconds: float) -> str:
         when = moment(self._start, seconds)
         return str(int(when.timestamp()) * 10**9 + when.microsecond * 1000)
+
+
+def _verdicts(episode: Episode) -> list[dict[str, JSON]]:
+    """Return the attributes of each result: of success, or of the return of each player."""
+    named = [("success", float(episode.outcome.solved), episode.outcome)]
+    if players := episode.players:
+        named = [(f"return/{name}", float(one.total), one.outcome) for name, one in players.items()]
+    return [
+        {
+            "gen_ai.evaluation.name": name,
+            "gen_ai.evaluation.score.value": value,
+            "gen_ai.evaluation.score.label": str(outcome),
+        }
+        for name, value, outcome in named
+    ]
 
 
 def _message(message: Message) -> dict[str, JSON]:

@@ -31,6 +31,7 @@ from palaestra.core.model import Finish
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Split, Task
 from palaestra.store.codec import JSON
+from palaestra.store.exchange.messages import observation_json
 from palaestra.store.exchange.otel import FAILED
 from palaestra.store.exchange.plain_json import (
     REST,
@@ -111,7 +112,7 @@ def _own_step(attributes: Mapping[str, Any]) -> Step:
     else:
         own["action"] = {"text": arguments["action"]}
     text = attributes["gen_ai.tool.call.result"]
-    seen = {"text": text, "images": own.pop("images", ())}
+    seen = observation_json(text, own)
     own["transition"] = {**own["transition"], "observation": seen}
     step: Step = built(Step, own)
     return step

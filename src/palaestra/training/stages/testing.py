@@ -12,6 +12,7 @@ from palaestra.core.episode import Episode, Key
 from palaestra.core.model import adapter_role
 from palaestra.core.task import Split, Task
 from palaestra.environments.registry import tasks
+from palaestra.evaluation.statistics.player_results import has_success, line, scores_of
 from palaestra.models.local.guidance import Guide
 from palaestra.rollout.annotated_environment import Notes
 from palaestra.rollout.runner import Job
@@ -76,7 +77,11 @@ async def _run(
     scored = [e.outcome.solved for e in episodes if e.outcome.scored]
     where = f" on {tasks[0].environment}, never trained on" if phase.startswith("transfer/") else ""
     how = "" if steer is None else ", steered by action values"
-    context.reporter.say(f"{phase}: success {percent(fmean(scored))} of {len(scored)}{where}{how}")
+    players = scores_of(episodes)
+    found = f"success {percent(fmean(scored))}"
+    if not has_success(tasks[0].environment, players):
+        found = f"mean returns {line(players)}"
+    context.reporter.say(f"{phase}: {found} of {len(scored)}{where}{how}")
     if context.policy.router is not None:
         context.reporter.say(f"{phase}: {_answers(episodes)}")
     seconds = time.monotonic() - started

@@ -49,7 +49,8 @@ def routes(site: Site) -> list[Route]:
         names = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST]
         runs = [_read(site, name) for name in names]
         metrics = sorted({name for run in runs for _, row in run.metrics for name in row})
-        metric = request.query_params.get("metric", "success")
+        usual = "success" if "success" in metrics or "reward" not in metrics else "reward"
+        metric = request.query_params.get("metric", usual)
         if metrics and metric not in metrics:
             raise HTTPException(404, f"None of these runs recorded '{metric}'; choose another.")
         rows = _differences([run.about for run in runs])

@@ -24,7 +24,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from palaestra.core.budget import Usage
-from palaestra.core.episode import Episode, Key, Step
+from palaestra.core.episode import Episode, Key, PlayerResult, Step
 from palaestra.core.graph import Call
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Task
@@ -32,6 +32,7 @@ from palaestra.evaluation.attribution.base import stored_attributions
 from palaestra.evaluation.judges.stored_verdicts import verdicts_on
 from palaestra.evaluation.judges.verdict import PASS
 from palaestra.evaluation.statistics.costs import known_money
+from palaestra.evaluation.statistics.player_results import forfeit_reason, has_success, returns_line
 from palaestra.runtime.visible_text import visible
 from palaestra.store.notes import Notes
 from palaestra.store.queries import parse_key
@@ -47,6 +48,7 @@ from palaestra.store.ranges import (
     turn_events,
     warm,
 )
+from palaestra.store.recorded_players import players_of
 from palaestra.store.run_folder import RunFolder
 from palaestra.viewer.advantages import Credits, cached_credits, credits_of
 from palaestra.viewer.branch_tree import MOST as MOST_STRANDS
@@ -189,6 +191,8 @@ def _page(opened: _Opened, request: Request) -> dict[str, Any]:
     members = headers_of(database, key.phase, key.group)
     numbers = [member.key.member for member in members]
     at = numbers.index(key.member) if key.member in numbers else -1
+    players = players_of(database, opened.header) if opened.finished else {}
+    game = bool(players) and not has_success(opened.header.task.environment, players)
     return {
         **_shared(opened, request, colour),
         **_chunk(opened, (turn - 1) // CHUNK * CHUNK, request),
@@ -207,9 +211,12 @@ def _page(opened: _Opened, request: Request) -> dict[str, Any]:
             (s, 1 + turn_of_call(database, opened.span, s.first)) for s in strand[:MOST_STRANDS]
         ],
         "strands_left": max(0, len(strand) - MOST_STRANDS),
-        "reward": reward_of(database, key),
+        "reward": reward_of(database, key) if not players else None,
         "money": _money(opened) if tree else None,
         "members": members,
+        "has_success": not game,
+        "players": [_player(name, result) for name, result in players.items()],
+        "ending": line(returns_line(players)) if game else str(opened.header.outcome),
         "before": members[at - 1] if at > 0 else None,
         "after": members[at + 1] if 0 <= at < len(members) - 1 else None,
         "notes": [
@@ -220,6 +227,18 @@ def _page(opened: _Opened, request: Request) -> dict[str, Any]:
             (line(one["judge"]), _verdict(one["value"]), line(one["reason"], 400))
             for one in verdicts_on(database, key)
         ],
+    }
+
+
+def _player(name: str, result: PlayerResult) -> dict[str, Any]:
+    """Return the result of one of several players in the form that the page uses."""
+    return {
+        "name": line(name, 80),
+        "total": result.total,
+        "turns": result.turns,
+        "invalid": result.invalid_actions,
+        "forfeit": line(forfeit_reason(result.outcome)) if result.forfeited else "",
+        "detail": cut(result.outcome.detail, 400).shown if result.forfeited else "",
     }
 
 

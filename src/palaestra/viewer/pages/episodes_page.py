@@ -14,12 +14,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Route
 
-from palaestra.core.episode import Key
+from palaestra.core.episode import Key, PlayerResult
 from palaestra.core.outcome import Limit, Outcome, Owner, Status
+from palaestra.evaluation.statistics.player_results import has_success, returns_line
 from palaestra.runtime.visible_text import visible
 from palaestra.store.liveness import worker
 from palaestra.store.notes import labelled
 from palaestra.store.queries import SORTS, Filter, Found, Queries, Row
+from palaestra.store.recorded_players import players_by_key
 from palaestra.store.run_folder import RunFolder
 from palaestra.viewer.formatting import cut, figure, seconds
 from palaestra.viewer.site import Site, episode_url
@@ -65,7 +67,7 @@ def routes(site: Site) -> list[Route]:
                 phases=_phases(Queries(opened.database).phases()),
                 outcomes=OUTCOMES,
                 columns=COLUMNS,
-                rows=[_cells(opened.record.name, row, labels) for row in rows],
+                rows=_listed(opened, rows, labels),
                 total=len(found.ids),
                 complete=found.complete,
                 page=number,
@@ -84,7 +86,7 @@ def routes(site: Site) -> list[Route]:
                     "total": len(found.ids),
                     "complete": found.complete,
                     "start": start,
-                    "rows": [_cells(opened.record.name, row, labels) for row in rows],
+                    "rows": _listed(opened, rows, labels),
                 }
             )
 
@@ -137,9 +139,26 @@ def _found(
     return found, labels
 
 
-def _cells(run: str, row: Row, labels: Mapping[Key, Mapping[str, str]]) -> dict[str, Any]:
-    """Return a row in the form that the page and the script use."""
+def _listed(
+    opened: RunFolder, rows: Sequence[Row], labels: Mapping[Key, Mapping[str, str]]
+) -> list[dict[str, Any]]:
+    """Return rows in the form that the page and the script use."""
+    players = players_by_key(opened.database, [row.summary.key for row in rows])
+    return [
+        _cells(opened.record.name, row, labels, players.get(row.summary.key, {})) for row in rows
+    ]
+
+
+def _cells(
+    run: str,
+    row: Row,
+    labels: Mapping[Key, Mapping[str, str]],
+    players: Mapping[str, PlayerResult],
+) -> dict[str, Any]:
+    """Return a row; of several players it has the return of each."""
     summary = row.summary
+    game = bool(players) and not has_success(summary.environment, players)
+    ended = cut(returns_line(players), 80) if game else visible(str(summary.outcome))
     given = labels.get(summary.key, {})
     return {
         "url": episode_url(run, summary.key),
@@ -147,14 +166,14 @@ def _cells(run: str, row: Row, labels: Mapping[Key, Mapping[str, str]]) -> dict[
             visible(str(summary.key)),
             cut(summary.task, 80),
             cut(summary.environment, 60),
-            visible(str(summary.outcome)),
-            figure(summary.reward) if summary.outcome.scored else "–",
+            ended,
+            figure(summary.reward) if summary.outcome.scored and not players else "–",
             str(summary.turns),
             str(summary.sampled_tokens),
             seconds(row.seconds),
             cut(", ".join(k if v == "yes" else f"{k}={v}" for k, v in given.items()), 60),
         ],
-        "kind": outcome_kind(summary.outcome),
+        "kind": "none" if game else outcome_kind(summary.outcome),
     }
 
 

@@ -24,6 +24,7 @@ from palaestra.viewer.comparison import (
     clusters,
     compared_phase,
     evaluated,
+    failed,
     standings,
     tiles,
 )
@@ -113,7 +114,7 @@ def _page(phases: Sequence[ComparedPhase], cost: str) -> dict[str, Any]:
         "tiles": every[:TILES],
         "tiles_left": max(0, len(every) - TILES),
         "clusters": clusters(phases),
-        "failures": [sum(not e.outcome.solved for e in of.episodes) for of in phases],
+        "failures": [len(failed(of)) for of in phases],
         "size": (WIDTH, HEIGHT, LEFT, BOTTOM),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -10,10 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from palaestra.core.episode import Episode, Key, Step
+from palaestra.core.episode import Episode, Key, PlayerResult, Step
+from palaestra.evaluation.statistics.player_results import forfeit_reason, has_success
 from palaestra.store.database import Database
 from palaestra.store.queries import parse_key
 from palaestra.store.ranges import headers_of, reward_of, span_of, turn_events
+from palaestra.store.recorded_players import players_of
 from palaestra.store.run_folder import RunFolder
 from palaestra.viewer.advantages import Credits, cached_credits, credits_of
 from palaestra.viewer.alignment import Move, aligned, divergences
@@ -50,7 +52,10 @@ def _page(run: RunFolder, key: Key, members: Sequence[Episode], request: Request
     shown = members[:MEMBERS]
     credits = _credits(run, key, request)
     known = credits or Credits()
-    returns = _returns(run.database, shown, known)
+    players = {e.key.member: players_of(run.database, e) for e in shown}
+    seats = list(dict.fromkeys(player for of in players.values() for player in of))
+    one = has_success(members[0].task.environment, seats)
+    returns = _returns(run.database, shown, known, players)
     moves = [move for episode in shown for move in _moves(run.database, episode, known, start)]
     keyed = any(move.state is not None for move in moves)
     by_state = keyed and request.query_params.get("by") != "turn"
@@ -70,6 +75,9 @@ def _page(run: RunFolder, key: Key, members: Sequence[Episode], request: Request
         "left": len(members) - len(shown),
         "solved": sum(episode.outcome.solved for episode in members),
         "scored": sum(episode.outcome.scored for episode in members),
+        "players": players,
+        "seats": seats,
+        "has_success": one,
         "returns": returns,
         "shaped": bool(known.returns),
         "advantages": {e.key.member: _advantage(known, e.key) for e in shown},
@@ -102,7 +110,7 @@ def _moves(database: Database, episode: Episode, credits: Credits, start: int) -
                     member=episode.key.member,
                     turn=event.index + 1,
                     seen=line(seen, 160),
-                    action=line(act_of(event), 60) or "(empty reply)",
+                    action=_action(event),
                     state=event.before.state_key,
                     valid=event.transition.valid,
                     reward=event.transition.reward,
@@ -113,17 +121,36 @@ def _moves(database: Database, episode: Episode, credits: Credits, start: int) -
     return found
 
 
+def _action(step: Step) -> str:
+    """Return an action as text, with the player that acts or forfeits if there are several."""
+    player = f"{line(step.before.turn, 20)}: " if step.before.turn else ""
+    if step.forfeit is not None:
+        return f"{player}forfeits ({forfeit_reason(step.forfeit.outcome)})"
+    return player + (line(act_of(step), 60) or "(empty reply)")
+
+
 def _credits(run: RunFolder, key: Key, request: Request) -> Credits | None:
     if request.query_params.get("credit", "") not in ("", "0"):
         return credits_of(run, key.phase, key.group)
     return cached_credits(run, key.phase, key.group)
 
 
-def _returns(database: Database, members: Sequence[Episode], credits: Credits) -> dict[int, float]:
-    """Return training's returns if known, else the sums of the environment's rewards."""
+def _returns(
+    database: Database,
+    members: Sequence[Episode],
+    credits: Credits,
+    players: Mapping[int, Mapping[str, PlayerResult]],
+) -> dict[int, float]:
+    """Return training's returns if known, else the sums of the environment's rewards.
+
+    Of several players, they are the first player's.
+    """
     found: dict[int, float] = {}
     for episode in members:
         if not episode.outcome.scored:
+            continue
+        if own := players[episode.key.member]:
+            found[episode.key.member] = next(iter(own.values())).total
             continue
         value = credits.returns.get(episode.key) if credits.returns else None
         value = reward_of(database, episode.key) if value is None else value

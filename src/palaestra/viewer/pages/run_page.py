@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ from palaestra.evaluation.reports.learning_curves import (
     Metrics,
     ModelledReward,
     curve_stage,
+    returns,
     smooth,
 )
+from palaestra.evaluation.statistics import player_results
 from palaestra.evaluation.statistics.intervals import policies_of
 from palaestra.learning.loop import alarms
 from palaestra.store.liveness import mark, worker
@@ -79,7 +81,9 @@ def results_of(path: Path) -> tuple[dict[str, PhaseStanding], list[Any]]:
     """Return each phase's results and their differences, from all episodes of the run in `path`."""
     with RunFolder.read(path) as opened:
         standings = Queries(opened.database).standings()
-        return facts.by_phase(standings), _differences(standings)
+        phases = facts.by_phase(standings, facts.players_by_phase(opened.database))
+        games = {name for name, of in phases.items() if of.players and of.success is None}
+        return phases, _differences(standings, games)
 
 
 def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
@@ -93,6 +97,15 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
     ]
     learning_stage = curve_stage(database.metric_phases(), database.metrics)
     learning = database.metrics(learning_stage)
+    players = [
+        (phase, row)
+        for phase, found in phases.items()
+        if found.players and facts.stage_of_step(phase) is None
+        for row in player_results.rows(found.players)
+    ]
+    commands = player_results.strength_commands(
+        about.environment, str(opened.path), policies=2 if about.recipe.get("roles") else 1
+    )
     report = _report(opened.path)
     rows = _phases(counts, phases)
     return {
@@ -102,12 +115,17 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
         "about": about,
         "roster": Roster.read(database),
         "rows": rows,
+        "players": players,
+        "games": bool(phases) and all(of.players and of.success is None for of in phases.values()),
+        "player_heads": player_results.HEADS,
+        "strength": commands,
         "pending": results is None or any(part["alarms"] is None for part in health),
         "episodes": sum(counts.values()),
         "invalid": _invalid(report),
         "example": report.get("example") or {},
         "differences": differences,
         "curve": _curve(learning, phases),
+        "curve_players": list(returns(learning)),
         "modelled": ModelledReward.of(learning),
         "learning_stage": learning_stage,
         "tested": policies_of(list(counts)),
@@ -136,10 +154,10 @@ def _phases(counts: Mapping[str, int], known: Mapping[str, PhaseStanding]) -> li
     return rows
 
 
-def _differences(standings: Sequence[TaskStanding]) -> list[Any]:
+def _differences(standings: Sequence[TaskStanding], games: Collection[str]) -> list[Any]:
     found = []
     for prefix, what in (("test/", "held-out tasks"), ("transfer/", "transfer")):
-        for (a, b), gain in facts.differences(standings, prefix).items():
+        for (a, b), gain in facts.differences(standings, prefix, games).items():
             found.append((what, a, b, prefix, gain))
     return found
 
@@ -149,6 +167,8 @@ def _curve(metrics: Metrics, phases: Mapping[str, PhaseStanding]) -> Markup | No
 
     If a reward model took part, its score is in the same chart, see `ModelledReward`.
     """
+    if players := returns(metrics):
+        return _returns_curve(players)
     points = [(float(step), row["success"]) for step, row in metrics if "success" in row]
     if not points:
         return None
@@ -169,6 +189,17 @@ def _curve(metrics: Metrics, phases: Mapping[str, PhaseStanding]) -> Markup | No
     frame = Frame(900, 280, "RL step", y_range=(0.0, 1.0), tick=lambda y: f"{100 * y:.0f} %")
     last = f"{percent(points[-1][1])} at step {ends[1]:g}"
     return line_chart(lines, frame, f"Success of training rollouts: {last}")
+
+
+def _returns_curve(players: Mapping[str, tuple[Any, Any]]) -> Markup:
+    """Draw the mean return of each player in training rollouts."""
+    lines = []
+    for number, (player, (steps, values)) in enumerate(players.items()):
+        dots = list(zip(steps.tolist(), values.tolist(), strict=True))
+        line = list(zip(steps.tolist(), smooth(values).tolist(), strict=True))
+        lines.append(Series(player, line, dots=dots, colour=number % COLOURS))
+    ends = ", ".join(f"{player} {of[1][-1]:+.2f}" for player, of in players.items() if len(of[1]))
+    return line_chart(lines, Frame(900, 280, "RL step"), f"Mean returns, at the end: {ends}")
 
 
 def _time(stages: Sequence[Stage], metrics: Metrics) -> list[Any]:

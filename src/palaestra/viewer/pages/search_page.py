@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,16 +21,21 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from palaestra.core.episode import PlayerResult
 from palaestra.core.errors import InputError
+from palaestra.evaluation.statistics.player_results import has_success, returns_line
 from palaestra.runtime.visible_text import visible
+from palaestra.store.header import EpisodeSummary
 from palaestra.store.notes import labelled
 from palaestra.store.queries import Filter, Queries
+from palaestra.store.recorded_players import players_by_key
 from palaestra.store.run_folder import RunFolder, RunRecord
 from palaestra.store.search_index import Extent, TextIndex, passages
 from palaestra.viewer.indexing import Indexer
 from palaestra.viewer.pages.episodes_page import outcome_kind
 from palaestra.viewer.search_query import SearchQuery, parse
 from palaestra.viewer.site import Site, episode_url
+from palaestra.viewer.texts import line
 
 PAGE = 30  # episodes shown at once
 PATIENCE = 1.0  # seconds to search runs
@@ -190,7 +195,9 @@ def _shown(
     hits: list[dict[str, Any]] = []
     with RunFolder.read(record.path) as opened:
         queries = Queries(opened.database)
-        for row in queries.rows(ids):
+        rows = queries.rows(ids)
+        players = players_by_key(opened.database, [row.summary.key for row in rows])
+        for row in rows:
             url, summary = episode_url(record.name, row.summary.key), row.summary
             short = time.monotonic() < end and queries.events(summary.key) <= LONGEST
             quoted = _passage(opened, row.summary.key, query) if short else None
@@ -201,12 +208,23 @@ def _shown(
                     "run": record.name,
                     "summary": summary,
                     "url": url,
-                    "kind": outcome_kind(summary.outcome),
+                    **_ending(summary, players.get(summary.key, {})),
                     "passage": quoted[1] if quoted else None,
                     "turn": quoted[0] + 1 if quoted and quoted[0] is not None else None,
                 }
             )
     return hits
+
+
+def _ending(summary: EpisodeSummary, players: Mapping[str, PlayerResult]) -> dict[str, Any]:
+    """Return how an episode ended, as text with a colour: the returns of a game's players."""
+    if players and not has_success(summary.environment, players):
+        return {"ending": line(returns_line(players), 200), "kind": "none", "reward": None}
+    return {
+        "ending": str(summary.outcome),
+        "kind": outcome_kind(summary.outcome),
+        "reward": summary.reward,
+    }
 
 
 def _passage(opened: RunFolder, key: Any, query: SearchQuery) -> tuple[int | None, Markup] | None:

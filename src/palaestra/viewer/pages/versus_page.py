@@ -12,7 +12,7 @@ from palaestra.core.errors import PalaestraError
 from palaestra.evaluation.reports.run_diff import Diff, Flip, diff
 from palaestra.store.queries import parse_key
 from palaestra.viewer.comparable_runs import choices
-from palaestra.viewer.comparison import ComparedPhase, clusters, compared_phase, tiles
+from palaestra.viewer.comparison import ComparedPhase, clusters, compared_phase, failed, tiles
 from palaestra.viewer.site import Site, episode_url
 
 FLIPS = 200  # shown of each kind
@@ -46,7 +46,7 @@ def routes(site: Site) -> list[Route]:
             tiles=every[:TILES],
             tiles_left=max(0, len(every) - TILES),
             clusters=clusters(phases),
-            failures=[sum(not e.outcome.solved for e in of.episodes) for of in phases],
+            failures=[len(failed(of)) for of in phases],
         )
 
     return [Route("/versus", page)]
