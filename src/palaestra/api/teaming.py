@@ -19,7 +19,7 @@ class Teaming(NamedTuple):
 
 def teamed(name: str) -> Teaming:
     """Return the team of a template or a file; raises like `team_file.load`."""
-    members = load(name).members
+    members = load(name).players
     agents = [
         f"{member}={quote(one.agent, safe=':')}"
         for member, one in members.items()

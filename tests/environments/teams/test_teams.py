@@ -263,3 +263,61 @@ def test_bad_names() -> None:
 def test_every_template_keeps_the_contract(name: str) -> None:
     broken = [f for f in check_environment(f"questions/things-2?team={name}") if not f.holds]
     assert broken == []
+
+
+NESTED = """
+[members.group]
+team = "majority"
+instructions = "You propose."
+[members.critic]
+instructions = "Say what is wrong, or: accept."
+rights = ["send"]
+[[stage]]
+do = "propose"
+who = ["group"]
+[[stage]]
+do = "talk"
+who = ["critic"]
+times = 2
+back = 1
+until = "accept"
+[[stage]]
+do = "count"
+"""
+
+
+def test_a_team_takes_a_member_s_place_and_its_talk_stays_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "nested.toml"
+    file.write_text(NESTED)
+    world = things(str(file))
+    inner = ("group.first", "group.second", "group.third")
+    assert world.spec.players == (*inner, "critic")
+    first = world.reset(TASK)
+    assert first.text == (
+        "You are group.first, in a team with second, third. Your team is group among critic. You "
+        "propose.\nWhich thing is it?\nYour team group is asked: Propose an action.\n"
+        "Propose an action."
+    )
+    assert acting_in(world) == inner
+    for reply in ("red big", "blue big", "red big"):
+        told = world.step(Action(reply))
+    assert acting_in(world) == ("critic",)
+    assert told.observation.text.endswith("group proposes: red big\nSay something to your team.")
+    other = things(str(file))
+    other.restore(world.snapshot())
+    assert other.state_key() == world.state_key()
+    world.step(Action("no"))
+    assert acting_in(world) == inner and "critic: no" in world.observe("group.first").text
+    episode = run(things(str(file)), {"agent": ExpertModel(PlayersAgent())})
+    assert episode.outcome.solved and set(episode.results) == {*inner, "critic"}
+    broken = [f for f in check_environment(f"questions/things-2?team={file}") if not f.holds]
+    assert broken == []
+
+
+def test_teams_in_each_other_are_refused(tmp_path: Path) -> None:
+    for one, other in (("a", "b"), ("b", "a")):
+        (tmp_path / f"{one}.toml").write_text(
+            f'[members.x]\nteam = "{tmp_path}/{other}.toml"\n[members.y]\n[[stage]]\ndo = "act"\n'
+        )
+    with pytest.raises(InputError, match=r"b\.toml are in each other; take one of them out"):
+        load(f"{tmp_path}/a.toml")

@@ -48,6 +48,7 @@ class Protocol:
         """Begin the first turn."""
         self.team, self.seed = team, seed
         self.turn = TeamTurn()
+        self.inner = {name: Protocol(one, seed) for name, one in team.inner.items()}
         self._said: list[tuple[str, str]] = []  # since the last call of `said`
         self._enter(0)
 
@@ -57,13 +58,23 @@ class Protocol:
         return self.team.stage[self.turn.at]
 
     def next(self) -> list[str]:
-        """Return the members that reply now: one, or several at the same time; at least one."""
+        """Return the players that reply now: one, or several at the same time; at least one."""
         together = self.stage.order == "together" and self.stage.do != "act"
         together = together and self.turn.speaker is None
-        return list(self.turn.left) if together else self.turn.left[:1]
+        found: list[str] = []
+        for member in self.turn.left if together else self.turn.left[:1]:
+            if member in self.inner:
+                found += [f"{member}.{player}" for player in self.inner[member].next()]
+            else:
+                found.append(member)
+        return found
 
-    def asked(self) -> str:
-        """Return what these members are asked for."""
+    def asked(self, player: str = "") -> str:
+        """Return what a player is asked for, the same for all that reply now in its team."""
+        member, _, within = player.partition(".")
+        if within:
+            asked = self.asked()
+            return f"Your team {member} is asked: {asked}\n{self.inner[member].asked(within)}"
         if self.turn.speaker is not None:
             return ASKED["talk"]
         if self.stage.do == "vote":
@@ -73,8 +84,11 @@ class Protocol:
             return "\n".join([*lines, ASKED["act"]])
         return ASKED[self.stage.do]
 
-    def refusal(self, text: str) -> str | None:
+    def refusal(self, text: str, player: str = "") -> str | None:
         """Return why a reply to the present stage is none; None: it is one."""
+        member, _, within = player.partition(".")
+        if within:
+            return self.inner[member].refusal(text, within)
         if not text.strip():
             return "The reply is empty."
         if self.turn.speaker is not None or plain(text) == PASS:
@@ -87,8 +101,20 @@ class Protocol:
             return self._ballot_paper()
         return None
 
-    def take(self, member: str, text: str) -> str | None:
-        """Take a member's reply; return the action once the team has decided on one."""
+    def take(self, player: str, text: str) -> str | None:
+        """Take a player's reply; return the action once the team has decided on one.
+
+        What a team in place of a member decides is the member's reply; if that is none, it passes.
+        """
+        member, _, within = player.partition(".")
+        if within:
+            inner = self.inner[member]
+            decision = inner.take(within, text)
+            self._said += [(f"{member}.{speaker}", line) for speaker, line in inner.said()]
+            if decision is None:
+                return None
+            inner.begin_turn()
+            text = decision if self.refusal(decision) is None else PASS
         turn = self.turn
         turn.left.remove(member)
         turn.replies[member] = text
@@ -101,8 +127,15 @@ class Protocol:
             self._hear(member, text)
         return None if turn.left else self._after_stage()
 
+    def _present(self) -> Protocol:
+        """Return the protocol, of this team or of one in it, that the next player replies to."""
+        member, _, within = self.next()[0].partition(".")
+        return self.inner[member]._present() if within else self
+
     def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
         """Return a random reply to what is asked; `action` samples one of the environment."""
+        if (inner := self._present()) is not self:
+            return inner.sample(rng, action)
         if self.turn.speaker is not None or self.stage.do == "talk":
             return PASS
         match self.stage.do:
@@ -116,6 +149,11 @@ class Protocol:
 
     def ideal(self, action: str) -> str:
         """Return the reply of a member that knows the right action."""
+        if (inner := self._present()) is not self:
+            return inner.ideal(self._ideal(action))
+        return self._ideal(action)
+
+    def _ideal(self, action: str) -> str:
         if self.turn.speaker is not None or self.stage.do in TALKING:
             right = all(plain(text) == plain(action) for _, text in self.turn.proposals)
             if self.turn.speaker is None and self.stage.do == "moderate":
@@ -130,6 +168,8 @@ class Protocol:
         """Begin the next turn, once the environment has taken the action or refused it."""
         self.turn = TeamTurn(number=self.turn.number + 1)
         self._enter(0)
+        for inner in self.inner.values():
+            inner.begin_turn()
 
     def said(self) -> list[tuple[str, str]]:
         """Return speaker and line of all that was said since the last call, in its order."""
@@ -140,16 +180,20 @@ class Protocol:
         """Return the state as something to hash; equal states give equal values."""
         turn = self.turn
         place = turn.number, turn.at, sorted(turn.rounds.items()), turn.speaker, turn.halted
-        return *place, turn.left, turn.replies, turn.proposals
+        inner = [one.key() for one in self.inner.values()]
+        return *place, turn.left, turn.replies, turn.proposals, inner
 
     def saved(self) -> Any:
         """Return the state as JSON can hold it."""
-        return asdict(self.turn)
+        return [asdict(self.turn), {name: one.saved() for name, one in self.inner.items()}]
 
     def restore(self, saved: Any) -> None:
         """Take back what `saved` returned."""
-        proposals = [(member, text) for member, text in saved["proposals"]]
-        self.turn = TeamTurn(**{**saved, "proposals": proposals})
+        turn, within = saved
+        proposals = [(member, text) for member, text in turn["proposals"]]
+        self.turn = TeamTurn(**{**turn, "proposals": proposals})
+        for name, one in self.inner.items():
+            one.restore(within[name])
 
     # ── details ──────────────────────────────────────────────────────────────
 

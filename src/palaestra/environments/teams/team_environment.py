@@ -45,7 +45,7 @@ class InTeam(Wrapper):
         self._team: Team = load(value)
         self._protocol = Protocol(self._team, 0)
         self._news: list[tuple[str, str]] = []  # all lines so far: by whom ("" is nobody), text
-        self._read = dict.fromkeys(self._team.members, 0)  # how many of them each has been shown
+        self._read = dict.fromkeys(self._team.players, 0)  # how many of them each has been shown
         self._digest = ""  # of the news, so that a state key takes no longer the more was said
         self._shown: dict[str, str] = {}  # what each saw at the beginning of its turn
         self._over = False
@@ -60,7 +60,7 @@ class InTeam(Wrapper):
         team = load(value)
         return replace(
             spec,
-            players=tuple(team.members),
+            players=tuple(team.players),
             stakes=Stakes("common", forfeit=0.0, idle=PASS),
             capabilities=spec.capabilities - ALONE,
             typical_turns=spec.typical_turns * most_replies(team),
@@ -70,7 +70,7 @@ class InTeam(Wrapper):
     def reset(self, task: Task) -> Observation:
         first = super().reset(task)
         self._protocol, self._over = Protocol(self._team, task.seed), False
-        self._read = dict.fromkeys(self._team.members, 0)
+        self._read = dict.fromkeys(self._team.players, 0)
         self._news, self._shown, self._digest = [], {}, ""
         self._tell(("", first.text))
         self._begin(self.acting())
@@ -85,12 +85,12 @@ class InTeam(Wrapper):
     def step(self, action: Action) -> Transition:
         if self._over:
             return refused("It is over.")
-        member, *_ = before = self.acting()
+        player, *_ = before = self.acting()
         text = action.text if action.call is None else str(action.call)
-        reason = self._protocol.refusal(text)
+        reason = self._protocol.refusal(text, player)
         if reason is not None:
             return refused(reason)
-        decision = self._protocol.take(member, text)
+        decision = self._protocol.take(player, text)
         self._tell(*self._protocol.said())
         if decision is None:
             return self._went_on(before)
@@ -165,20 +165,18 @@ class InTeam(Wrapper):
         return replace(
             went_on,
             reward=transition.reward,
-            rewards=dict.fromkeys(self._team.members, transition.reward),
+            rewards=dict.fromkeys(self._team.players, transition.reward),
             info=transition.info if transition.valid else {**transition.info, "refused": True},
         )
 
     def _went_on(self, before: Sequence[str]) -> Transition:
         after = self.acting()
-        within = list(after) == list(before[1:])
-        if not within:
-            self._begin(after)
+        self._begin([player for player in after if player not in before[1:]])
         return Transition(self.observe(after[0]))
 
     def _ended(self, transition: Transition, before: Sequence[str]) -> Transition:
         self._over = True
-        members = self._team.members
+        members = self._team.players
         self._shown = dict.fromkeys(members, transition.observation.text)
         rewards = dict.fromkeys(members, transition.reward)
         return replace(transition, rewards=rewards, observation=self.observe(before[0]))
@@ -191,12 +189,22 @@ class InTeam(Wrapper):
                 if not speaker or (speaker != member and self._team.sees(member, speaker)):
                     lines.append(text)
             self._read[member] = len(self._news)
-            self._shown[member] = "\n".join([*lines, self._protocol.asked()])
+            self._shown[member] = "\n".join([*lines, self._protocol.asked(member)])
 
     def _briefing(self, member: str) -> str:
-        told = self._team.members[member].instructions
-        others = ", ".join(name for name in self._team.members if name != member)
-        return f"You are {member}, in a team with {others}.{f' {told}' if told else ''}"
+        return _briefing(self._team, member, member)
+
+
+def _briefing(team: Team, player: str, name: str) -> str:
+    """Return what a player is told of its team, and of those around it; it is called `name`."""
+    member, _, within = player.partition(".")
+    told, others = team.members[member].instructions, [m for m in team.members if m != member]
+    if within:
+        inner = _briefing(team.inner[member], within, name)
+        return (
+            f"{inner} Your team is {member} among {', '.join(others)}.{f' {told}' if told else ''}"
+        )
+    return f"You are {name}, in a team with {', '.join(others)}.{f' {told}' if told else ''}"
 
 
 def most_replies(team: Team) -> int:
@@ -212,5 +220,8 @@ def most_replies(team: Team) -> int:
 def _replies(team: Team, stage: Stage) -> int:
     if stage.do in ("count", "moderate"):
         return 0 if stage.do == "count" else 2
-    taking_part = len(team.taking_part(stage))
+    taking_part = sum(
+        most_replies(team.inner[member]) if member in team.inner else 1
+        for member in team.taking_part(stage)
+    )
     return taking_part + 1 if stage.do == "bid" else taking_part

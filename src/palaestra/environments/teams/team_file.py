@@ -22,6 +22,8 @@ For each action of the environment the team goes through its stages; the last on
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
@@ -45,6 +47,9 @@ class Member(_Table):
 
     instructions: str = Field("", description="what this member is told besides the rules")
     agent: str = Field("direct", description="the agent that plays it, as in `--agent`")
+    team: str | None = Field(
+        None, description="a team in its place, as in `--team`: what it decides is the reply"
+    )
     model: str | None = Field(None, description="its model, as in `--model`; unset: the team's")
     rights: tuple[Right, ...] = Field(
         ("act", "send"), description="act: propose and take actions; send: talk; halt: end the talk"
@@ -93,24 +98,61 @@ class Team(_Table):
         default_factory=dict, description="with see = 'neighbours': whom each member sees"
     )
 
+    @cached_property
+    def inner(self) -> dict[str, Team]:
+        """The teams in place of members."""
+        return {name: load(one.team) for name, one in self.members.items() if one.team is not None}
+
+    @property
+    def players(self) -> dict[str, Member]:
+        """All that reply: members, and those of teams in their place as `member.inner`."""
+        found: dict[str, Member] = {}
+        for name, member in self.members.items():
+            if name in self.inner:
+                inner = self.inner[name].players
+                found.update((f"{name}.{player}", one) for player, one in inner.items())
+            else:
+                found[name] = member
+        return found
+
     def taking_part(self, stage: Stage) -> tuple[str, ...]:
         """Return the members of a stage, in the order of the file."""
         return tuple(m for m in self.members if not stage.who or m in stage.who)
 
     def sees(self, reader: str, speaker: str) -> bool:
-        """Return whether a member sees what another one says."""
+        """Return whether one player sees what another one says.
+
+        What is said in a team stays there; what it decides is seen as a member's word.
+        """
+        (reads, _, reader_in), (speaks, _, speaker_in) = (
+            player.partition(".") for player in (reader, speaker)
+        )
+        if speaker_in:
+            return reads == speaks and self.inner[reads].sees(reader_in, speaker_in)
+        return reads != speaks and self._sees(reads, speaks)
+
+    def _sees(self, reader: str, speaker: str) -> bool:
         if self.see == "neighbours":
             return speaker in self.edges.get(reader, ())
         return self.see == "all"
 
 
-def load(name: str) -> Team:
+def load(name: str, within: Sequence[str] = ()) -> Team:
     """Return the team of a template, or of a TOML file.
+
+    Args:
+        name: of the template or the file.
+        within: the names of the teams around it.
 
     Raises:
         UnknownName: there is no such template or file.
-        InputError: the file cannot be used.
+        InputError: the file cannot be used, or teams are in each other.
     """
+    if name in within:
+        raise InputError(
+            f"The teams {' and '.join(dict.fromkeys((*within, name)))} are in each other; take "
+            "one of them out."
+        )
     template = TEMPLATES / f"{name}.toml"
     path = Path(name)
     if template.is_file():
@@ -128,6 +170,9 @@ def load(name: str) -> Team:
         where = ".".join(map(str, first["loc"]))
         raise InputError(f"The team '{name}': '{where}': {first['msg']}; correct it.") from None
     _check(name, team)
+    for member in team.members.values():
+        if member.team is not None:
+            load(member.team, (*within, name))
     return team
 
 
@@ -164,6 +209,11 @@ def _check(name: str, team: Team) -> None:
         raise wrong("must decide in its last stage, and only there: by act, count or vote")
     if team.stage[-1].do in ("count", "vote") and not any(s.do == "propose" for s in team.stage):
         raise wrong("counts proposals, and no stage proposes; add one")
+    for member, one in team.members.items():
+        if "." in member or "/" in member:
+            raise wrong(f"has a member '{member}'; leave '.' and '/' out of names")
+        if one.team is not None and (one.model is not None or one.agent != "direct"):
+            raise wrong(f"gives '{member}' a team and an agent or a model; set one of both")
     for reader, seen in team.edges.items():
         for member in (reader, *seen):
             if member not in team.members:
