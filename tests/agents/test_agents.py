@@ -104,7 +104,7 @@ def test_a_window_that_holds_the_whole_past_is_the_append_only_agent() -> None:
         ("direct?histry=3", "Did you mean 'history'"),
         ("direct?history=-1", "greater than or equal to 0"),
         ("direct?history=many", "is invalid"),
-        ("players?history=3", "no option of the agent 'players' 'history'"),
+        ("players?history=3", "names no agent for a player 'history': There is no agent '3'"),
     ],
 )
 def test_a_wrong_option_of_an_agent_is_reported_in_one_sentence(name: str, words: str) -> None:

@@ -9,7 +9,7 @@ from palaestra.agents.direct import DirectAgent
 from palaestra.agents.registry import make_agent
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
-from palaestra.core.errors import InputError
+from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.message import Message
 from palaestra.core.session import Session
 
@@ -61,7 +61,13 @@ class PlayersAgent(Agent):
 
 
 def _agent(player: str, name: str) -> Agent:
-    agent = make_agent(unquote(name))
+    try:
+        agent = make_agent(unquote(name))
+    except UnknownName as error:
+        raise InputError(
+            f"'{player}={name}' of the agent 'players' names no agent for a player '{player}': "
+            f"{error}"
+        ) from None
     if agent.in_order or agent.several:
         raise InputError(
             f"The agent '{agent.name}' cannot play for {player}: it "
