@@ -270,3 +270,10 @@ def test_bad_input_is_named() -> None:
         play(Tally(), Seats(dan=DirectAgent()), {"agent": ScriptedModel([])})
     with pytest.raises(InputError, match="The player cat has no agent"):
         play(Tally(), Seats(ann=DirectAgent(), bob=DirectAgent()), {"agent": ScriptedModel([])})
+
+
+def test_a_player_that_never_moved_has_a_result_as_well() -> None:
+    models = {"white": ScriptedModel(lambda m: "what?"), "black": ScriptedModel(lambda m: "1")}
+    episode = play(Nim(), PlayersAgent(), models, budget=Budget(turns=2))
+    assert episode.outcome.limit is Limit.TURNS
+    assert episode.results == {"white": 0.0, "black": 0.0}

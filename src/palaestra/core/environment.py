@@ -49,7 +49,8 @@ class Observation:
     text: str
     images: tuple[Image, ...] = ()  # one where the knob `observation` asks for it
     others: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What other players see: those that act at the same time, and at the end all others."""
+    """What other players see: those that act at the same time, and at the beginning and the end of
+    an episode all others."""
 
 
 @dataclass(frozen=True, slots=True)

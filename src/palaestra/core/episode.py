@@ -132,6 +132,8 @@ class Episode:
         for step in self.steps:  # players that moved before any reward
             if step.before.turn is not None:
                 found.setdefault(step.before.turn, 0.0)
+        for player in () if self.observation is None else self.observation.others:
+            found.setdefault(player, 0.0)  # players that never moved
         for step in self.steps:
             if step.forfeit is not None:
                 found.update(step.forfeit.returns)

@@ -125,7 +125,8 @@ class GuardedEnvironment:
         def reset() -> Started:
             first, signals = environment.reset(task), self._signals()
             self._acting = acting(signals)
-            first = shown_to_all(environment, first, self._acting[1:])
+            others = [p for p in environment.spec.players if p not in self._acting[:1]]
+            first = shown_to_all(environment, first, others if self._acting else ())
             return first, signals, self._tools_unless(self._described)
 
         return self._call("reset", "reset", reset, STARTED)
