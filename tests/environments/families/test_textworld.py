@@ -25,6 +25,7 @@ from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.textworld.environment import LONGEST, TextWorld, parse
 from palaestra.environments.families.textworld.games import LEVELS, story_file
+from tests.chosen import mostly_slow
 
 WORDS = (
     *("go north", "go south", "go east", "go west", "north"),
@@ -76,7 +77,7 @@ def wander(world: TextWorld, seed: int, steps: int) -> list[Transition]:
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 @pytest.mark.parametrize(
-    "name", ["treasure-easy", pytest.param("cooking-easy", marks=pytest.mark.slow)]
+    "name", mostly_slow(["coin-easy", "treasure-easy", "cooking-easy"], "coin-easy")
 )
 def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> None:
     id = f"textworld/{name}"
@@ -91,7 +92,7 @@ def test_the_contract_holds_on_every_level(name: str, clause: Callable[[Subject]
     clause(Subject.of(id))
 
 
-@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("name", mostly_slow(LEVELS, "coin-easy", "rooms"))
 def test_the_oracle_solves_with_rising_progress_and_the_whole_score(name: str) -> None:
     world = TextWorld(name)
     for seed in range(2):
@@ -166,7 +167,7 @@ for name in ("cooking-easy", "rooms"):
     assert shown[0] == shown[1] and len(shown[0]) == 2
 
 
-@pytest.mark.parametrize("name", ["coin-easy", "rooms"])
+@pytest.mark.parametrize("name", mostly_slow(["coin-easy", "rooms"], "rooms"))
 def test_different_seeds_give_different_games(name: str) -> None:
     world = TextWorld(name)
     tales = set()

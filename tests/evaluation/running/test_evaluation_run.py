@@ -359,6 +359,7 @@ def test_a_straggler_is_cut_off_by_the_deadline_of_its_episode(tmp_path: Path) -
 # ── control from outside ─────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_pause_stops_the_work_and_its_end_goes_on_with_equal_scores(
     tmp_path: Path, running: Callable[..., subprocess.Popen[str]]
 ) -> None:
