@@ -191,14 +191,12 @@ def table(scores: Scores) -> str:
     by_success = sorted(found, key=lambda name: -fmean(r["last"] for r in found[name].values()))
     for name in by_success:
         rows = list(found[name].values())
-        if len(rows) < 2:
-            continue
-        mean, low, high = (100 * x for x in interval([row["last"] for row in rows]))
+        success = f"{100 * fmean(row['last'] for row in rows):.1f} %"
+        if len(rows) > 1:
+            _, low, high = (100 * x for x in interval([row["last"] for row in rows]))
+            success += f" ({max(0.0, low):.1f} to {min(100.0, high):.1f})"
         rest = [f"{fmean(row[key] for row in rows):,.0f}" for key in COLUMNS[2:]]
-        lines.append(
-            f"| `{name}` | {mean:.1f} % ({max(0.0, low):.1f} to {min(100.0, high):.1f}) | "
-            f"{len(rows)} | {' | '.join(rest)} |"
-        )
+        lines.append(f"| `{name}` | {success} | {len(rows)} | {' | '.join(rest)} |")
     return "\n".join(lines)
 
 
