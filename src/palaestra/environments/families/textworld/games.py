@@ -16,6 +16,7 @@ import json
 import os
 import re
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ from palaestra.core.paths import cache_folder
 EDITION = 1  # part of the cache key; increase it whenever the text of the games changes
 EXITS = re.compile(r"There is an exit to the \w+\.(?: There is an exit to the \w+\.)*")
 ATTEMPTS = 20  # not every sampled map admits a quest of the wanted length
+_MAKING = threading.Lock()  # the package parses with one parser for all threads
 
 
 class Kind(StrEnum):
@@ -109,7 +111,8 @@ def story_file(level: Level, seed: int) -> Path:
 def _generate(level: Level, seed: int, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as made:
-        game, options = _make(level, seed)
+        with _MAKING:
+            game, options = _make(level, seed)
         draft = Path(made) / "game"
         options.path = str(draft / "game.z8")
         try:
