@@ -17,6 +17,8 @@
 .PHONY: help train test test-slow test-laws check check-peers check-environments check-clients bench docs dist clean
 
 export PYTHON PIP_ARGS
+# pytest keeps what it compiles: without that, each of its processes compiles all tests anew
+unexport PYTHONDONTWRITEBYTECODE
 # one more than processors: for a third of their time, tests wait
 JOBS = 3
 
@@ -27,7 +29,7 @@ help:
 	@echo "make test-laws  set up, then try every law (property test) on 500 examples instead of 40"
 	@echo "make check      formatting, lint, Dockerfile, types, import rules, unused code, and make test"
 	@echo "make check-peers compare the learning library with verl and TRL, in their own virtual environments"
-	@echo "make check-environments test every family of environments with its package, in its own virtual environment"
+	@echo "make check-environments test every family of environments, slow tests included, with its package, in its own virtual environment"
 	@echo "make check-clients run episodes of third-party clients through the gateway, in their own virtual environments"
 	@echo "make docs       set up, then build the documentation as a site, into site/"
 	@echo "make dist       build a wheel and an sdist, and try both in clean environments (ARGS: Pythons)"

@@ -15,10 +15,11 @@ import pytest
 
 from palaestra.api.metrics_server import address_of, serving
 from palaestra.api.openmetrics import page
+from palaestra.cli.main import main
 from palaestra.core.errors import InputError
 from palaestra.store.process_roster import Roster
 from palaestra.store.run_folder import RunFolder
-from tests.training.runs import command, environment, palaestra, write_recipe
+from tests.training.runs import command, environment, write_recipe
 
 EVAL = ("eval", "--env", "babyai/GoToObjS4", "--model", "random", "-n", "6", "--workers", "0")
 
@@ -36,7 +37,7 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def test_the_page_has_what_the_run_recorded(tmp_path: Path) -> None:
-    palaestra(*EVAL, "--run", tmp_path / "run")
+    assert main([*EVAL, "--run", str(tmp_path / "run")]) == 0
     with RunFolder.open(tmp_path / "run") as run:
         episodes = [e for name in run.database.phases() for e in run.database.episodes(name)]
         run.database.add_metrics("rl", 1, {"reward": 0.25, "seconds": 2.0, "kl": math.nan})
@@ -65,6 +66,7 @@ def test_the_page_has_what_the_run_recorded(tmp_path: Path) -> None:
     assert found["process_deaths_total", ()] == 1 and found["refused_messages_total", ()] == 0
 
 
+@pytest.mark.slow
 def test_a_training_run_serves_its_figures_while_it_runs(tmp_path: Path) -> None:
     arguments = ("--set", "rl.steps=200", "--run", tmp_path / "run", "--metrics", "0")
     process = subprocess.Popen(
@@ -100,14 +102,17 @@ def test_before_the_run_there_is_nothing_to_serve(tmp_path: Path) -> None:
             urllib.request.urlopen(address.removesuffix("metrics"), timeout=10)
 
 
-def test_a_port_that_is_taken_is_one_sentence_and_nothing_is_begun(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_one_sentence_and_nothing_is_begun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for words in (EVAL, ("train", write_recipe(tmp_path))):
+        for words in (EVAL, ("train", str(write_recipe(tmp_path)))):
             run = tmp_path / "run"
-            found = palaestra(*words, "--run", run, "--metrics", port, check=2)
-            assert f"Nothing can listen at 127.0.0.1:{port} for --metrics" in found.stderr
-            assert "Traceback" not in found.stderr and not run.exists()
+            assert main([*words, "--run", str(run), "--metrics", port]) == 2
+            said = capsys.readouterr().err
+            assert f"Nothing can listen at 127.0.0.1:{port} for --metrics" in said
+            assert "Traceback" not in said and not run.exists()
 
 
 @pytest.mark.parametrize("text", ["", "x", "70000", "host:", "-1", "host:1:x"])

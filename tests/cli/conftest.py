@@ -1,10 +1,11 @@
-"""Runs of the command line in processes of their own, in a folder of the test."""
+"""Runs of the command line in a folder of the test."""
 
-import os
+import io
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,22 @@ Palaestra = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def palaestra(tmp_path: Path) -> Palaestra:
-    """`palaestra("list", "runs", input="…")` runs the command as a user would."""
+def palaestra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Palaestra:
+    """`palaestra("list", "runs", input="…")` runs the command with pipes, in this process."""
 
     def run(*arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "palaestra", *arguments],
-            cwd=tmp_path,
-            input=input,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PALAESTRA_RUNS": str(tmp_path / "runs"), "OMP_NUM_THREADS": "1"},
-            timeout=120,
-        )
+        output, errors = io.StringIO(), io.StringIO()
+        with (
+            monkeypatch.context() as patch,
+            redirect_stdout(output),
+            redirect_stderr(errors),
+        ):
+            patch.chdir(tmp_path)
+            patch.setenv("PALAESTRA_RUNS", str(tmp_path / "runs"))
+            patch.setattr(sys, "stdin", io.StringIO(input))
+            code = main(arguments)
+        said = (output.getvalue(), errors.getvalue())
+        return subprocess.CompletedProcess(arguments, code, *said)
 
     return run
 

@@ -23,7 +23,7 @@ from palaestra.learning.methods.credit_comparison import compare as compared
 from palaestra.store.run_folder import RunFolder
 from palaestra.training.trace import choose_phase
 from tests.learning.credit import made
-from tests.training.runs import RECIPE, palaestra, write_recipe
+from tests.training.runs import RECIPE, in_this_process, write_recipe
 
 SMALL = (
     RECIPE.replace("steps = 4", "steps = 2")
@@ -35,7 +35,7 @@ SMALL = (
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compare")
-    palaestra("train", write_recipe(folder, SMALL), "--run", folder / "run", "--json")
+    in_this_process("train", write_recipe(folder, SMALL), "--run", folder / "run", "--json")
     return folder / "run"
 
 
@@ -141,7 +141,7 @@ def test_an_evaluation_with_repeats_can_be_compared(
     finished: Path, compare: Any, tmp_path: Path
 ) -> None:
     run = tmp_path / "eval"
-    palaestra(
+    in_this_process(
         "eval", "--env", "babyai/GoToObjS4", "--model", finished / "final", "-n", "2",
         "--repeats", "3", "--run", run, "--json",
     )  # fmt: skip

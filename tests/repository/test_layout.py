@@ -6,7 +6,7 @@ import ast
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,13 +45,18 @@ def layers() -> dict[str, int]:
     return {name: -depth for depth, row in enumerate(rows) for name in row}
 
 
-def names_in_strings() -> Iterator[tuple[Path, str]]:
+@cache
+def names_in_strings() -> list[tuple[Path, str]]:
     """Each string of the source that is the name of a module, or of something in one."""
-    for path in modules():
-        for node in ast.walk(ast.parse(path.read_text())):
-            value = node.value if isinstance(node, ast.Constant) else None
-            if isinstance(value, str) and NAMED.fullmatch(value):
-                yield path, value
+    return [
+        (path, node.value)
+        for path in modules()
+        if "palaestra." in (text := path.read_text())
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and NAMED.fullmatch(node.value)
+    ]
 
 
 def file_of(module: str) -> Path | None:

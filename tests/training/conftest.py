@@ -16,7 +16,7 @@ from palaestra.training.run import execute
 from tests.training.runs import write_recipe
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy that has imitated a little: sometimes right, so that rollouts differ."""
     folder = tmp_path_factory.mktemp("start")

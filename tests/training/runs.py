@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
+import torch
+
+from palaestra.cli.main import main
 from palaestra.core.episode import Episode
 from palaestra.store.run_folder import RunFolder
 
@@ -79,6 +84,21 @@ def palaestra(
     if check is not None:
         assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def in_this_process(*arguments: str | Path) -> str:
+    """Run the command line here; return what it prints.
+
+    It computes with one thread, as `palaestra` does: with others, products are rounded otherwise.
+    """
+    threads, output = torch.get_num_threads(), io.StringIO()
+    torch.set_num_threads(1)
+    try:
+        with redirect_stdout(output):
+            assert main([str(argument) for argument in arguments]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    return output.getvalue()
 
 
 def environment() -> dict[str, str]:

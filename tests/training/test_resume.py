@@ -25,11 +25,19 @@ from tests.training.runs import (
     RECIPE,
     command,
     environment,
+    in_this_process,
     palaestra,
     recorded_episodes,
     started,
     weights_hash,
     write_recipe,
+)
+
+SHORT = (
+    RECIPE.replace("demonstrations = 64", "demonstrations = 16")
+    .replace("steps = 4", "steps = 2")
+    .replace("tasks = 8", "tasks = 2")
+    .replace("transfer_tasks = 4", "transfer_tasks = 1")
 )
 
 
@@ -87,6 +95,15 @@ def test_a_run_killed_twenty_times_ends_as_if_undisturbed(
         assert recorded_episodes(run) == recorded_episodes(undisturbed)
 
 
+def test_the_same_recipe_and_seed_give_the_same_run_in_another_process(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, SHORT)
+    palaestra("train", recipe, "--run", tmp_path / "there")
+    in_this_process("train", recipe, "--run", tmp_path / "here")
+    assert weights_hash(tmp_path / "here") == weights_hash(tmp_path / "there")
+    assert recorded_episodes(tmp_path / "here") == recorded_episodes(tmp_path / "there")
+
+
+@pytest.mark.slow
 def test_the_same_recipe_and_seed_give_the_same_run(undisturbed: Path, tmp_path: Path) -> None:
     run = tmp_path / "again"
     palaestra("train", write_recipe(tmp_path), "--run", run)
@@ -94,6 +111,7 @@ def test_the_same_recipe_and_seed_give_the_same_run(undisturbed: Path, tmp_path:
     assert recorded_episodes(run) == recorded_episodes(undisturbed)
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_cleanly_and_explains_how_to_resume(tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = started("train", write_recipe(tmp_path), "--run", run, until="imitation")
@@ -106,6 +124,7 @@ def test_ctrl_c_stops_cleanly_and_explains_how_to_resume(tmp_path: Path) -> None
     assert (run / "report.md").is_file()
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_be_resumed_and_changes_nothing(undisturbed: Path) -> None:
     before = weights_hash(undisturbed)
     done = palaestra("train", "--resume", undisturbed, "--json")
@@ -113,6 +132,7 @@ def test_a_finished_run_can_be_resumed_and_changes_nothing(undisturbed: Path) ->
     assert weights_hash(undisturbed) == before
 
 
+@pytest.mark.slow
 def test_a_live_run_goes_on_within_an_episode(tmp_path: Path) -> None:
     """Without deterministic mode, recorded turns of an interrupted episode do not run again."""
     recipe = RECIPE.replace("deterministic = true", "")
@@ -130,9 +150,9 @@ def test_a_live_run_goes_on_within_an_episode(tmp_path: Path) -> None:
             assert opened.database.episode(episode.key) == episode
 
 
-def test_two_processes_cannot_work_on_one_run(undisturbed: Path) -> None:
-    with RunFolder.open(undisturbed):
-        refused = palaestra("train", "--resume", undisturbed, check=2)
+def test_two_processes_cannot_work_on_one_run(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run", load("quick").model_dump(mode="json")):
+        refused = palaestra("train", "--resume", tmp_path / "run", check=2)
     assert str(os.getpid()) in refused.stderr
     assert "Traceback" not in refused.stderr
 
@@ -157,6 +177,7 @@ def test_a_frozen_run_that_was_taken_over_ends_when_it_wakes(
     assert recorded_episodes(run) == recorded_episodes(undisturbed)
 
 
+@pytest.mark.slow
 def test_without_any_checkpoint_all_is_learned_again_from_the_record(
     undisturbed: Path, tmp_path: Path
 ) -> None:
@@ -243,15 +264,14 @@ def test_going_on_with_a_run_of_another_version_is_reported_and_kept(tmp_path: P
         assert run.database.get("versions") == ["0.0.9", __version__]
 
 
-def test_a_run_of_another_version_is_refused(undisturbed: Path, tmp_path: Path) -> None:
-    about = undisturbed / "run.json"
-    text = about.read_text()
-    about.write_text(json.dumps({**json.loads(text), "format": 999}))
-    try:
-        refused = palaestra("train", "--resume", undisturbed, check=2)
-    finally:
-        about.write_text(text)
-    assert "999" in refused.stderr
+def test_a_run_of_another_version_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    RunFolder.create(tmp_path / "run", load("quick").model_dump(mode="json")).close()
+    about = tmp_path / "run" / "run.json"
+    about.write_text(json.dumps({**json.loads(about.read_text()), "format": 999}))
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 2
+    assert "999" in capsys.readouterr().err
 
 
 @pytest.mark.slow

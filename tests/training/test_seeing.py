@@ -22,6 +22,7 @@ from palaestra.store.run_folder import RunFolder
 from tests.training.runs import (
     command,
     environment,
+    in_this_process,
     palaestra,
     recorded_episodes,
     weights_hash,
@@ -74,7 +75,7 @@ tasks = 3
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("seeing")
-    palaestra("train", write_recipe(folder, RECIPE), "--run", folder / "run", "--json")
+    in_this_process("train", write_recipe(folder, RECIPE), "--run", folder / "run", "--json")
     return folder / "run"
 
 

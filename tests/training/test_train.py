@@ -17,7 +17,7 @@ from palaestra.core.errors import MissingPackage, MissingSystemPart
 from palaestra.runtime.progress import Reporter
 from palaestra.training.recipe import keys, load, recipe_names
 from palaestra.training.recipe_check import check_recipe
-from tests.training.runs import RECIPE, palaestra, weights_hash, write_recipe
+from tests.training.runs import RECIPE, in_this_process, palaestra, weights_hash, write_recipe
 
 WORLDS = sorted((Path(__file__).parents[2] / "recipes" / "worlds").glob("*.toml"))
 
@@ -55,8 +55,8 @@ def test_the_first_line_names_the_environment_that_is_trained_on(tmp_path: Path)
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
     folder = tmp_path_factory.mktemp("train")
-    done = palaestra("train", write_recipe(folder), "--run", folder / "run", "--json")
-    return folder / "run", json.loads(done.stdout.strip().splitlines()[-1])
+    said = in_this_process("train", write_recipe(folder), "--run", folder / "run", "--json")
+    return folder / "run", json.loads(said.strip().splitlines()[-1])
 
 
 def test_the_json_object_is_the_promised_one(finished: tuple[Path, dict[str, object]]) -> None:
@@ -96,15 +96,16 @@ def test_the_trained_model_can_be_evaluated_by_the_same_command_line(
     finished: tuple[Path, dict[str, object]], tmp_path: Path
 ) -> None:
     run, _ = finished
-    done = palaestra(
+    said = in_this_process(
         "eval", "--env", "babyai/GoToObjS4", "--agent", "direct", "--model", run / "final",
         "-n", "4", "--json", "--run", tmp_path / "eval",
     )  # fmt: skip
-    result = json.loads(done.stdout.strip().splitlines()[-1])
+    result = json.loads(said.strip().splitlines()[-1])
     assert result["tasks"] == 4
     assert 0 <= result["interval"][0] <= result["success"] <= result["interval"][1] <= 1
 
 
+@pytest.mark.slow
 def test_training_ends_with_commands_that_work_as_they_stand(
     finished: tuple[Path, dict[str, object]], tmp_path: Path
 ) -> None:
@@ -124,20 +125,18 @@ def test_training_ends_with_commands_that_work_as_they_stand(
 
 
 def test_an_expert_who_never_succeeds_is_reported_before_anything_is_learned(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = palaestra(
-        "train", write_recipe(tmp_path), "--run", tmp_path / "r", "--set",
-        "environment.id=probe/umbrella-8", "environment.transfer=", "environment.turns=2", check=2,
-    )  # fmt: skip
-    assert "solved none of" in done.stderr and "after 2 turns" in done.stderr
+    world = ["environment.id=probe/umbrella-8", "environment.transfer=", "environment.turns=2"]
+    recipe = str(write_recipe(tmp_path))
+    assert main(["train", recipe, "--run", str(tmp_path / "r"), "--set", *world]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "solved none of" in said and "after 2 turns" in said
     assert not (tmp_path / "r" / "final").exists()
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    ["loop", *(pytest.param(name, marks=pytest.mark.slow) for name in ("rloo", "grpo"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["loop", "rloo", "grpo"])
 def test_every_algorithm_is_one_flag_away_and_imitation_can_be_skipped(
     algorithm: str, tmp_path: Path
 ) -> None:

@@ -34,7 +34,7 @@ from palaestra.models.scripted.random_choice import RandomModel
 from palaestra.runtime.progress import Reporter
 from palaestra.store.liveness import worker
 from palaestra.store.run_folder import RunFolder
-from tests.training.runs import command, environment, essence, palaestra
+from tests.training.runs import command, environment, essence, in_this_process, palaestra
 
 WORLD, OTHER = "probe/umbrella-4", "probe/memory-4"
 
@@ -282,14 +282,12 @@ def test_a_killed_evaluation_goes_on_and_repeats_no_finished_sample(
     process.wait(10)
     before = stored(run)
     assert 40 <= len(before) < 400
-    done = palaestra("eval", "--resume", run, "--json", "--workers", "0")
-    result = json.loads(done.stdout)
+    result = json.loads(in_this_process("eval", "--resume", run, "--json", "--workers", "0"))
     assert (result["episodes"], result["planned"], result["complete"]) == (400, 400, True)
     after = stored(run)
     # to the microsecond: they were not run again
     assert {key: after[key] for key in before} == before
-    whole = palaestra(*MANY, *FEW, "--run", tmp_path / "whole", "--json").stdout
-    known = json.loads(whole)
+    known = json.loads(in_this_process(*MANY, *FEW, "--run", tmp_path / "whole", "--json"))
     for one, other in zip(result["cells"], known["cells"], strict=True):
         for name in ("success", "interval", "reward", "turns", "outcomes", "episodes"):
             assert one[name] == other[name]
@@ -359,6 +357,7 @@ def test_a_straggler_is_cut_off_by_the_deadline_of_its_episode(tmp_path: Path) -
 # ── control from outside ─────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_pause_stops_the_work_and_its_end_goes_on_with_equal_scores(
     tmp_path: Path, running: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -387,13 +386,13 @@ def test_a_cancelled_evaluation_reports_what_is_done_and_can_be_gone_on_with(
     run = tmp_path / "run"
     process = running(*MANY, "-n", "9000", "--concurrency", "8", "--json", "--run", run)
     wait_for(lambda: ended(run) >= 10)
-    palaestra("ctl", run, "cancel")
+    in_this_process("ctl", run, "cancel")
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     result = json.loads(output.splitlines()[-1])
     assert result["stopped"] == "it was cancelled from outside"
     assert 10 <= result["episodes"] == ended(run) < 18000
-    status = json.loads(palaestra("ctl", run, "status", "--json").stdout)
+    status = json.loads(in_this_process("ctl", run, "status", "--json"))
     assert (status["state"], status["worker"]) == ("stopped", None)
     refused = palaestra("ctl", run, "cancel", check=1)
     assert "no process works on it" in refused.stderr
