@@ -7,8 +7,8 @@
 # where it does not fit yet: what they hold back or bring along touches nothing else. A NAME is a
 # family, such as babyai: only the tests of the families named are run. Two families cannot live
 # beside others (OpenEnv's servers want an old mcp, verifiers an exact one): their tests run in an
-# environment of their own, .peers/NAME, by name or if nothing is given. Options go to pytest in
-# place of `-m "not slow"`.
+# environment of their own, .peers/NAME, by name or if nothing is given. All tests are run, the slow
+# ones too, which try every name of a family; options go to pytest, such as `-m "not slow"`.
 #
 # PIP_ARGS  further options for `pip install`
 set -eu
@@ -24,11 +24,7 @@ while [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; do
     shift
 done
 apart="openenv verifiers"
-if [ $# -gt 0 ]; then
-    apart=
-else
-    set -- -m "not slow"
-fi
+[ $# -eq 0 ] || apart=
 scripts/setup.sh dev
 place=.peers/environments
 python=$place/bin/python

@@ -63,7 +63,13 @@ def ended(folder: Path) -> int:
         return 0
 
 
-@pytest.mark.parametrize("call", ["work()", "asyncio.run(cell())"], ids=["script", "notebook"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param("work()", id="script"),
+        pytest.param("asyncio.run(cell())", id="notebook", marks=pytest.mark.slow),
+    ],
+)
 def test_what_has_ended_is_kept_and_the_rest_is_run_later(call: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = started(tmp_path, call, first=True)

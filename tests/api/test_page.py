@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import palaestra as pa
 
 PAGE = Path(__file__).parents[2] / "docs/python.md"
 
 
+@pytest.mark.slow
 def test_the_page_of_the_api_runs_from_top_to_bottom(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python run\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     script = tmp_path / "page.py"

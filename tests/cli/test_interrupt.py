@@ -61,7 +61,10 @@ def interrupted(process: subprocess.Popen[str]) -> str:
     return errors
 
 
-@pytest.mark.parametrize("arguments", [TRAIN, EVAL], ids=["train", "eval"])
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param(TRAIN, id="train", marks=pytest.mark.slow), pytest.param(EVAL, id="eval")],
+)
 def test_before_a_run_exists_nothing_was_begun(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     with waiting(tmp_path, "import", *arguments) as process:
         process.send_signal(signal.SIGINT)
@@ -86,6 +89,7 @@ def test_training_that_loads_its_model_stops_cleanly_and_says_how_to_resume(tmp_
     assert "palaestra train --resume 'a run'" in errors.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_training_at_once_and_says_how_to_resume_as_well(
     tmp_path: Path,
 ) -> None:

@@ -203,6 +203,7 @@ def test_a_context_longer_than_the_models_is_refused(
     assert pa.load(name, progress=False).model.engine.context == 512
 
 
+@pytest.mark.slow
 def test_training_starts_from_a_gguf_file_and_saves_safetensors(tmp_path: Path, runs: Path) -> None:
     write_gguf(random_model("llama"), tmp_path / "small.gguf")
     sections = {

@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import pytest
 
+from tests.chosen import mostly_slow
+
 ADDRESS = re.compile(r"palaestra view: (http://\S+/)(\?token=\S+) \(Ctrl-C ends it\)")
 BROWSER = """#!/bin/sh
 echo "$@" > "$SEEN/arguments.part"
@@ -46,7 +48,9 @@ def viewed(root: Path, *arguments: str, **environment: str) -> Iterator[tuple[st
             process.terminate()
 
 
-@pytest.mark.parametrize("host", [[], ["--host", "localhost"], ["--host", "0.0.0.0"]])
+@pytest.mark.parametrize(
+    "host", mostly_slow([[], ["--host", "localhost"], ["--host", "0.0.0.0"]], [])
+)
 def test_the_printed_address_opens_the_site_and_no_other_does(
     tmp_path: Path, host: list[str]
 ) -> None:

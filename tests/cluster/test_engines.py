@@ -53,6 +53,7 @@ async def at_work(engines: Engines, count: int, seconds: float = 60) -> None:
         await engines.until(lambda: engines.router.serving >= count)
 
 
+@pytest.mark.slow
 def test_a_killed_engine_costs_no_reply_and_its_successor_has_the_weights(tmp_path: Path) -> None:
     async def run() -> None:
         policy, launcher, said = Policy(tmp_path), Processes(2), list[str]()
@@ -80,6 +81,7 @@ def test_a_killed_engine_costs_no_reply_and_its_successor_has_the_weights(tmp_pa
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_an_engine_whose_machine_leaves_answers_what_it_has_and_no_more(tmp_path: Path) -> None:
     async def run() -> None:
         policy, launcher, said = Policy(tmp_path), Processes(2), list[str]()

@@ -87,6 +87,7 @@ def test_a_run_is_the_same_with_other_ranks_of_which_one_is_killed(tmp_path: Pat
     assert alike(tmp_path / "one", tmp_path / "two")
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_while_it_loads_the_model_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +125,8 @@ def test_a_run_is_the_same_with_three_ranks_killed_or_frozen_again_and_again(
     assert alike(tmp_path / "one", tmp_path / "three")
 
 
-@pytest.mark.parametrize("others", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("others", [1, 3])
 def test_a_run_is_the_same_with_ranks_that_divide_the_optimisers_state(
     others: int, tmp_path: Path
 ) -> None:
@@ -133,6 +135,7 @@ def test_a_run_is_the_same_with_ranks_that_divide_the_optimisers_state(
     assert alike(tmp_path / "one", tmp_path / "more")
 
 
+@pytest.mark.slow
 def test_a_run_that_lost_a_part_of_its_state_goes_on_from_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

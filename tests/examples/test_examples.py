@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.chosen import mostly_slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWS = {
     "first_evaluation.py": "The random agent failed in",
@@ -22,7 +24,8 @@ SHOWS = {
     "imitation_then_rl.py": "(validation)",
     "two_seeds_dataframe.py": "over 2 training seeds",
 }
-SLOW = {"own_credit_rule.py", "imitation_then_rl.py", "two_seeds_dataframe.py"}
+FAST = ("first_evaluation.py", "own_environment.py", "own_agent.py")
+TRAINING = {"own_credit_rule.py", "imitation_then_rl.py", "two_seeds_dataframe.py"}
 LONGEST = 120  # lines
 
 
@@ -46,24 +49,29 @@ def test_every_example_is_tested_and_fits_on_a_page_or_two() -> None:
     assert all(20 <= count <= LONGEST for count in lines.values()), lines
 
 
-@pytest.mark.parametrize("name", sorted(SHOWS.keys() - SLOW - {"one_rl_step.py"}))
+@pytest.mark.parametrize(
+    "name",
+    mostly_slow(sorted(SHOWS.keys() - TRAINING - {"one_rl_step.py"}), *FAST),
+)
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     assert SHOWS[name] in shown(name, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(SLOW))
+@pytest.mark.parametrize("name", sorted(TRAINING))
 def test_an_example_that_trains_runs(name: str, tmp_path: Path) -> None:
     if name == "two_seeds_dataframe.py":
         pytest.importorskip("pandas")
     assert SHOWS[name] in shown(name, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_step_of_rl_learns(tmp_path: Path) -> None:
     shares = re.findall(r"capitals +([\d.]+) %", shown("one_rl_step.py", tmp_path))
     assert float(shares[0]) < 20 and float(shares[-1]) > 60
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_shows_a_table_and_a_plot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.chosen import mostly_slow
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -23,6 +25,9 @@ FOREIGN = re.compile(
     rf"(?<![\w.~\-/])/(?:{HOMES})/\w"
     r"|https?://[^/\s\"']*(?:pypi|pythonhosted|registry|artifactory|devpi|nexus)"
 )
+
+
+TUTORIALS = sorted(ROOT.glob("docs/tutorials/*.md"))
 
 
 def name(path: Path) -> str:
@@ -87,7 +92,11 @@ def test_snippets_of_the_concept_pages_run(code: str) -> None:
     exec(compile(code, "<snippet>", "exec"), {"__name__": "snippet"})
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/tutorials/*.md")), ids=name)
+@pytest.mark.parametrize(
+    "page",
+    mostly_slow(TUTORIALS, *(page for page in TUTORIALS if page.stem != "rounds")),
+    ids=name,
+)
 def test_tutorials_run_from_top_to_bottom(page: Path) -> None:
     blocks = [code for kind, code in FENCE.findall(page.read_text()) if kind == "python run"]
     code = "\n".join(blocks)

@@ -34,6 +34,7 @@ from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Job, Rollout
 from palaestra.rollout.worker import ALLOWANCE, REQUEST, Request, Verb, framed
 from palaestra.rollout.worker_pool import WorkerPool
+from tests.chosen import mostly_slow
 from tests.processes import children_with
 from tests.rollout import faulty
 
@@ -319,6 +320,7 @@ HUNG = [
     pytest.param("Hanging/reset", "hang", marks=pytest.mark.slow),
     ("Hanging/step", "hang"),
 ]
+MIXED = ["Crashing/step", "Hanging/reset", "Intruding/json", "Crashing/close", "Crashing/oracle"]
 INTRUDED = [(f"Intruding/{name}", "rubbish") for name in faulty.Intruding.GARBAGE]
 
 
@@ -390,13 +392,16 @@ def test_a_worker_that_leaks_is_replaced_and_its_worlds_go_on(
 
 @pytest.mark.parametrize(
     "names",
-    [
-        [name for name, _ in CRASHED],
-        pytest.param(["Hanging/making", "Hanging/reset", "Hanging/step"], marks=pytest.mark.slow),
-        [name for name, _ in INTRUDED],
-        [name for name, _ in RAISED + REFUSED],
-        ["Crashing/step", "Hanging/reset", "Intruding/json", "Crashing/close", "Crashing/oracle"],
-    ],
+    mostly_slow(
+        [
+            [name for name, _ in CRASHED],
+            ["Hanging/making", "Hanging/reset", "Hanging/step"],
+            [name for name, _ in INTRUDED],
+            [name for name, _ in RAISED + REFUSED],
+            MIXED,
+        ],
+        MIXED,
+    ),
     ids=["crash", "hang", "intrude", "raise", "mixed"],
 )
 def test_errors_among_forty_healthy_worlds_cost_them_nothing(names: list[str]) -> None:
@@ -796,7 +801,7 @@ def _hears_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("end", mostly_slow([signal.SIGKILL, signal.SIGINT], signal.SIGKILL))
 def test_an_ended_parent_leaves_no_children(end: signal.Signals) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, FAULTY],

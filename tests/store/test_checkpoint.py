@@ -179,6 +179,7 @@ def test_a_writer_killed_between_two_renames_loses_no_checkpoint(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
     writer = """
         import sys, torch

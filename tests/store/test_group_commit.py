@@ -21,6 +21,7 @@ from palaestra.core.message import ToolCall
 from palaestra.store.database import Database
 from palaestra.store.group_commit import CommitGroup
 from palaestra.store.header import events_in_order
+from tests.chosen import mostly_slow
 from tests.store import samples
 
 
@@ -307,7 +308,7 @@ asyncio.run(rollout.run(jobs))
 """
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", mostly_slow(range(2), 1))
 def test_what_an_agent_has_seen_survives_a_kill(path: Path, seed: int) -> None:
     process = samples.python(SESSIONS, str(path))
     assert process.stdout is not None

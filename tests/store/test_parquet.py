@@ -26,7 +26,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("parquet") / "trace.parquet"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)  # a schema is written each time
 @given(st.lists(samples.episodes, max_size=4, unique_by=lambda episode: episode.key))
 def test_episodes_come_back_equal_and_their_numbers_bit_for_bit(
     file: Path, episodes: list[Episode]

@@ -32,7 +32,8 @@ def test_another_process_acts_with_the_weights_that_are_learned_here(tmp_path: P
         assert not (run.path / "acting").exists()
 
 
-@pytest.mark.parametrize("on_update", ["recompute", pytest.param("keep", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("on_update", ["recompute", "keep"])
 def test_a_process_that_is_killed_leaves_no_token_without_its_version(
     on_update: str, tmp_path: Path
 ) -> None:
@@ -57,6 +58,7 @@ def _kill_actor(path: Path, killed: list[int]) -> None:
         child.kill()
 
 
+@pytest.mark.slow
 def test_step_by_step_it_has_the_learners_probabilities_and_cancels_the_slowest_of_a_group(
     tmp_path: Path,
 ) -> None:

@@ -24,8 +24,15 @@ def advice(run: RunFolder, phase: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "keys",
-    [VARL, [*VARL, "rl.advisor.weight=rollout", "rl.advisor.error=0.3"], RLIF],
-    ids=["turns", "rollouts", "interventions"],
+    [
+        pytest.param(VARL, id="turns"),
+        pytest.param(
+            [*VARL, "rl.advisor.weight=rollout", "rl.advisor.error=0.3"],
+            id="rollouts",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(RLIF, id="interventions", marks=pytest.mark.slow),
+    ],
 )
 def test_an_advisor_acts_in_rollouts_alone_and_moves_the_weights(
     keys: list[str], start: Path, tmp_path: Path

@@ -16,6 +16,7 @@ from palaestra.store.run_folder import RunFolder
 from palaestra.training.recipe import load
 from palaestra.training.recipe_check import check_recipe
 from palaestra.training.run import execute
+from tests.chosen import mostly_slow
 from tests.training.runs import write_recipe
 
 STEPS, TASKS, GROUP, BOUND = 5, 2, 3, 2
@@ -36,7 +37,7 @@ def execute_in(path: Path, *keys: str, folder: Path) -> None:
         asyncio.run(execute(recipe, run, Reporter(Console(file=io.StringIO()))))
 
 
-@pytest.mark.parametrize("on_update", ["drain", "recompute", "keep"])
+@pytest.mark.parametrize("on_update", mostly_slow(["drain", "recompute", "keep"], "keep"))
 def test_no_token_is_staler_than_the_bound(on_update: str, tmp_path: Path) -> None:
     execute_in(tmp_path / "run", f"rl.on_update={on_update}", folder=tmp_path)
     with RunFolder.read(tmp_path / "run") as run:

@@ -35,6 +35,7 @@ def test_measured_cosines_change_no_choice_and_projection_does(start: Path, tmp_
     assert not any(name.startswith("gradient_cosine") for name in plain[0])
 
 
+@pytest.mark.slow
 def test_a_run_that_projects_can_be_repeated_bit_for_bit(start: Path, tmp_path: Path) -> None:
     found = []
     for name in ("one", "other"):

@@ -104,6 +104,7 @@ def resumed(path: Path) -> None:
 # ── other runs ───────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_what_a_test_lacks_is_reported_and_a_resumed_run_runs_it(
     start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

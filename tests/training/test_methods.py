@@ -24,6 +24,7 @@ from palaestra.training.recipe import Recipe, check, load
 from palaestra.training.recipe_check import check_recipe
 from palaestra.training.run import execute
 from palaestra.training.usable_parts import algorithms
+from tests.chosen import mostly_slow
 from tests.training.learning import train, weights
 from tests.training.runs import write_recipe
 
@@ -63,6 +64,7 @@ COMBINATIONS = {
 }
 
 
+FAST = ("shared critic", "corrected", "entropy bonus", "horizon", "advised")
 BESIDE = {"spa": "progress_model", "archer": "utterance_critic"}
 
 
@@ -91,20 +93,24 @@ def varied(name: str) -> list[str]:
     return ["rl.filter=all"] if ALGORITHMS[name].filter == "dapo" else []
 
 
-@pytest.mark.parametrize("name", algorithms())
+@pytest.mark.parametrize("name", mostly_slow(algorithms(), "grpo", "loop", "turn-ppo"))
 def test_every_named_algorithm_moves_the_weights(name: str, start: Path, tmp_path: Path) -> None:
     with train(start, tmp_path, f"rl.algorithm={name}", *varied(name)) as run:
         assert len(run.database.metrics("rl")) == 2
         assert weights(run.path / "final") != weights(start)
 
 
-@pytest.mark.parametrize("keys", COMBINATIONS.values(), ids=COMBINATIONS)
+@pytest.mark.parametrize(
+    "keys",
+    mostly_slow(COMBINATIONS.values(), *(COMBINATIONS[name] for name in FAST)),
+    ids=COMBINATIONS,
+)
 def test_every_combination_moves_the_weights(keys: list[str], start: Path, tmp_path: Path) -> None:
     with train(start, tmp_path, *keys) as run:
         assert weights(run.path / "final") != weights(start)
 
 
-@pytest.mark.parametrize("kind", ["own critic", "shared critic"])
+@pytest.mark.parametrize("kind", mostly_slow(["own critic", "shared critic"], "shared critic"))
 def test_a_critic_is_left_as_a_scorer_of_states(kind: str, start: Path, tmp_path: Path) -> None:
     with train(start, tmp_path, *COMBINATIONS[kind]) as run:
         scorer = ScoringModel("critic", run.path / "final-value")
@@ -130,7 +136,7 @@ def test_a_run_without_a_critic_leaves_none(start: Path, tmp_path: Path) -> None
     ("demonstrator", "keys"),
     [
         ("policy", ["imitation.examples=rejection", "imitation.examples_options.cap=1"]),
-        ("random", ["imitation.examples_options.least=0"]),
+        pytest.param("random", ["imitation.examples_options.least=0"], marks=pytest.mark.slow),
         ("expert", ["imitation.examples=step-masks"]),
     ],
 )

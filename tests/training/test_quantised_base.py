@@ -16,6 +16,7 @@ from palaestra.core.errors import InputError
 from palaestra.models.local.adapter_config import WEIGHTS
 from palaestra.models.local.quantisation import FORMATS
 from palaestra.training.run_context import RunContext
+from tests.chosen import mostly_slow
 from tests.models.local.checkpoints import write_checkpoint
 from tests.training.runs import RECIPE, recorded_episodes, weights_hash, write_recipe
 from tests.training.test_trained_adapters import WORLD, trained
@@ -46,7 +47,7 @@ def run(base: Path) -> pa.Run:
     return trained(str(base), base.parent / "run", quantise="int8")
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", mostly_slow(FORMATS, "int8"))
 def test_a_run_on_a_quantised_base_resumes_bit_for_bit(
     format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,6 +124,7 @@ def test_what_a_quantised_base_cannot_do_is_refused(
     assert not run.exists()
 
 
+@pytest.mark.slow
 def test_the_estimate_knows_the_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = {}
     for format in ("", *FORMATS):

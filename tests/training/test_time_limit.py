@@ -53,7 +53,7 @@ def step(run: RunFolder, number: int, seconds: float, tokens: float = 100.0) -> 
 
 
 @settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     minutes=st.floats(0.5, 30),

@@ -14,6 +14,7 @@ from palaestra.learning.methods.component import Component, Kind, Need, componen
 from palaestra.training.recipe import load
 from palaestra.training.recipe_check import check_recipe
 from palaestra.training.usable_parts import UNMET, algorithms, lack, parts
+from tests.chosen import mostly_slow
 from tests.training.learning import train, weights
 from tests.training.runs import write_recipe
 
@@ -153,9 +154,24 @@ HIDDEN = [part for part in OURS if part not in LISTED]
 
 
 TRAINED = [part for part in LISTED if part.name not in OTHER_WORLDS]
+FAST = {  # at least one of each kind; the others are tried in the slow suite
+    Kind.CREDIT: ("gae", "gigpo"),
+    Kind.LOSS: ("dapo",),
+    Kind.REWARD: ("outcome",),
+    Kind.CORRECTION: ("tis",),
+    Kind.FILTER: ("dapo",),
+    Kind.CURRICULUM: ("alp", "scaling-inter"),
+    Kind.PREFERENCE: ("step-dpo",),
+    Kind.EXAMPLES: ("filtered-cloning", "journeys"),
+}
+TYPICAL = [part for part in TRAINED if part.name in FAST[part.kind]]
 
 
-@pytest.mark.parametrize("part", TRAINED, ids=[f"{part.kind}-{part.name}" for part in TRAINED])
+@pytest.mark.parametrize(
+    "part",
+    mostly_slow(TRAINED, *TYPICAL),
+    ids=[f"{part.kind}-{part.name}" for part in TRAINED],
+)
 def test_every_listed_part_trains_two_steps(part: Component, start: Path, tmp_path: Path) -> None:
     with train(start, tmp_path, "evaluation.tasks=1", *keys(part)) as run:
         (phase,) = run.database.metric_phases()

@@ -21,6 +21,7 @@ import numpy as np  # noqa: E402
 
 from palaestra.environments.families.atari.environment import BACK, DUELS, Atari  # noqa: E402
 from palaestra.environments.families.atari.ram import READINGS, decimal, hex_dump  # noqa: E402
+from tests.chosen import mostly_slow  # noqa: E402
 
 FREEWAY_CARS = [  # colours from the highest lane to the lowest
     (167, 26, 26),
@@ -37,7 +38,7 @@ FREEWAY_CARS = [  # colours from the highest lane to the lowest
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("name", ["Pong", "SpaceInvaders"])
+@pytest.mark.parametrize("name", mostly_slow(["Pong", "SpaceInvaders"], "Pong"))
 def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> None:
     clause(Subject(lambda: Atari(name), TaskSet(f"arcade/{name}"), steps=15, per_split=1))
 
@@ -69,7 +70,7 @@ def ale(of: Atari) -> Any:
 # ── ALE's own games ──────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", ["Breakout", "Seaquest"])
+@pytest.mark.parametrize("name", mostly_slow(["Breakout", "Seaquest"], "Breakout"))
 def test_memory_pictures_rewards_and_ends_are_those_of_the_v5_id(name: str) -> None:
     theirs = gymnasium.make(f"ALE/{name}-v5", disable_env_checker=True).unwrapped
     ours = Atari(name)
@@ -399,7 +400,7 @@ def test_a_snapshot_of_an_end_is_an_end() -> None:
     assert other.reset(task()) == Atari("Pong").reset(task())
 
 
-@pytest.mark.parametrize("name", ["Breakout", "Enduro"])
+@pytest.mark.parametrize("name", mostly_slow(["Breakout", "Enduro"], "Breakout"))
 def test_a_game_that_is_started_again_is_the_same(name: str) -> None:
     first, other = world(name, 77), Atari(name)
     wander(first, 0, 5)

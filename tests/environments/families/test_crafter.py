@@ -22,6 +22,7 @@ from crafter import constants, objects  # noqa: E402
 from palaestra.environments.families.crafter import text as crafter_text  # noqa: E402
 from palaestra.environments.families.crafter.environment import FULL, TURNS, WORDS, Crafter, parse  # noqa: E402
 from palaestra.environments.families.crafter.world import Repeatable, fresh  # noqa: E402
+from tests.chosen import mostly_slow  # noqa: E402
 
 QUICK = (
     "collect_wood place_table make_wood_pickaxe make_wood_sword collect_sapling place_plant "
@@ -30,7 +31,7 @@ QUICK = (
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("name", ["collect_wood", "place_table", FULL])
+@pytest.mark.parametrize("name", mostly_slow(["collect_wood", "place_table", FULL], "place_table"))
 def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> None:
     clause(Subject(lambda: Crafter(name), TaskSet(f"crafter/{name}"), steps=15, per_split=1))
 
@@ -72,7 +73,7 @@ def in_order(env: Any) -> Any:
     return env
 
 
-@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("index", mostly_slow([0, 1], 0))
 def test_rewards_ends_and_pictures_are_the_package_s(index: int) -> None:
     ours = world(FULL, index)
     theirs = in_order(crafter.Env(seed=task(index).seed))

@@ -24,7 +24,9 @@ from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.pettingzoo import environment
 from palaestra.environments.families.pettingzoo.environment import PettingZoo
 from palaestra.environments.families.pettingzoo.words import GAMES, pursuit
+from tests.chosen import mostly_slow
 
+QUICK = [name for name in PettingZoo.names() if name.partition(":")[0] != "pursuit"]
 CONFORMING = (
     *("tictactoe", "leduc_holdem:self", "rps", "pursuit_small", "texas_holdem_no_limit"),
     *("rps:self", "pursuit_small:self"),
@@ -71,7 +73,7 @@ def test_the_contract_holds_for_every_name(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # the package's own
-@pytest.mark.parametrize("name", PettingZoo.names())
+@pytest.mark.parametrize("name", mostly_slow(PettingZoo.names(), *QUICK))
 def test_what_happened_is_the_package_s_game(name: str) -> None:
     """The same actions in the package's own loop give the same views, rewards and ends."""
     world, game = PettingZoo(name), GAMES[name.partition(":")[0]]

@@ -25,6 +25,7 @@ from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.textworld.environment import LONGEST, TextWorld, parse
 from palaestra.environments.families.textworld.games import LEVELS, story_file
+from tests.chosen import mostly_slow
 
 WORDS = (
     *("go north", "go south", "go east", "go west", "north"),
@@ -75,9 +76,7 @@ def wander(world: TextWorld, seed: int, steps: int) -> list[Transition]:
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize(
-    "name", ["treasure-easy", pytest.param("cooking-easy", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", mostly_slow(["rooms", "treasure-easy", "cooking-easy"], "rooms"))
 def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> None:
     id = f"textworld/{name}"
     clause(Subject(lambda: registry.make(id), TaskSet(id, size=2), steps=15))
@@ -91,7 +90,7 @@ def test_the_contract_holds_on_every_level(name: str, clause: Callable[[Subject]
     clause(Subject.of(id))
 
 
-@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("name", mostly_slow(LEVELS, "coin-easy", "rooms"))
 def test_the_oracle_solves_with_rising_progress_and_the_whole_score(name: str) -> None:
     world = TextWorld(name)
     for seed in range(2):
@@ -166,7 +165,7 @@ for name in ("cooking-easy", "rooms"):
     assert shown[0] == shown[1] and len(shown[0]) == 2
 
 
-@pytest.mark.parametrize("name", ["coin-easy", "rooms"])
+@pytest.mark.parametrize("name", mostly_slow(["coin-easy", "rooms"], "rooms"))
 def test_different_seeds_give_different_games(name: str) -> None:
     world = TextWorld(name)
     tales = set()
@@ -236,13 +235,13 @@ def test_the_first_observation_holds_goal_and_room_and_nothing_else() -> None:
     )
 
 
-def test_observations_carry_no_titles_scores_prompts_or_blank_lines() -> None:
-    for name in LEVELS:
-        world = started(name, 1)
-        for transition in [act(world, "look"), act(world, "inventory"), *solve(world)]:
-            text = transition.observation.text
-            assert text and not {"-=", "***", ">", "[", "score", "RESTART"} & set(text.split())
-            assert text == "\n".join(line.strip() for line in text.splitlines() if line.strip())
+@pytest.mark.parametrize("name", mostly_slow(LEVELS, "coin-easy", "rooms"))
+def test_observations_carry_no_titles_scores_prompts_or_blank_lines(name: str) -> None:
+    world = started(name, 1)
+    for transition in [act(world, "look"), act(world, "inventory"), *solve(world)]:
+        text = transition.observation.text
+        assert text and not {"-=", "***", ">", "[", "score", "RESTART"} & set(text.split())
+        assert text == "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def test_instructions_are_short() -> None:

@@ -48,6 +48,7 @@ def faults(*arguments, **environment):
     return [[int(word) for word in line.split()] for line in ran.stdout.splitlines()]
 
 
+@pytest.mark.slow
 @linux
 def test_freed_memory_is_used_again_without_page_errors():
     assert faults()[0][1] > PAGES // 2  # otherwise there is nothing to keep
@@ -55,6 +56,7 @@ def test_freed_memory_is_used_again_without_page_errors():
         assert min(rounds[1:]) < PAGES // 10
 
 
+@pytest.mark.slow
 @linux
 def test_a_user_who_tunes_the_heap_is_left_alone():
     assert faults("keep", MALLOC_PERTURB_="1")[0][1] > PAGES // 2

@@ -238,6 +238,7 @@ print(learner.model.version)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="needs Linux's /proc")
 def test_a_machine_without_memory_left_is_reported_in_a_sentence_before_step_one():
     """In a process of its own: this one keeps what other tests have freed."""

@@ -108,6 +108,7 @@ def test_the_version_that_learning_begins_with_teaches_nothing_but_its_hints() -
     assert learner.update(rows(), distillation, divergence=Divergence.FORWARD).loss > 0.01
 
 
+@pytest.mark.slow
 def test_a_student_comes_to_do_what_its_teacher_does() -> None:
     teacher, lessons = grouped(seed=1).double(), []
     for own, theirs, reply in REPLIES:

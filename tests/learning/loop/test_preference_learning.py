@@ -26,6 +26,7 @@ from palaestra.learning.loop.preference_learning import (
 )
 from palaestra.learning.losses.preference import dpo, kto, step_dpo
 from palaestra.models.local.network import DecoderNetwork
+from tests.chosen import mostly_slow
 from tests.learning.dense import Dense
 from tests.learning.made import grouped, learner_of, same, sampled_rows, tiny
 
@@ -133,7 +134,7 @@ def of_labels(judged: Sequence[Label]) -> Callable[[Dense, Dense], Tensor]:
     return loss
 
 
-@pytest.mark.parametrize("kind", ["pairs", "labels"])
+@pytest.mark.parametrize("kind", mostly_slow(["pairs", "labels"], "pairs"))
 def test_a_step_on_whole_rollouts_has_the_dense_references_gradient(kind: str) -> None:
     judged: Judged = pairs() if kind == "pairs" else labels()
     loss: Loss = dpo if kind == "pairs" else kto

@@ -39,6 +39,7 @@ from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.tiny import tiny_network
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Rollout
+from tests.chosen import mostly_slow
 from tests.learning.made import Words, lively, same
 
 COLOURS = ("red", "green", "blue")
@@ -159,15 +160,11 @@ def test_a_step_tells_how_evenly_its_experts_were_used():
 
 
 UNTRAINABLE = {Need.BELIEF, Need.CONTRIBUTION, Need.TREE}  # nothing here fills these slots
-QUICK = ("loop", "grpo", "turn-ppo", "gigpo")  # of each kind one; the others move weights elsewhere
-LEARNING = [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-    for name in ALGORITHMS
-    if not UNTRAINABLE & Method(algorithm(name)).needs
-]
+LEARNING = [name for name in ALGORITHMS if not UNTRAINABLE & Method(algorithm(name)).needs]
+QUICK = ("loop", "turn-ppo")  # without a critic and with one
 
 
-@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize("name", mostly_slow(LEARNING, *QUICK))
 def test_every_algorithm_learns_to_repeat_what_is_said(name):
     results, _ = train(name, 30)
     success = [result.metrics["success"] for result in results]

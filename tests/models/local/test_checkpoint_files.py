@@ -17,6 +17,7 @@ from palaestra.models.local.checkpoint_files import INDEX
 from palaestra.models.local.checkpoint_format import read_network
 from palaestra.models.local.weights import obtain
 from palaestra.models.registry import renderer_of
+from tests.chosen import mostly_slow
 from tests.models.local.checkpoints import same_weights, split, write_checkpoint
 
 TEMPLATE = (
@@ -151,7 +152,7 @@ def loading(tiny: Path, large: Path, dtype: str) -> tuple[int, int]:
     return int(rise), int(size)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", mostly_slow(["bfloat16", "float32"], "bfloat16"))
 def test_weights_are_never_held_twice(tmp_path: Path, dtype: str) -> None:
     from palaestra.models.local.checkpoint_format import write_network
     from palaestra.models.local.tiny import tiny_network

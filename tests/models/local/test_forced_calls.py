@@ -22,6 +22,7 @@ from palaestra.core.tool import Tool
 from palaestra.models.local.grammar import Grammars
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.tiny import tiny_network
+from tests.chosen import mostly_slow
 from tests.core import small
 from tests.models.plain import distributions
 from tests.models.renderers.templating import renderer
@@ -31,6 +32,7 @@ NOTATIONS = (
     *("qwen2_5", "qwen3", "smollm3", "llama3", "mistral", "deepseek", "gpt_oss", "chatml"),
     *("qwen_xml", "glm", "minimax"),  # with tags
 )
+FEW = mostly_slow(NOTATIONS, "chatml", "qwen3", "glm")
 MOVE = Tool(
     "move",
     "Move.",
@@ -78,7 +80,7 @@ def asked(
     return asyncio.run(together())
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize("name", FEW)
 def test_a_required_call_is_one_call_with_arguments_of_its_schema(name: str) -> None:
     model = model_of(name)
     replies = asked(model, *range(6))
@@ -92,7 +94,7 @@ def test_a_required_call_is_one_call_with_arguments_of_its_schema(name: str) -> 
     assert len({reply.tool_calls[0].id for reply in replies}) == len(replies)
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize("name", FEW)
 def test_the_model_reads_its_call_back_as_its_template_writes_it(name: str) -> None:
     """The sampled text is the template's own, so a conversation continues on its branch."""
     model = model_of(name)

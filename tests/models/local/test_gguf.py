@@ -44,7 +44,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_file_in_f32_gives_the_logits_of_the_original_bit_for_bit(
     tmp_path: Path, cache: Path, tied: bool
 ) -> None:
@@ -130,6 +130,7 @@ def test_the_tokenizer_and_the_template_are_those_of_the_file(tmp_path: Path, ca
     assert stop["eos_token_id"] in renderer.end_tokens
 
 
+@pytest.mark.slow
 def test_a_file_acts_as_a_model(tmp_path: Path, cache: Path) -> None:
     import asyncio
 
@@ -249,6 +250,7 @@ def test_what_cannot_be_converted_is_refused_in_one_sentence(
     assert not list(tmp_path.glob("*.json"))
 
 
+@pytest.mark.slow
 def test_a_file_without_a_template_needs_one_of_the_users(tmp_path: Path, cache: Path) -> None:
     without_a_template(tmp_path / "small.gguf")
     with pytest.raises(InputError, match=r"no chat template; .*\?template=FILE\.jinja"):

@@ -327,6 +327,7 @@ def test_a_process_that_dies_is_replaced_and_nothing_is_lost(tmp_path: Path) -> 
     asyncio.run(ask())
 
 
+@pytest.mark.slow
 def test_a_replaced_process_has_the_weights_and_the_version_of_the_one_before(
     tmp_path: Path,
 ) -> None:

@@ -40,6 +40,7 @@ utterance_critic = {updates = 2, batch = 8, warmup = 1}
 )
 
 
+@pytest.mark.slow
 def test_a_critic_of_replies_and_its_replay_are_resumed(tmp_path: Path) -> None:
     run, _ = run_stages(tmp_path, ARCHER)
     with RunFolder.read(run) as opened:
@@ -54,6 +55,7 @@ def test_a_critic_of_replies_and_its_replay_are_resumed(tmp_path: Path) -> None:
     assert weights_hash(run) == before
 
 
+@pytest.mark.slow
 def test_a_reward_model_is_refreshed_and_resumed(tmp_path: Path) -> None:
     text = REWARDED.replace("{kind}", "success").replace("steps = 2", "steps = 4")
     frozen, _ = run_stages(tmp_path / "frozen", text)
@@ -77,6 +79,7 @@ def test_a_reward_model_is_refreshed_and_resumed(tmp_path: Path) -> None:
     assert weights_hash(run) == before
 
 
+@pytest.mark.slow
 def test_a_reward_model_of_another_run_is_taken_if_it_reads_the_same_tokens(
     tmp_path: Path,
 ) -> None:
@@ -133,6 +136,7 @@ advantages = {beta = 8.0}
 )
 
 
+@pytest.mark.slow
 def test_tokens_are_imitated_by_their_advantages(tmp_path: Path) -> None:
     run, _ = run_stages(tmp_path / "weighed", VALUED)
     with RunFolder.read(run) as opened:

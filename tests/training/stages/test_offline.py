@@ -22,6 +22,7 @@ from palaestra.training.recipe_sections import Tiny
 from palaestra.training.run import vocabulary_texts
 from palaestra.training.stage_sections import Imitate
 from palaestra.training.stages.studying import conversation_rows
+from tests.chosen import mostly_slow
 from tests.training.runs import weights_hash
 from tests.training.stages.made import HEAD, recipe_of, resumed, run_stages
 
@@ -48,7 +49,9 @@ learning_rate = 1e-3
 """
 
 
-@pytest.mark.parametrize("rule", ["hindsight-goals", "weighted-goals"])
+@pytest.mark.parametrize(
+    "rule", mostly_slow(["hindsight-goals", "weighted-goals"], "weighted-goals")
+)
 def test_goals_reached_by_chance_are_learned_and_tested_in_and_out_of_distribution(
     tmp_path: Path, rule: str
 ) -> None:

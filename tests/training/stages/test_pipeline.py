@@ -17,6 +17,7 @@ from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training import run_context
 from palaestra.training.recipe import load
+from tests.chosen import mostly_slow
 from tests.training.runs import (
     RECIPE,
     palaestra,
@@ -78,7 +79,7 @@ def test_two_stages_give_the_weights_of_the_two_tables(tmp_path: Path) -> None:
 # ── being stopped ────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("cut", [1, 4, 7, 9, 12, 14, 17])
+@pytest.mark.parametrize("cut", mostly_slow([1, 4, 7, 9, 12, 14, 17], 9))
 def test_a_run_stopped_at_a_checkpoint_or_an_account_ends_the_same(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:
@@ -173,6 +174,7 @@ tasks = 2
     }
 
 
+@pytest.mark.slow
 def test_a_stage_that_starts_at_the_base_does_not_see_what_was_learned(tmp_path: Path) -> None:
     again = IMITATE.replace('do = "imitate"', 'do = "imitate"\nname = "{0}"\nstart = "base"')
     merge = '[[stage]]\ndo = "merge"\nfrom = ["a", "b"]\n'
@@ -200,7 +202,7 @@ stages = [
 """
 
 
-@pytest.mark.parametrize("rule", ["patience = 1", "success = 0.01"])
+@pytest.mark.parametrize("rule", mostly_slow(["patience = 1", "success = 0.01"], "success = 0.01"))
 def test_a_rule_on_validation_ends_the_rounds(tmp_path: Path, rule: str) -> None:
     text = HEAD + IMITATE + VALIDATED.format(rule=rule)
     run, said = run_stages(tmp_path, text)  # rounds that change nothing
@@ -274,7 +276,7 @@ group = 4
 )
 
 
-@pytest.mark.parametrize("kind", ["success", "preference"])
+@pytest.mark.parametrize("kind", mostly_slow(["success", "preference"], "success"))
 def test_a_reward_model_takes_the_place_of_the_outcome(tmp_path: Path, kind: str) -> None:
     run, said = run_stages(tmp_path, REWARDED.replace("{kind}", kind))
     tested = documents(run, "reward/reward")
@@ -347,6 +349,7 @@ def test_a_judges_verdicts_take_the_place_of_outcomes(tmp_path: Path) -> None:
     assert learned["rows"]["explore"]["rows"] == len(passed)  # each episode is one row here
 
 
+@pytest.mark.slow
 def test_a_learned_predictor_judges_too(tmp_path: Path) -> None:
     run, _ = run_stages(tmp_path, HEAD + IMITATE + PREDICTED)
     assert [one["version"] for one in documents(run, "lineage")] == ["imitation", "keep"]
@@ -367,6 +370,7 @@ progress_model = {updates = 2, warmup = 1}
 )
 
 
+@pytest.mark.slow
 def test_a_progress_model_that_learns_beside_the_policy_is_resumed(tmp_path: Path) -> None:
     run, _ = run_stages(tmp_path, PROGRESS)
     with RunFolder.read(run) as opened:

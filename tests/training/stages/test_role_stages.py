@@ -17,6 +17,7 @@ from palaestra.learning.loop.learner import Learner
 from palaestra.store import checkpoint
 from palaestra.store.run_folder import RunFolder
 from palaestra.training import run_context
+from tests.chosen import mostly_slow
 from tests.training.runs import recorded_episodes
 from tests.training.stages.interrupted import stopped
 from tests.training.stages.made import HEAD, recipe_of, resumed, run_stages
@@ -237,7 +238,7 @@ def last(run: Path) -> dict[str, torch.Tensor]:
     return dict(checkpoint.load(run / "checkpoints", name).tensors["weights"])
 
 
-@pytest.mark.parametrize("cut", [2, 4, 5])
+@pytest.mark.parametrize("cut", mostly_slow([2, 4, 5], 5))
 def test_a_run_stopped_anywhere_ends_with_the_same_adapters(
     routed: tuple[Path, Saved, str],
     tmp_path: Path,
