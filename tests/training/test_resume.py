@@ -25,6 +25,7 @@ from tests.training.runs import (
     RECIPE,
     command,
     environment,
+    in_this_process,
     palaestra,
     recorded_episodes,
     started,
