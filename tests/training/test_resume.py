@@ -25,7 +25,6 @@ from tests.training.runs import (
     RECIPE,
     command,
     environment,
-    in_this_process,
     palaestra,
     recorded_episodes,
     started,
