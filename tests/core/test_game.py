@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestra.agents.direct import DirectAgent
-from palaestra.agents.players import PlayersAgent
+from palaestra.agents.players import PlayersAgent, Seats
 from palaestra.agents.react import ReActAgent
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
@@ -64,16 +64,8 @@ class Pondering(Agent):
             seen = (await session.act(reply.text, by=reply)).observation.text
 
 
-class Seats(Agent):
-    """Plays with one agent per player."""
-
-    name, several = "seats", True
-
-    def __init__(self, **agents: Agent) -> None:
-        self.agents = agents
-
-    async def run(self, session: Session) -> None:
-        await session.play(self.agents)
+def seated(**agents: Agent) -> Seats:
+    return Seats(agents)
 
 
 class Kept:
@@ -128,7 +120,7 @@ def same(episode: Episode) -> Episode:
 
 
 def seats() -> Seats:
-    return Seats(ann=Pondering(2), bob=DirectAgent(), cat=Pondering(1))
+    return seated(ann=Pondering(2), bob=DirectAgent(), cat=Pondering(1))
 
 
 @settings(max_examples=60)
@@ -175,7 +167,7 @@ def test_players_think_at_the_same_time_and_see_no_pending_moves() -> None:
             finally:
                 now -= 1
 
-    direct = Seats(ann=DirectAgent(), bob=DirectAgent(), cat=DirectAgent())
+    direct = seated(ann=DirectAgent(), bob=DirectAgent(), cat=DirectAgent())
     episode = play(Tally(), direct, {"agent": Counting(lambda: 3)})
     assert max(thinking) == 3
     for call in episode.calls[:3]:
@@ -189,7 +181,7 @@ def test_players_think_at_the_same_time_and_see_no_pending_moves() -> None:
 def test_any_agent_plays_for_any_player() -> None:
     replies = ScriptedModel(lambda messages: "Thought: I try.\nAction: 2", name="thinker")
     models = {"agent": ScriptedModel(lambda messages: "1"), "bob": replies}
-    agents = Seats(ann=DirectAgent(), bob=ReActAgent(), cat=Pondering(1))
+    agents = seated(ann=DirectAgent(), bob=ReActAgent(), cat=Pondering(1))
     episode = play(Tally(), agents, models)
     assert {c.policy for c in episode.calls if c.role == "bob"} == {"thinker"}
     assert episode.results == {"ann": 0.0, "bob": 6.0, "cat": 0.0}
@@ -206,7 +198,7 @@ def test_rewards_of_a_turn_are_all_those_until_the_next_one() -> None:
             while not session.over:
                 heard[session.turn].append((await session.act("1")).reward)
 
-    play(Nim(), Seats(white=Listening(), black=Listening()), {"agent": ScriptedModel([])})
+    play(Nim(), seated(white=Listening(), black=Listening()), {"agent": ScriptedModel([])})
     assert heard == {"white": [0.0, 0.0, 1.0], "black": [0.0, -1.0]}
 
 
@@ -230,7 +222,7 @@ class Crashing(Agent):
 
 
 def test_after_a_forfeit_the_others_play_on_where_the_environment_has_an_idle_action() -> None:
-    agents = Seats(ann=Crashing(), bob=DirectAgent(), cat=DirectAgent())
+    agents = seated(ann=Crashing(), bob=DirectAgent(), cat=DirectAgent())
     models = {"bob": ScriptedModel(lambda m: "2"), "cat": ScriptedModel(lambda m: "3")}
     episode = play(Ring(), agents, models)
     assert [step.action.text for step in episode.steps] == ["3", "2", "3", *["1", "2", "3"] * 2]
@@ -246,7 +238,7 @@ def test_after_a_forfeit_the_others_play_on_where_the_environment_has_an_idle_ac
     [(Budget(turns=1), Limit.TURNS), (Budget(tokens=2), Limit.TOKENS)],
 )
 def test_a_player_s_own_limit_ends_its_part_only(limit: Budget, why: Limit) -> None:
-    direct = Seats(ann=DirectAgent(), bob=DirectAgent(), cat=DirectAgent())
+    direct = seated(ann=DirectAgent(), bob=DirectAgent(), cat=DirectAgent())
     episode = play(Ring(), direct, {"agent": Delayed(lambda: 1)}, player_budget=limit)
     assert {player.outcome.limit for player in episode.players.values()} == {why}
     assert len(episode.steps) == 9 and episode.outcome.limit is None
@@ -259,7 +251,7 @@ def test_a_player_out_of_time_forfeits() -> None:
         async def run(self, session: Session) -> None:
             await asyncio.sleep(60)
 
-    agents = Seats(ann=Slow(), bob=DirectAgent(), cat=DirectAgent())
+    agents = seated(ann=Slow(), bob=DirectAgent(), cat=DirectAgent())
     episode = play(Ring(), agents, {"agent": Delayed(lambda: 0)}, player_budget=Budget(seconds=0.2))
     assert episode.players["ann"].outcome.limit is Limit.SECONDS
     assert not episode.players["bob"].forfeited and len(episode.steps) == 9
@@ -267,9 +259,9 @@ def test_a_player_out_of_time_forfeits() -> None:
 
 def test_bad_input_is_named() -> None:
     with pytest.raises(InputError, match="'dan' does not play"):
-        play(Tally(), Seats(dan=DirectAgent()), {"agent": ScriptedModel([])})
+        play(Tally(), seated(dan=DirectAgent()), {"agent": ScriptedModel([])})
     with pytest.raises(InputError, match="The player cat has no agent"):
-        play(Tally(), Seats(ann=DirectAgent(), bob=DirectAgent()), {"agent": ScriptedModel([])})
+        play(Tally(), seated(ann=DirectAgent(), bob=DirectAgent()), {"agent": ScriptedModel([])})
 
 
 def test_a_player_that_never_moved_has_a_result_as_well() -> None:

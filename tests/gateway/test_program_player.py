@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from palaestra.agents.direct import DirectAgent
+from palaestra.agents.players import Seats
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Environment
 from palaestra.core.episode import Episode, Key
@@ -17,7 +18,7 @@ from palaestra.models.scripted.scripted_model import ScriptedModel
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from tests.agents.test_players import Nim
 from tests.core.games import Ring
-from tests.core.test_game import Seats
+from tests.core.test_game import seated
 
 PROGRAM = """
 import json, os, sys
@@ -62,7 +63,7 @@ def program(folder: Path, last: int) -> CommandAgent:
 
 
 def test_a_program_plays_for_one_player(tmp_path: Path) -> None:
-    episode = play(Nim(), Seats(white=program(tmp_path, 99), black=DirectAgent()))
+    episode = play(Nim(), seated(white=program(tmp_path, 99), black=DirectAgent()))
     assert [call.role for call in episode.calls] == ["white", "black"] * 2 + ["white"]
     assert [call.messages[-1].text for call in episode.calls[::2]] == ["turn 0", "turn 1", "turn 2"]
     assert episode.results == {"white": 1.0, "black": -1.0}
@@ -71,7 +72,7 @@ def test_a_program_plays_for_one_player(tmp_path: Path) -> None:
 
 def test_a_program_that_dies_forfeits_and_the_others_play_on(tmp_path: Path) -> None:
     dying = program(tmp_path, 1)
-    episode = play(Ring(), Seats(ann=dying, bob=DirectAgent(), cat=DirectAgent()))
+    episode = play(Ring(), seated(ann=dying, bob=DirectAgent(), cat=DirectAgent()))
     assert episode.players["ann"].outcome.kind == "crash"
     assert "exit code 3" in episode.players["ann"].outcome.detail
     assert not episode.players["bob"].forfeited and len(episode.steps) == 9

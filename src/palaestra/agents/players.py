@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 from palaestra.agents.direct import DirectAgent
@@ -12,6 +12,19 @@ from palaestra.core.environment import Action
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.message import Message
 from palaestra.core.session import Session
+
+
+class Seats(Agent):
+    """Plays with one agent per player."""
+
+    name, several = "seats", True
+
+    def __init__(self, agents: Mapping[str, Agent]) -> None:
+        """Take the agents, by player."""
+        self._agents = agents
+
+    async def run(self, session: Session) -> None:
+        await session.play(self._agents)
 
 
 class PlayersAgent(Agent):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -43,18 +43,6 @@ class Seat:
         if not player or (equals and not (agent and model)):
             raise InputError(f"--player {text} names no agent with a model; give {FORM}.")
         return cls(player, agent, model)
-
-
-class Seats(Agent):
-    """Plays with one agent per player."""
-
-    name, several = "seats", True
-
-    def __init__(self, agents: Mapping[str, Agent]) -> None:
-        self._agents = agents
-
-    async def run(self, session: Session) -> None:
-        await session.play(self._agents)
 
 
 class Person(Agent):
@@ -126,6 +114,7 @@ def play_game(made: Environment, task: Task, seats: Sequence[Seat], rules: str) 
 
 
 async def _played(made: Environment, task: Task, seats: Sequence[Seat], rules: str) -> None:
+    from palaestra.agents.players import Seats
     from palaestra.core.episode import Key
     from palaestra.rollout.guarded_environment import LocalEnvironment
 

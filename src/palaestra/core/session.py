@@ -249,20 +249,8 @@ class Session:
                 grammar or the tools.
             SessionOver: the episode has ended, or a budget just ran out.
         """
-        self._check_open()
-        model = self._model(role)
-        sampling = model.limited(sampling or self.sampling)
-        role = self._recorded_role(role)
-        question = await self._calls.question(model, role, messages, sampling, listen, tuple(tools))
-        if self._answer is not None and model.scores_answers:
-            right = self.agent.demonstrate(question.prompt(0, "", None), [self._answer])
-            question = question._replace(answer=right)
-        if n is None:
-            return (await self._answers(question, 1))[0]
-        found: list[Generation] = []
-        while len(found) < n:
-            found += await self._answers(question, n - len(found))
-        return found
+        found = await self._replies(messages, tuple(tools), role, sampling, listen, n)
+        return found[0] if n is None else found
 
     async def generate_within(
         self,
@@ -409,6 +397,31 @@ class Session:
         self._check_untried()
         call = None if by is None else self._calls.index_of(by)
         return await self.state.take(self.environment, action, call)
+
+    async def _replies(
+        self,
+        messages: Sequence[Message],
+        tools: tuple[Tool, ...],
+        role: str,
+        sampling: Sampling | None,
+        listen: Listener | None,
+        n: int | None,
+    ) -> list[Generation]:
+        """Return the replies that `generate` asks for; without `n` one."""
+        self._check_open()
+        model = self._model(role)
+        sampling = model.limited(sampling or self.sampling)
+        role = self._recorded_role(role)
+        question = await self._calls.question(model, role, messages, sampling, listen, tools)
+        if self._answer is not None and model.scores_answers:
+            right = self.agent.demonstrate(question.prompt(0, "", None), [self._answer])
+            question = question._replace(answer=right)
+        if n is None:
+            return await self._answers(question, 1)
+        found: list[Generation] = []
+        while len(found) < n:
+            found += await self._answers(question, n - len(found))
+        return found
 
     def _recorded_role(self, role: str) -> str:
         """Return the role as the record names it."""

@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, Protocol
 
 from palaestra.core.agent import Agent
 from palaestra.core.environment import AsyncEnvironment
@@ -87,39 +87,16 @@ class AdvisedSession(Session):
         self._advice = advice
         self._past: list[Turn] = []
 
-    @overload
-    async def generate(
+    async def _replies(
         self,
         messages: Sequence[Message],
-        *,
-        tools: Sequence[Tool] = (),
-        role: str = "agent",
-        sampling: Sampling | None = None,
-        listen: Listener | None = None,
-    ) -> Generation: ...
-
-    @overload
-    async def generate(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Tool] = (),
-        role: str = "agent",
-        sampling: Sampling | None = None,
-        n: int,
-    ) -> list[Generation]: ...
-
-    async def generate(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Tool] = (),
-        role: str = "agent",
-        sampling: Sampling | None = None,
-        listen: Listener | None = None,
-        n: int | None = None,
-    ) -> Generation | list[Generation]:
-        """Sample a reply of the policy, or return the advisor's if it acts in this turn.
+        tools: tuple[Tool, ...],
+        role: str,
+        sampling: Sampling | None,
+        listen: Listener | None,
+        n: int | None,
+    ) -> list[Generation]:
+        """Return a reply of the policy, or the advisor's if it acts in this turn.
 
         Raises:
             InputError: several replies, or those of another role, are asked for.
@@ -132,17 +109,17 @@ class AdvisedSession(Session):
         # asked again rather than remembered: an interrupted episode has no record of "no advice"
         if not await self.environment.oracle():
             self._past.append("agreed")  # nothing to differ from
-            return await super().generate(messages, tools=tools, sampling=sampling, listen=listen)
+            return await super()._replies(messages, tools, role, sampling, listen, n)
         advice = await self.generate_within(
             "agent", messages, role=ADVISOR, tools=tools, sampling=sampling
         )
         rng = random.Random(derive_seed("advice", self.seed, len(self._past)))
         if self._advice.acts(self._past, rng):
             self._past.append("advised")
-            return advice
-        reply = await super().generate(messages, tools=tools, sampling=sampling, listen=listen)
+            return [advice]
+        (reply,) = await super()._replies(messages, tools, role, sampling, listen, n)
         self._past.append("agreed" if _proposed(reply) == _proposed(advice) else "differed")
-        return reply
+        return [reply]
 
 
 def _proposed(reply: Generation) -> tuple[str, list[str]]:

@@ -25,7 +25,7 @@ from palaestra.environments.registry import make, spec
 from palaestra.models.scripted.scripted_model import ScriptedModel
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from tests.core.games import Tally
-from tests.core.test_game import Seats, same
+from tests.core.test_game import same, seated
 
 TALLY = "tests.core.games:Tally"
 PLAYERS = ("ann", "bob", "cat")
@@ -216,7 +216,7 @@ def test_agents_of_a_session_talk_and_the_record_has_each_message() -> None:
     def once() -> Episode:
         environment = LocalEnvironment(Messages(Tally(), "all"))
         models = {"agent": ScriptedModel([])}
-        session = Session(Key("test", 0), TASK, environment, Seats(**agents), models)
+        session = Session(Key("test", 0), TASK, environment, seated(**agents), models)
         return asyncio.run(session.run())
 
     episode = once()

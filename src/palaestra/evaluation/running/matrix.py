@@ -208,4 +208,6 @@ def _check_roles(
     for role in roles:
         if role not in known:
             where = "'" + "', '".join((*specs, *agents)) + "'"
-            raise InputError(f"The role '{role}' does not exist; {where} has {', '.join(known)}.")
+            raise InputError(
+                f"The role or player '{role}' does not exist; {where} has {', '.join(known)}."
+            )
