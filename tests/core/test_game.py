@@ -17,7 +17,7 @@ from palaestra.agents.react import ReActAgent
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Environment
-from palaestra.core.episode import Episode, Event, Key
+from palaestra.core.episode import Episode, Event, Key, together
 from palaestra.core.errors import InputError
 from palaestra.core.message import user
 from palaestra.core.model import Generation, Model, Prompt
@@ -269,3 +269,11 @@ def test_a_player_that_never_moved_has_a_result_as_well() -> None:
     episode = play(Nim(), PlayersAgent(), models, budget=Budget(turns=2))
     assert episode.outcome.limit is Limit.TURNS
     assert episode.results == {"white": 0.0, "black": 0.0}
+
+
+def test_a_player_that_tries_again_does_not_act_at_the_same_time_as_itself() -> None:
+    models = {"ann": ScriptedModel(["4", "1", "1", "1"]), "bob": ScriptedModel(lambda m: "2")}
+    direct = seated(ann=DirectAgent(), bob=DirectAgent(), cat=DirectAgent())
+    episode = play(Tally(), direct, {**models, "cat": ScriptedModel(lambda m: "3")})
+    pairs = zip((None, *episode.steps), episode.steps[:5], strict=False)
+    assert [together(*pair) for pair in pairs] == [False, False, True, True, False]

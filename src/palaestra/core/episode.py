@@ -64,12 +64,13 @@ class Step:
 
 
 def together(before: Step | None, step: Step) -> bool:
-    """Return whether the player of a step acts at the same time as that of the step before it."""
-    if before is None or not before.before.together:
+    """Return whether the player of a step acts at the same time as that of the step before it.
+
+    One that acts again, after an action that was not understood, is the same player.
+    """
+    if before is None or not before.before.together or not before.transition.valid:
         return False
-    acting = (before.before.turn, *before.before.together)
-    left = acting[1:] if before.transition.valid else acting
-    return (step.before.turn, *step.before.together) == left
+    return (step.before.turn, *step.before.together) == before.before.together
 
 
 @dataclass(frozen=True, slots=True)
