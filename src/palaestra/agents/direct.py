@@ -70,7 +70,7 @@ class DirectAgent(Agent):
             for action in self._proposed(text):
                 transition = await session.act(action, by=reply)
                 seen.append(transition.observation.text)
-                if session.outcome is not None or not transition.valid:
+                if not transition.valid or session.over:
                     break
             history.add(reply.message, "\n".join(seen))
             history.add_images(transition.observation)

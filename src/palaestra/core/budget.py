@@ -53,7 +53,9 @@ class Budget:
         """Return the first limit that these turns, tokens and seconds reach, or None."""
         if self.turns is not None and turns >= self.turns:
             return Limit.TURNS
-        if self.tokens_left(sampled, read) == 0:
+        if self.tokens is not None and sampled >= self.tokens:
+            return Limit.TOKENS
+        if self.total_tokens is not None and sampled + read >= self.total_tokens:
             return Limit.TOKENS
         if self.seconds is not None and seconds >= self.seconds:
             return Limit.SECONDS

@@ -46,7 +46,9 @@ class Chain(Sequence[T]):
             else:
                 items = items[:size]
         items += more
-        return Chain._prefix(items, size + len(more))
+        chain: Chain[T] = Chain.__new__(Chain)
+        chain._items, chain._size = items, size + len(more)
+        return chain
 
     def continued(self, items: Sequence[T]) -> Chain[T] | None:
         """Return `items` as an extension of this chain; None unless they strictly extend it.
@@ -56,11 +58,12 @@ class Chain(Sequence[T]):
         grows one list, call by call, is therefore compared by identity: a nanosecond per item, and
         no copy.
         """
-        size, before = self._size, len(self._items)
+        size = self._size
+        if isinstance(items, Chain) and items._items is self._items:
+            return items if items._size > size else None
+        before = len(self._items)
         if len(items) <= size:
             return None
-        if isinstance(items, Chain) and items._items is self._items:
-            return items
         if size and items[size - 1] != self._items[size - 1]:
             return None
         if size:
@@ -72,12 +75,6 @@ class Chain(Sequence[T]):
                 del self._items[before:]
             return None
         return longer
-
-    @staticmethod
-    def _prefix(items: list[T], size: int) -> Chain[T]:
-        chain: Chain[T] = Chain.__new__(Chain)
-        chain._items, chain._size = items, size
-        return chain
 
     @overload
     def __getitem__(self, index: int) -> T: ...

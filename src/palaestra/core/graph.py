@@ -85,12 +85,11 @@ class MessageGraph:
         """Add the next call; `prompt` is its whole prompt, if `place` has returned it."""
         if call.index != len(self.calls):
             raise ValueError(f"call {call.index} added at position {len(self.calls)}")
-        conversation: Chain[Message] = Chain()
-        tokens: Chain[int] = Chain()
-        if call.parent is not None:
-            conversation, tokens = self._conversations[call.parent], self._tokens[call.parent]
+        parent = call.parent
         if prompt is None:
-            prompt = conversation.extended(call.messages)
+            before: Chain[Message] = Chain() if parent is None else self._conversations[parent]
+            prompt = before.extended(call.messages)
+        tokens: Chain[int] = Chain() if parent is None else self._tokens[parent]
         self.calls.append(call)
         self._conversations.append(prompt.extended((call.reply,)))
         if call.prompt or call.completion:

@@ -109,9 +109,11 @@ def adapter_role(recorded: str, role: str) -> str:
 
 def without_adapter(recorded: str) -> str:
     """Return the recorded name without the suffix of an adapter; other suffixes stay."""
-    own, found, rest = recorded.partition(ADAPTER)
+    if ADAPTER not in recorded:
+        return recorded
+    own, _, rest = recorded.partition(ADAPTER)
     _, bar, suffix = rest.partition("|")
-    return f"{own}{bar}{suffix}" if found else recorded
+    return f"{own}{bar}{suffix}"
 
 
 def is_of(recorded: str, policy: str) -> bool:

@@ -332,7 +332,7 @@ class ModelCalls:
         if recorded is None:
             return None
         self._begun += 1
-        self._add(recorded, question)
+        self.add(recorded, question.messages)
         return generation_of(recorded)
 
     async def sample(self, question: Question, most: int, left: int | None) -> list[Generation]:
@@ -393,7 +393,7 @@ class ModelCalls:
         # Concurrent calls are numbered in the order of their replies.
         call = call_of(question, answer, len(self.graph.calls))
         saved = self._recording.write(call)
-        self._add(call, question)
+        self.add(call, question.messages)
         self._latest = answer.numbered(call.index)
         return self._latest, saved
 
@@ -402,9 +402,6 @@ class ModelCalls:
         seed = derive_seed(self._seed, self._begun)
         self._begun += 1
         return seed
-
-    def _add(self, call: Call, question: Question) -> None:
-        self.add(call, question.messages)
 
     def add(self, call: Call, messages: Chain[Message] | None = None) -> None:
         """Add a call to the record; `messages` is its whole prompt, if known."""

@@ -136,7 +136,7 @@ class Session:
 
     @property
     def over(self) -> bool:
-        return self.outcome is not None
+        return self.state.outcome is not None
 
     @property
     def usage(self) -> Usage:
@@ -457,7 +457,9 @@ class Session:
             )
 
     def _check_open(self) -> None:
-        self.state.check_open()
+        state = self.state
+        if state.outcome is not None or state.spending.limit is not None:
+            state.check_open()  # raises
 
     def _tokens_left(self, reading: int) -> int | None:
         """Return how many tokens may be sampled after `reading` more are read; None: any number."""

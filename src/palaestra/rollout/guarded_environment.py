@@ -186,7 +186,7 @@ class GuardedEnvironment:
         if isinstance(progress, float) and not math.isfinite(progress):
             detail = f"{self.label}: progress is {progress}, but must be a number from 0 to 1"
             raise EnvironmentFault("rubbish", detail)
-        if not all(map(math.isfinite, signals.privileged)):
+        if signals.privileged and not all(map(math.isfinite, signals.privileged)):
             detail = f"{self.label}: privileged is {signals.privileged}, but must be finite"
             raise EnvironmentFault("rubbish", detail)
         return signals
