@@ -22,7 +22,7 @@ from palaestra.core.team_words import PASS
 from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.families.questions.environment import Questions
 from palaestra.environments.registry import make, spec
-from palaestra.environments.teams.protocol import Protocol
+from palaestra.environments.teams.stages import Stages
 from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.teams.team_file import Team, load, templates
 from palaestra.environments.teams.votes import approval, borda, majority, parse_ballot
@@ -37,7 +37,7 @@ def team(**keys: object) -> Team:
     return Team.model_validate({"members": {"ann": {}, "bob": {}, "cat": {}}, **keys})
 
 
-def replies(protocol: Protocol, *given: str) -> str | None:
+def replies(protocol: Stages, *given: str) -> str | None:
     """Give replies to a protocol in its order; return the decision."""
     decision = None
     for text in given:
@@ -48,7 +48,7 @@ def replies(protocol: Protocol, *given: str) -> str | None:
 
 
 def test_proposals_are_counted_and_made_at_the_same_time() -> None:
-    protocol = Protocol(load("majority"), 0)
+    protocol = Stages(load("majority"), 0)
     assert protocol.next() == ["first", "second", "third"]
     assert replies(protocol, "Left.", "right", "left") == "Left."
     protocol.begin_turn()
@@ -58,14 +58,14 @@ def test_proposals_are_counted_and_made_at_the_same_time() -> None:
 
 
 def test_a_review_is_repeated_until_it_accepts_or_is_out_of_rounds() -> None:
-    protocol = Protocol(load("review"), 0)
+    protocol = Stages(load("review"), 0)
     assert replies(protocol, "left", "no", "right", "Accept, good") == "right"
     protocol.begin_turn()
     assert replies(protocol, "a", "no", "b", "no", "c", "no") == "c"
 
 
 def test_a_debate_is_heard_in_order_and_the_judge_decides() -> None:
-    protocol = Protocol(load("debate"), 0)
+    protocol = Stages(load("debate"), 0)
     asked = []
     for text in ("a", "b", "for a", "for b", "again a", "again b", "b"):
         asked.append(protocol.next()[0])
@@ -76,12 +76,12 @@ def test_a_debate_is_heard_in_order_and_the_judge_decides() -> None:
 
 
 def test_a_moderator_gives_the_word_and_bids_win_it() -> None:
-    protocol = Protocol(load("discussion"), 0)
+    protocol = Stages(load("discussion"), 0)
     assert protocol.refusal("everybody") == "Name one of planner, critic, or say: done."
     assert replies(protocol, "planner, please") is None and protocol.next() == ["planner"]
     assert replies(protocol, "go left", "done") is None
     assert protocol.next() == ["moderator"] and replies(protocol, "left") == "left"
-    auction = Protocol(team(stage=[{"do": "bid", "times": 2}, {"do": "act", "who": ["cat"]}]), 0)
+    auction = Stages(team(stage=[{"do": "bid", "times": 2}, {"do": "act", "who": ["cat"]}]), 0)
     assert auction.next() == ["ann", "bob", "cat"] and auction.refusal("lots") is not None
     assert replies(auction, "1", "3", PASS) is None and auction.next() == ["bob"]
     assert replies(auction, "hello", PASS, PASS, PASS) is None and auction.next() == ["cat"]
@@ -90,13 +90,13 @@ def test_a_moderator_gives_the_word_and_bids_win_it() -> None:
 def test_a_member_with_the_right_to_halt_ends_the_talk() -> None:
     members = {"ann": {}, "boss": {"rights": ["send", "halt"]}}
     stages = [{"do": "talk", "order": "file", "times": 5}, {"do": "act", "who": ["ann"]}]
-    protocol = Protocol(Team.model_validate({"members": members, "stage": stages}), 0)
+    protocol = Stages(Team.model_validate({"members": members, "stage": stages}), 0)
     assert replies(protocol, "hello", "halt") is None
     assert protocol.stage.do == "act"
 
 
 def test_a_member_that_passes_is_replaced_by_the_next_one_that_may_act() -> None:
-    protocol = Protocol(team(stage=[{"do": "act"}]), 0)
+    protocol = Stages(team(stage=[{"do": "act"}]), 0)
     assert protocol.next() == ["ann"]
     assert replies(protocol, PASS, "left") == "left"
 
@@ -105,7 +105,7 @@ def test_a_random_order_follows_from_seed_and_turn() -> None:
     stages = [{"do": "talk", "order": "random"}, {"do": "act", "who": ["ann"]}]
 
     def order(seed: int) -> list[str]:
-        protocol = Protocol(team(stage=stages), seed)
+        protocol = Stages(team(stage=stages), seed)
         found = []
         for _ in range(3):
             found += protocol.next()
@@ -133,10 +133,10 @@ def test_ballots() -> None:
 def test_a_protocol_always_asks_somebody_and_survives_being_saved(
     name: str, given_replies: list[str]
 ) -> None:
-    protocol = Protocol(load(name), 3)
+    protocol = Stages(load(name), 3)
     for text in given_replies:
         assert protocol.next() and set(protocol.next()) <= set(protocol.team.members)
-        again = Protocol(protocol.team, 3)
+        again = Stages(protocol.team, 3)
         again.restore(json.loads(json.dumps(protocol.saved())))
         assert (again.next(), again.asked()) == (protocol.next(), protocol.asked())
         protocol = again

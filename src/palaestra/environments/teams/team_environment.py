@@ -26,8 +26,8 @@ from palaestra.core.errors import InputError
 from palaestra.core.task import Task
 from palaestra.core.team_words import PASS
 from palaestra.environments.base import hashed, refused
-from palaestra.environments.teams.protocol import Protocol
-from palaestra.environments.teams.team_file import Stage, Team, load
+from palaestra.environments.teams.protocol import protocol_of
+from palaestra.environments.teams.team_file import Team, load
 from palaestra.environments.teams.votes import plain
 from palaestra.environments.wrappers.wrapper import Wrapper
 
@@ -43,7 +43,7 @@ class InTeam(Wrapper):
         """`value` is a template or a file (see `team_file.load`)."""
         super().__init__(inner, value)
         self._team: Team = load(value)
-        self._protocol = Protocol(self._team, 0)
+        self._protocol = protocol_of(self._team, 0)
         self._news: list[tuple[str, str]] = []  # all lines so far: by whom ("" is nobody), text
         self._read = dict.fromkeys(self._team.players, 0)  # how many of them each has been shown
         self._digest = ""  # of the news, so that a state key takes no longer the more was said
@@ -63,13 +63,13 @@ class InTeam(Wrapper):
             players=tuple(team.players),
             stakes=Stakes("common", forfeit=0.0, idle=PASS),
             capabilities=spec.capabilities - ALONE,
-            typical_turns=spec.typical_turns * most_replies(team),
+            typical_turns=spec.typical_turns * protocol_of(team, 0).most_replies(),
             free_text=True,
         )
 
     def reset(self, task: Task) -> Observation:
         first = super().reset(task)
-        self._protocol, self._over = Protocol(self._team, task.seed), False
+        self._protocol, self._over = protocol_of(self._team, task.seed), False
         self._read = dict.fromkeys(self._team.players, 0)
         self._news, self._shown, self._digest = [], {}, ""
         self._tell(("", first.text))
@@ -110,7 +110,7 @@ class InTeam(Wrapper):
         seed, saved, told, self._over = memory
         news, self._digest, self._read, self._shown = told
         self._news = [(who, text) for who, text in news]
-        self._protocol = Protocol(self._team, seed)
+        self._protocol = protocol_of(self._team, seed)
         self._protocol.restore(saved)
 
     def oracle(self) -> list[Action]:
@@ -119,7 +119,7 @@ class InTeam(Wrapper):
         Empty where what was said before leads the team to another action.
         """
         plan = [action.text for action in self.inner.oracle()] if not self._over else []
-        protocol, replies = Protocol(self._team, self._protocol.seed), list[Action]()
+        protocol, replies = protocol_of(self._team, self._protocol.seed), list[Action]()
         protocol.restore(self._protocol.saved())
         while plan:
             reply = protocol.ideal(plan[0])
@@ -205,23 +205,3 @@ def _briefing(team: Team, player: str, name: str) -> str:
             f"{inner} Your team is {member} among {', '.join(others)}.{f' {told}' if told else ''}"
         )
     return f"You are {name}, in a team with {', '.join(others)}.{f' {told}' if told else ''}"
-
-
-def most_replies(team: Team) -> int:
-    """Return the largest number of replies in one turn of a team."""
-    count = 0
-    for at, stage in enumerate(team.stage):
-        again = team.stage[at - stage.back : at + 1]
-        replies = sum(_replies(team, one) for one in again)
-        count += _replies(team, stage) + (stage.times - 1) * replies
-    return max(1, count)
-
-
-def _replies(team: Team, stage: Stage) -> int:
-    if stage.do in ("count", "moderate"):
-        return 0 if stage.do == "count" else 2
-    taking_part = sum(
-        most_replies(team.inner[member]) if member in team.inner else 1
-        for member in team.taking_part(stage)
-    )
-    return taking_part + 1 if stage.do == "bid" else taking_part

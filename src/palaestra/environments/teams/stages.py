@@ -1,0 +1,327 @@
+"""The protocol of stages: for each action a team goes through stages, of which the last decides.
+
+The only chance is the order of `order = "random"`, which follows from the seed and the turn.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from palaestra.core.team_words import ACCEPT, ASKED, DONE, HALT, PASS, proposal
+from palaestra.environments.teams.protocol import Protocol, protocol_of
+from palaestra.environments.teams.team_file import Stage, Team
+from palaestra.environments.teams.votes import (
+    agree,
+    approval,
+    borda,
+    different,
+    majority,
+    parse_ballot,
+    plain,
+)
+
+TALKING = ("talk", "moderate", "bid")
+
+
+@dataclass(slots=True)
+class TeamTurn:
+    """Where the team is within one of its turns."""
+
+    number: int = 0  # of the turn in the episode
+    at: int = 0  # the stage
+    rounds: dict[str, int] = field(default_factory=dict)  # by stage, how often it was repeated
+    speaker: str | None = None  # of a moderated stage or a bid: who was chosen to speak
+    left: list[str] = field(default_factory=list)  # members that have not replied in this stage
+    replies: dict[str, str] = field(default_factory=dict)
+    proposals: list[tuple[str, str]] = field(default_factory=list)  # of this turn, by member
+    halted: bool = False
+
+
+class Stages(Protocol):
+    """The stages of one team in one episode."""
+
+    def __init__(self, team: Team, seed: int) -> None:
+        """Begin the first turn."""
+        self.team, self.seed = team, seed
+        self.turn = TeamTurn()
+        self.inner = {name: protocol_of(one, seed) for name, one in team.inner.items()}
+        self._said: list[tuple[str, str]] = []  # since the last call of `said`
+        self._enter(0)
+
+    @property
+    def stage(self) -> Stage:
+        """The present stage."""
+        return self.team.stage[self.turn.at]
+
+    def next(self) -> list[str]:
+        """Return the players that reply now: one, or several at the same time; at least one."""
+        together = self.stage.order == "together" and self.stage.do != "act"
+        together = together and self.turn.speaker is None
+        found: list[str] = []
+        for member in self.turn.left if together else self.turn.left[:1]:
+            if member in self.inner:
+                found += [f"{member}.{player}" for player in self.inner[member].next()]
+            else:
+                found.append(member)
+        return found
+
+    def asked(self, player: str = "") -> str:
+        """Return what a player is asked for, the same for all that reply now in its team."""
+        member, _, within = player.partition(".")
+        if within:
+            asked = self.asked()
+            return f"Your team {member} is asked: {asked}\n{self.inner[member].asked(within)}"
+        if self.turn.speaker is not None:
+            return ASKED["talk"]
+        if self.stage.do == "vote":
+            return self._ballot_paper()
+        if self.stage.do == "act":
+            lines = [proposal(member, text) for member, text in self.turn.proposals]
+            return "\n".join([*lines, ASKED["act"]])
+        return ASKED[self.stage.do]
+
+    def refusal(self, text: str, player: str = "") -> str | None:
+        """Return why a reply to the present stage is none; None: it is one."""
+        member, _, within = player.partition(".")
+        if within:
+            return self.inner[member].refusal(text, within)
+        if not text.strip():
+            return "The reply is empty."
+        if self.turn.speaker is not None or plain(text) == PASS:
+            return None
+        if self.stage.do == "moderate" and plain(text) != DONE and self._named(text) is None:
+            return f"Name one of {', '.join(self._candidates())}, or say: {DONE}."
+        if self.stage.do == "bid" and not _is_number(text):
+            return ASKED["bid"]
+        if self.stage.do == "vote" and parse_ballot(text, len(self._choices())) is None:
+            return self._ballot_paper()
+        return None
+
+    def take(self, player: str, text: str) -> str | None:
+        """Take a player's reply; return the action once the team has decided on one.
+
+        What a team in place of a member decides is the member's reply; if that is none, it passes.
+        """
+        member, _, within = player.partition(".")
+        if within:
+            inner = self.inner[member]
+            decision = inner.take(within, text)
+            self._said += [(f"{member}.{speaker}", line) for speaker, line in inner.said()]
+            if decision is None:
+                return None
+            inner.begin_turn()
+            text = decision if self.refusal(decision) is None else PASS
+        turn = self.turn
+        turn.left.remove(member)
+        turn.replies[member] = text
+        if self.stage.do == "act":
+            if plain(text) != PASS:
+                return text
+            if turn.left:  # the next member decides in its place
+                return None
+        if turn.speaker is not None or (self.stage.do == "talk" and self.stage.order != "together"):
+            self._hear(member, text)
+        return None if turn.left else self._after_stage()
+
+    def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
+        """Return a random reply to what is asked; `action` samples one of the environment."""
+        if (inner := self._within()) is not None:
+            return inner.sample(rng, action)
+        if self.turn.speaker is not None or self.stage.do == "talk":
+            return PASS
+        match self.stage.do:
+            case "moderate":
+                return rng.choice([*self._candidates(), DONE])
+            case "bid":
+                return str(rng.randrange(10))
+            case "vote":
+                return str(1 + rng.randrange(len(self._choices())))
+        return action()
+
+    def ideal(self, action: str) -> str:
+        """Return the reply of a member that knows the right action."""
+        if (inner := self._within()) is not None:
+            return inner.ideal(self._ideal(action))
+        return self._ideal(action)
+
+    def _ideal(self, action: str) -> str:
+        if self.turn.speaker is not None or self.stage.do in TALKING:
+            right = all(plain(text) == plain(action) for _, text in self.turn.proposals)
+            if self.turn.speaker is None and self.stage.do == "moderate":
+                return DONE
+            return ACCEPT if self.stage.until == "accept" and right else PASS
+        if self.stage.do != "vote":
+            return action
+        choices = [plain(text) for text in self._choices()]
+        return str(1 + choices.index(plain(action))) if plain(action) in choices else "1"
+
+    def begin_turn(self) -> None:
+        """Begin the next turn, once the environment has taken the action or refused it."""
+        self.turn = TeamTurn(number=self.turn.number + 1)
+        self._enter(0)
+        for inner in self.inner.values():
+            inner.begin_turn()
+
+    def said(self) -> list[tuple[str, str]]:
+        """Return speaker and line of all that was said since the last call, in its order."""
+        said, self._said = self._said, []
+        return said
+
+    def most_replies(self) -> int:
+        count = 0
+        for at, stage in enumerate(self.team.stage):
+            again = self.team.stage[at - stage.back : at + 1]
+            replies = sum(self._replies(one) for one in again)
+            count += self._replies(stage) + (stage.times - 1) * replies
+        return max(1, count)
+
+    def key(self) -> tuple[object, ...]:
+        """Return the state as something to hash; equal states give equal values."""
+        turn = self.turn
+        place = turn.number, turn.at, sorted(turn.rounds.items()), turn.speaker, turn.halted
+        inner = [one.key() for one in self.inner.values()]
+        return *place, turn.left, turn.replies, turn.proposals, inner
+
+    def saved(self) -> Any:
+        """Return the state as JSON can hold it."""
+        return [asdict(self.turn), {name: one.saved() for name, one in self.inner.items()}]
+
+    def restore(self, saved: Any) -> None:
+        """Take back what `saved` returned."""
+        turn, within = saved
+        proposals = [(member, text) for member, text in turn["proposals"]]
+        self.turn = TeamTurn(**{**turn, "proposals": proposals})
+        for name, one in self.inner.items():
+            one.restore(within[name])
+
+    # ── details ──────────────────────────────────────────────────────────────
+
+    def _within(self) -> Protocol | None:
+        """Return the team in a member's place that replies next; None: a member does."""
+        member, _, within = self.next()[0].partition(".")
+        return self.inner[member] if within else None
+
+    def _replies(self, stage: Stage) -> int:
+        """Return the largest number of replies to a stage."""
+        if stage.do in ("count", "moderate"):
+            return 0 if stage.do == "count" else 2
+        taking_part = sum(
+            self.inner[member].most_replies() if member in self.inner else 1
+            for member in self.team.taking_part(stage)
+        )
+        return taking_part + 1 if stage.do == "bid" else taking_part
+
+    def _enter(self, at: int) -> str | None:
+        """Begin a stage; return the action if it decides by itself."""
+        turn = self.turn
+        turn.at, turn.replies, turn.speaker = at, {}, None
+        stage = self.team.stage[at]
+        if turn.halted and stage.do in TALKING:
+            return self._enter(at + 1)
+        if stage.do == "count" or (stage.do == "vote" and len(self._choices()) < 2):
+            return self._count()
+        turn.left = [*self.team.taking_part(stage)]
+        if stage.do == "moderate":
+            assert stage.by is not None
+            turn.left = [stage.by]
+        if stage.order == "random":
+            name = f"order {self.seed} {turn.number} {at} {turn.rounds.get(str(at), 0)}"
+            random.Random(name).shuffle(turn.left)
+        return None
+
+    def _after_stage(self) -> str | None:
+        """Go on after all replies to a stage."""
+        turn, stage = self.turn, self.stage
+        if turn.speaker is not None:  # who was chosen has spoken
+            return self._repeat_or_go_on()
+        match stage.do:
+            case "talk":
+                for member, text in turn.replies.items() if stage.order == "together" else ():
+                    self._hear(member, text)
+            case "propose":
+                new = [(m, text) for m, text in turn.replies.items() if plain(text) != PASS]
+                kept = [(m, text) for m, text in turn.proposals if m not in turn.replies]
+                turn.proposals = kept + new
+                self._said += [(member, proposal(member, text)) for member, text in new]
+            case "moderate" | "bid":
+                chosen = self._chosen()
+                if chosen is None:
+                    return self._enter(turn.at + 1)
+                turn.speaker, turn.left = chosen, [chosen]
+                return None
+            case "vote":
+                return self._voted()
+            case "act":  # nobody decided
+                return PASS
+        return self._repeat_or_go_on()
+
+    def _repeat_or_go_on(self) -> str | None:
+        turn, stage = self.turn, self.stage
+        done = turn.rounds.get(str(turn.at), 0) + 1
+        if done < stage.times and not turn.halted and not self._reached(stage):
+            turn.rounds[str(turn.at)] = done
+            return self._enter(turn.at - stage.back)
+        turn.rounds.pop(str(turn.at), None)
+        return self._enter(turn.at + 1)
+
+    def _reached(self, stage: Stage) -> bool:
+        """Return whether the repetition of a stage has reached what it is for."""
+        if stage.until == "agreement":
+            return len(self.turn.proposals) > 1 and agree([t for _, t in self.turn.proposals])
+        if stage.until == "accept":
+            return all(plain(text).startswith(ACCEPT) for text in self.turn.replies.values())
+        return False
+
+    def _hear(self, member: str, text: str) -> None:
+        if plain(text) == HALT and "halt" in self.team.members[member].rights:
+            self.turn.halted = True
+        elif plain(text) != PASS:
+            self._said.append((member, f"{member}: {text}"))
+
+    def _candidates(self) -> list[str]:
+        return [m for m in self.team.taking_part(self.stage) if m != self.stage.by]
+
+    def _named(self, text: str) -> str | None:
+        words = re.findall(r"[\w-]+", text.casefold())
+        found = [member for member in self._candidates() if member.casefold() in words]
+        return found[0] if len(found) == 1 else None
+
+    def _chosen(self) -> str | None:
+        """Return who speaks next by the moderator's word or the highest bid; None: nobody."""
+        replies = self.turn.replies
+        if self.stage.do == "moderate":
+            (text,) = replies.values()
+            return self._named(text)
+        bids = {member: float(text) for member, text in replies.items() if _is_number(text)}
+        return max(bids, key=lambda member: bids[member]) if bids else None
+
+    def _choices(self) -> list[str]:
+        return different([text for _, text in self.turn.proposals])
+
+    def _ballot_paper(self) -> str:
+        lines = [f"{number}: {text}" for number, text in enumerate(self._choices(), 1)]
+        return "\n".join([*lines, ASKED[self.stage.rule]])
+
+    def _count(self) -> str:
+        texts = [text for _, text in self.turn.proposals]
+        return majority(texts) if texts else PASS
+
+    def _voted(self) -> str:
+        choices = self._choices()
+        given = [parse_ballot(text, len(choices)) for text in self.turn.replies.values()]
+        ballots = [ballot for ballot in given if ballot]
+        if self.stage.rule == "majority":
+            ballots = [ballot[:1] for ballot in ballots]
+        count = borda if self.stage.rule == "ranked" else approval
+        return choices[count(ballots, len(choices))]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return float(text) == float(text)  # not NaN
+    except ValueError:
+        return False
