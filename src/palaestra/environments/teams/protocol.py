@@ -38,7 +38,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def take(self, player: str, text: str) -> str | None:
-        """Take the reply of the first of `next`; return the action once the team has decided on one.
+        """Take the reply of the first of `next`; return the action once the team decided on one.
 
         The action `PASS` means that nobody decided: the episode ends.
         """
