@@ -6,10 +6,13 @@ words.
 
 from __future__ import annotations
 
+import re
+
 PASS = "(pass)"  # the reply of a member that says, proposes, bids or decides nothing
 DONE = "done"  # of a moderator: nobody speaks any more
 HALT = "halt"  # of a member with this right: the talk of this turn is over
 ACCEPT = "accept"  # the beginning of a review that has nothing against a proposal
+WRONG = "wrong"  # the beginning of a review against a proposal
 
 ASKED = {
     "talk": "Say something to your team.",
@@ -33,3 +36,17 @@ def proposed(line: str) -> tuple[str, str] | None:
     """Return member and text of a line by `proposal`; None for any other line."""
     member, between, text = line.partition(" proposes: ")
     return (member, text) if between else None
+
+
+def parts(text: str) -> dict[str, str]:
+    """Return the parts of an action by their first words: of "dose: 5 mg; visit: soon", two.
+
+    A part ends at "; " or at a line that does not begin with a space, so the parts of a Python
+    module are its imports, its functions and its assertions ("import", "def", "assert").
+    """
+    found: dict[str, str] = {}
+    between = "\n" if "\n" in text else "; "
+    for piece in re.split(r"\n(?=\S)" if between == "\n" else "; ", text.strip()):
+        key = piece.partition(" ")[0].rstrip(":")
+        found[key] = f"{found[key]}{between}{piece}" if key in found else piece
+    return found

@@ -81,6 +81,13 @@ FAMILIES: dict[str, Family] = {
         "Apache-2.0",
         ALONE.format("bfcl"),
     ),
+    "cases": Family(
+        "palaestra.environments.families.cases.environment:Cases",
+        "",
+        "after KG4Diagnosis, Polaris, LimAgents, PartnerMAS and financial questions with critics",
+        "generated cases whose answers have several parts, one for each member of a team",
+        "Apache-2.0",
+    ),
     "crafter": Family(
         "palaestra.environments.families.crafter.environment:Crafter",
         "crafter",
@@ -173,6 +180,13 @@ FAMILIES: dict[str, Family] = {
         "",
         "after bsuite (Osband et al. 2020)",
         "delayed credit, memory and exploration, each by itself",
+        "Apache-2.0",
+    ),
+    "programs": Family(
+        "palaestra.environments.families.programs.environment:Programs",
+        "",
+        "after HumanEval (Chen et al. 2021)",
+        "Python functions to be written, graded by hidden tests in a sandbox",
         "Apache-2.0",
     ),
     "questions": Family(

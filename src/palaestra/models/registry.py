@@ -111,7 +111,9 @@ def check_model(name: str) -> None:
         _probabilities(name, ["error"])
         return
     if name.partition("?")[0] == "reader":
-        _probabilities(name, READER)
+        from palaestra.models.scripted.competence import competence_of
+
+        competence_of(name)
         return
     if is_remote(name):
         from palaestra.models.remote.remote_names import parse_remote
@@ -263,9 +265,10 @@ def load_model(
 
         return ExpertModel(agent, error=_probabilities(name, ["error"]).get("error", 0.0))
     if name.partition("?")[0] == "reader":
-        from palaestra.models.scripted.reader import Competence, ReaderModel
+        from palaestra.models.scripted.competence import competence_of
+        from palaestra.models.scripted.reader import ReaderModel
 
-        return ReaderModel(agent, competence=Competence(**_probabilities(name, READER)))
+        return ReaderModel(agent, competence=competence_of(name))
     if name == "random":
         from palaestra.models.scripted.random_choice import RandomModel
 
@@ -392,9 +395,6 @@ def multiplies_bf16(device: torch.device) -> bool:
         return False  # macOS: fp32 is faster there than torch's bf16
     text = flags.read_text()
     return "avx512_bf16" in text or "amx_bf16" in text or " bf16" in text
-
-
-READER = ("right", "recall", "false", "honesty")  # options of the model `reader`
 
 
 def _probabilities(name: str, options: Sequence[str]) -> dict[str, float]:

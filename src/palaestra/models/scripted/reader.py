@@ -2,52 +2,38 @@
 
 It is no language model, and plays only where the right answer is known (`answer`). What it says is
 right with a stated probability, and depends on what it finds in its prompt: proposals to review or
-to vote on, and reviews of its own proposals. So what a team of readers must reach is a formula,
-against which protocols can be checked (`scripts/teams_study.py`).
+to vote on, reviews of its own proposals, and texts that make it more often right. So what a team of
+readers must reach is a formula, against which protocols can be checked (`scripts/teams_study.py`,
+`scripts/templates_study.py`). Its options are in `competence.py`.
 
 Asked for an action, it gives the right one with probability `right`, else another one; its last
 proposal again if reviews accepted it, and a new one if they did not. Asked to say something, it
 calls the last proposal in its prompt wrong with probability `recall` if it is wrong, `false` if it
 is right, and accepts it otherwise. In a vote it judges each proposal rightly with probability
 `honesty`, and prefers those that it thinks right.
+
+Of an action in several parts each one is right by itself, and after reviews those that were called
+wrong are made anew. A reader with a `part` speaks of that one only: it says it, or reviews it in
+the last proposal and gives its own in place of a wrong one; as a moderator, it names it.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Model, Prompt, Renderer
-from palaestra.core.team_words import ACCEPT, ASKED, DONE, PASS, proposed
+from palaestra.core.team_words import ACCEPT, ASKED, DONE, PASS, WRONG, parts, proposed
+from palaestra.models.scripted.competence import Competence, contains
 from palaestra.models.scripted.scripted_model import given_generation
 
-WRONG = "wrong"  # the beginning of a review against a proposal
+PERFECT = Competence()
 TRIES = 100  # samples of an action that is not the right one
-
-
-@dataclass(frozen=True, slots=True)
-class Competence:
-    """What a reader can do; all are probabilities.
-
-    Raises:
-        InputError: a number is none.
-    """
-
-    right: float = 1.0  # of the right action
-    recall: float = 1.0  # that it calls a wrong proposal wrong
-    false: float = 0.0  # that it calls a right proposal wrong
-    honesty: float = 1.0  # that its vote judges a proposal rightly
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not 0 <= value <= 1:
-                raise InputError(f"The reader's {name}={value} is no probability; give 0 to 1.")
 
 
 class ReaderModel(Model):
@@ -61,7 +47,7 @@ class ReaderModel(Model):
         agent: Agent,
         renderer: Renderer | None = None,
         *,
-        competence: Competence = Competence(),
+        competence: Competence = PERFECT,
         environment: AsyncEnvironment | None = None,
     ) -> None:
         """Bind no environment yet."""
@@ -82,7 +68,7 @@ class ReaderModel(Model):
         """Return the reply to the last line of the prompt; see the table above.
 
         Raises:
-            InputError: the model is not bound to an environment.
+            InputError: the model is bound to no environment, or the right answer lacks its part.
             CapabilityMissing: the environment does not declare `answer`.
             EnvironmentFault: the environment samples no action but the right one.
         """
@@ -94,7 +80,9 @@ class ReaderModel(Model):
         lines = [line for message in prompt.messages for line in message.text.splitlines()]
         asked = lines[-1] if lines else ""
         right = (await self.environment.answer()).text
-        if asked == ASKED["talk"]:
+        if self.competence.part and asked in (ASKED["talk"], ASKED["moderate"]):
+            reply = await self._part(self.environment, prompt.messages, lines, right, rng)
+        elif asked == ASKED["talk"]:
             reply = self._review(lines, right, rng)
         elif asked in (ASKED["majority"], ASKED["approval"], ASKED["ranked"]):
             reply = self._vote(prompt.messages, right, asked, rng)
@@ -118,16 +106,87 @@ class ReaderModel(Model):
         reviews = [] if last is None else _reviews(messages[-1].text)
         if last is not None and reviews and all(text.startswith(ACCEPT) for text in reviews):
             return last
-        if rng.random() < self.competence.right:
+        whole = parts(right)
+        named = all(text.startswith(f"{key}: ") for key, text in whole.items())
+        if self.competence.part or (named and len(whole) > 1):
+            return await self._parts(environment, messages, whole, reviews, rng)
+        if rng.random() < self.competence.probability("", whole, _read(messages)):
             return right
-        for _ in range(TRIES):
-            try:
-                other = (await environment.sample(rng.getrandbits(32))).text
-            except CapabilityMissing as error:
-                raise EnvironmentFault("sample", "it samples no wrong actions") from error
-            if other != right:
-                return other
-        raise EnvironmentFault("sample", f"{TRIES} random actions were all the right one")
+        return await _sampled(environment, rng, lambda other: other != right)
+
+    async def _parts(
+        self,
+        environment: AsyncEnvironment,
+        messages: Sequence[Message],
+        right: Mapping[str, str],
+        reviews: Sequence[str],
+        rng: random.Random,
+    ) -> str:
+        """Return an action in parts; those that it gave before stay, unless a review is against."""
+        before = parts(_last_reply(messages) or "")
+        keys = [self._known(right)] if self.competence.part else list(right)
+        flagged = " ".join(text for text in reviews if text.startswith(WRONG))
+        again = [key for key in keys if contains(flagged, key)] or (keys if flagged else [])
+        chosen = {}
+        for key in keys:
+            if key in before and key not in again:
+                chosen[key] = before[key]
+            else:
+                chosen[key] = await self._say(environment, key, right, _read(messages), rng)
+        return ("\n" if any("\n" in text for text in chosen.values()) else "; ").join(
+            chosen.values()
+        )
+
+    async def _part(
+        self,
+        environment: AsyncEnvironment,
+        messages: Sequence[Message],
+        lines: Sequence[str],
+        right: str,
+        rng: random.Random,
+    ) -> str:
+        """Return what it says of its part: the part, or a review of it in the last proposal."""
+        whole, prompt, one = parts(right), _read(messages), self.competence
+        key = self._known(whole)
+        proposals = [parts(found[1]) for line in lines if (found := proposed(line)) is not None]
+        last = next((found[key] for found in reversed(proposals) if key in found), None)
+        if lines[-1] == ASKED["moderate"]:  # as it said before
+            before = parts(_last_reply(messages) or "")
+            return before.get(key) or await self._say(environment, key, whole, prompt, rng)
+        if last is None:
+            if one.share and rng.random() < one.share:
+                mistake = await _mistake(environment, key, whole, prompt, rng)
+                if mistake is not None:
+                    return mistake
+            return await self._say(environment, key, whole, prompt, rng)
+        if rng.random() >= (one.false if last == whole[key] else one.recall):
+            return ACCEPT
+        return f"{WRONG}: {key}; rather {await self._say(environment, key, whole, prompt, rng)}"
+
+    async def _say(
+        self,
+        environment: AsyncEnvironment,
+        key: str,
+        right: Mapping[str, str],
+        prompt: str,
+        rng: random.Random,
+    ) -> str:
+        """Return a part as this member thinks it is."""
+        if rng.random() < self.competence.probability(key, right, prompt):
+            return right[key]
+        other = await _sampled(
+            environment, rng, lambda text: parts(text).get(key, right[key]) != right[key]
+        )
+        return parts(other)[key]
+
+    def _known(self, right: Mapping[str, str]) -> str:
+        """Return its part; raise InputError if the right answer has no such part."""
+        if self.competence.part not in right:
+            raise InputError(
+                f"The reader's part={self.competence.part} is no part of the right action; "
+                f"give one of: {', '.join(right)}."
+            )
+        return self.competence.part
 
     def _review(self, lines: Sequence[str], right: str, rng: random.Random) -> str:
         """Return a review of the last proposal."""
@@ -164,3 +223,53 @@ def _reviews(text: str) -> list[str]:
     """Return what reviewers say in a text."""
     said = [line.partition(": ")[2] for line in text.splitlines()]
     return [line for line in said if line.startswith((ACCEPT, WRONG))]
+
+
+def _read(messages: Sequence[Message]) -> str:
+    """Return what a member has read, without its own replies."""
+    own = [message.text for message in messages if message.role == "assistant"]
+    text = "\n".join(message.text for message in messages if message.role != "assistant")
+    for reply in own:
+        text = text.replace(f" proposes: {reply}", "")
+    return text
+
+
+async def _sampled(
+    environment: AsyncEnvironment, rng: random.Random, wanted: Callable[[str], bool]
+) -> str:
+    """Return a random action of a kind.
+
+    Raises:
+        EnvironmentFault: the environment samples none.
+    """
+    for _ in range(TRIES):
+        try:
+            text = (await environment.sample(rng.getrandbits(32))).text
+        except CapabilityMissing as error:
+            raise EnvironmentFault("sample", "it samples no wrong actions") from error
+        if wanted(text):
+            return text
+    raise EnvironmentFault("sample", f"{TRIES} random actions were all the right one")
+
+
+async def _mistake(
+    environment: AsyncEnvironment,
+    key: str,
+    right: Mapping[str, str],
+    prompt: str,
+    rng: random.Random,
+) -> str | None:
+    """Return that part of the wrong action of which another part is in the prompt; None: none is.
+
+    A member that looks at somebody's mistake while it says its own part makes the same one.
+    """
+    if any(contains(prompt, text) for name, text in right.items() if name != key):
+        return None
+
+    def seen(text: str) -> bool:
+        return any(contains(prompt, part) for name, part in parts(text).items() if name != key)
+
+    try:
+        return parts(await _sampled(environment, rng, seen)).get(key)
+    except EnvironmentFault:
+        return None
