@@ -7,6 +7,7 @@ words.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 PASS = "(pass)"  # the reply of a member that says, proposes, bids or decides nothing
 DONE = "done"  # of a moderator: nobody speaks any more
@@ -32,10 +33,29 @@ def proposal(member: str, text: str) -> str:
     return f"{member} proposes: {text}"
 
 
-def proposed(line: str) -> tuple[str, str] | None:
-    """Return member and text of a line by `proposal`; None for any other line."""
-    member, between, text = line.partition(" proposes: ")
-    return (member, text) if between else None
+_BEGINS = re.compile(r"^(?:Your team [^:\n]*|([\w.-]+)( proposes)?): ", re.MULTILINE)
+"""The beginning of a reply, or of what a team did or is asked for."""
+
+
+class Reply(NamedTuple):
+    """What a member reads of another one."""
+
+    member: str
+    text: str
+    proposes: bool
+
+
+def replies_in(text: str) -> list[Reply]:
+    """Return the replies of others in what a member sees, also those of several lines."""
+    for asked in ASKED.values():
+        text = text.removesuffix(asked)
+    found = list(_BEGINS.finditer(text))
+    ends = [*(match.start() for match in found), len(text)][1:]
+    return [
+        Reply(match[1], text[match.end() : end].strip(), match[2] is not None)
+        for match, end in zip(found, ends, strict=False)
+        if match[1]
+    ]
 
 
 def parts(text: str) -> dict[str, str]:

@@ -13,8 +13,9 @@ is right, and accepts it otherwise. In a vote it judges each proposal rightly wi
 `honesty`, and prefers those that it thinks right.
 
 Of an action in several parts each one is right by itself, and after reviews those that were called
-wrong are made anew. A reader with a `part` speaks of that one only: it says it, or reviews it in
-the last proposal and gives its own in place of a wrong one; as a moderator, it names it.
+wrong are made anew. Until it decides, a reader with a `part` speaks of that one only: it says it,
+or reviews it in the last proposal and gives its own in place of a wrong one; as a moderator, it
+names it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Model, Prompt, Renderer
-from palaestra.core.team_words import ACCEPT, ASKED, DONE, PASS, WRONG, parts, proposed
+from palaestra.core.team_words import ACCEPT, ASKED, DONE, PASS, WRONG, parts, replies_in
 from palaestra.models.scripted.competence import Competence, contains
 from palaestra.models.scripted.scripted_model import given_generation
 
@@ -81,9 +82,9 @@ class ReaderModel(Model):
         asked = lines[-1] if lines else ""
         right = (await self.environment.answer()).text
         if self.competence.part and asked in (ASKED["talk"], ASKED["moderate"]):
-            reply = await self._part(self.environment, prompt.messages, lines, right, rng)
+            reply = await self._part(self.environment, prompt.messages, asked, right, rng)
         elif asked == ASKED["talk"]:
-            reply = self._review(lines, right, rng)
+            reply = self._review(prompt.messages, right, rng)
         elif asked in (ASKED["majority"], ASKED["approval"], ASKED["ranked"]):
             reply = self._vote(prompt.messages, right, asked, rng)
         elif asked == ASKED["moderate"]:
@@ -107,9 +108,11 @@ class ReaderModel(Model):
         if last is not None and reviews and all(text.startswith(ACCEPT) for text in reviews):
             return last
         whole = parts(right)
+        one_part = self.competence.part and not messages[-1].text.endswith(ASKED["act"])
         named = all(text.startswith(f"{key}: ") for key, text in whole.items())
-        if self.competence.part or (named and len(whole) > 1):
-            return await self._parts(environment, messages, whole, reviews, rng)
+        if one_part or (named and len(whole) > 1):
+            keys = [self._known(whole)] if one_part else list(whole)
+            return await self._parts(environment, messages, keys, whole, reviews, rng)
         if rng.random() < self.competence.probability("", whole, _read(messages)):
             return right
         return await _sampled(environment, rng, lambda other: other != right)
@@ -118,15 +121,15 @@ class ReaderModel(Model):
         self,
         environment: AsyncEnvironment,
         messages: Sequence[Message],
+        keys: Sequence[str],
         right: Mapping[str, str],
         reviews: Sequence[str],
         rng: random.Random,
     ) -> str:
-        """Return an action in parts; those that it gave before stay, unless a review is against."""
+        """Return these parts of an action; those that it gave before stay, if not called wrong."""
         before = parts(_last_reply(messages) or "")
-        keys = [self._known(right)] if self.competence.part else list(right)
         flagged = " ".join(text for text in reviews if text.startswith(WRONG))
-        again = [key for key in keys if contains(flagged, key)] or (keys if flagged else [])
+        again = [key for key in keys if contains(flagged, key)] or (list(keys) if flagged else [])
         chosen = {}
         for key in keys:
             if key in before and key not in again:
@@ -141,16 +144,16 @@ class ReaderModel(Model):
         self,
         environment: AsyncEnvironment,
         messages: Sequence[Message],
-        lines: Sequence[str],
+        asked: str,
         right: str,
         rng: random.Random,
     ) -> str:
         """Return what it says of its part: the part, or a review of it in the last proposal."""
         whole, prompt, one = parts(right), _read(messages), self.competence
         key = self._known(whole)
-        proposals = [parts(found[1]) for line in lines if (found := proposed(line)) is not None]
+        proposals = [parts(text) for text in _proposals(messages)]
         last = next((found[key] for found in reversed(proposals) if key in found), None)
-        if lines[-1] == ASKED["moderate"]:  # as it said before
+        if asked == ASKED["moderate"]:  # as it said before
             before = parts(_last_reply(messages) or "")
             return before.get(key) or await self._say(environment, key, whole, prompt, rng)
         if last is None:
@@ -188,12 +191,12 @@ class ReaderModel(Model):
             )
         return self.competence.part
 
-    def _review(self, lines: Sequence[str], right: str, rng: random.Random) -> str:
+    def _review(self, messages: Sequence[Message], right: str, rng: random.Random) -> str:
         """Return a review of the last proposal."""
-        found = [one for line in lines if (one := proposed(line)) is not None]
+        found = _proposals(messages)
         if not found:
             return PASS
-        _, text = found[-1]
+        text = found[-1]
         flagged = rng.random() < (
             self.competence.false if text == right else self.competence.recall
         )
@@ -217,6 +220,12 @@ def _last_reply(messages: Sequence[Message]) -> str | None:
     """Return the last reply in a conversation."""
     replies = [message.text for message in messages if message.role == "assistant"]
     return replies[-1] if replies else None
+
+
+def _proposals(messages: Sequence[Message]) -> list[str]:
+    """Return the proposals of others in a conversation."""
+    read = [message.text for message in messages if message.role != "assistant"]
+    return [reply.text for text in read for reply in replies_in(text) if reply.proposes]
 
 
 def _reviews(text: str) -> list[str]:

@@ -45,8 +45,8 @@ PROBLEMS = (
         "'aaab'", "'abc'", "'zzzzyy'", "'aabbaa'", "''", "'q'", "'  x'", "'aab' * 3",
     ),
     _problem(
-        "Merge intervals [start, end] of whole numbers that share a number or are neighbours, such as "
-        "[1, 2] and [3, 4]; return them sorted.",
+        "Merge intervals [start, end] of whole numbers that share a number or are neighbours, "
+        "such as [1, 2] and [3, 4]; return them sorted.",
         """
         def merge(intervals):
             found = []

@@ -1,8 +1,8 @@
 """Executor: a member of a team that is no model, and runs a program with the tests of others.
 
-It takes the last proposal that it reads as a program, what others said with it as tests, and runs
-the tests after the program in a sandbox. It accepts the program if none fails, and else says which
-one and why. Source: Huang et al. 2023 (AgentCoder, its test executor).
+It takes the last proposal that it reads as a program, and the last that others said as tests, and
+runs the tests after the program in a sandbox. It accepts the program if none fails, and else says
+which one and why. Source: Huang et al. 2023 (AgentCoder, its test executor).
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from pydantic import Field
 
 from palaestra.core.agent import Agent
 from palaestra.core.session import Session
-from palaestra.core.team_words import ACCEPT, ASKED, PASS, WRONG
+from palaestra.core.team_words import ACCEPT, PASS, WRONG, replies_in
 from palaestra.sandbox import interpreter
 from palaestra.sandbox.base import Limits
 from palaestra.sandbox.factory import open_sandbox
 from palaestra.sandbox.interpreter import Interpreter
 
-LINE = re.compile(r"^([\w.-]+)( proposes)?: ", re.MULTILINE)  # the beginning of what others say
 FENCED = re.compile(r"```(?:python)?\n(.*?)```", re.DOTALL)
 
 
@@ -46,28 +45,26 @@ class ExecutorAgent(Agent):
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        seen = session.observation.text
+        seen, tests = session.observation.text, ""
         while not session.over:
             said = said_in(seen)
-            reply = PASS
+            tests, reply = said.tests or tests, PASS
             if said.program:
-                reply = await asyncio.to_thread(tested, *said, self.sandbox, self.seconds)
+                args = said.program, tests, self.sandbox, self.seconds
+                reply = await asyncio.to_thread(tested, *args)
             seen = (await session.act(reply)).observation.text
 
 
 def said_in(text: str) -> Said:
-    """Return the last proposal of an observation as a program, and all other replies as tests."""
-    text = text.removesuffix(ASKED["talk"])
-    found = list(LINE.finditer(text))
+    """Return the last proposal that a member sees as a program, and what asserts as its tests."""
     program, tests = "", []
-    for match, after in zip(found, [*found[1:], None], strict=True):
-        reply = text[match.end() : after.start() if after else None].strip()
-        fenced = FENCED.search(reply)
-        reply = fenced[1].strip() if fenced else reply
-        if match[2]:
-            program = reply
-        else:
-            tests.append(reply)
+    for reply in replies_in(text):
+        fenced = FENCED.search(reply.text)
+        code = fenced[1].strip() if fenced else reply.text
+        if reply.proposes:
+            program = code
+        elif "assert" in code:
+            tests.append(code)
     return Said(program, "\n".join(tests))
 
 
