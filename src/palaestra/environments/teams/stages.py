@@ -132,7 +132,7 @@ class Stages(Protocol):
         if (inner := self._within()) is not None:
             return inner.sample(rng, action)
         if self.turn.speaker is not None or self.stage.do == "talk":
-            return PASS
+            return rng.choice((PASS, action()))  # about what the team may do
         match self.stage.do:
             case "moderate":
                 return rng.choice([*self._candidates(), DONE])

@@ -49,11 +49,11 @@ class Competence:
 
         Args:
             key: of the part; empty for the whole action.
-            right: the parts of the right action.
+            right: the parts of the right action, and for the whole one its text under "".
             prompt: all that the member has read.
         """
         found = dict(self.rights).get(key, self.right)
-        if self.found is not None and contains(prompt, right.get(key, "; ".join(right.values()))):
+        if self.found is not None and contains(prompt, right[key]):
             found = self.found
         for keys, value in self.given:
             if all(contains(prompt, right.get(one, one)) for one in keys.split("+")):

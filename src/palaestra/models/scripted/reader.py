@@ -113,7 +113,8 @@ class ReaderModel(Model):
         if one_part or (named and len(whole) > 1):
             keys = [self._known(whole)] if one_part else list(whole)
             return await self._parts(environment, messages, keys, whole, reviews, rng)
-        if rng.random() < self.competence.probability("", whole, _read(messages)):
+        known = {**whole, "": right}
+        if rng.random() < self.competence.probability("", known, _read(messages)):
             return right
         return await _sampled(environment, rng, lambda other: other != right)
 
