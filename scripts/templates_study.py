@@ -110,7 +110,7 @@ def tested_anew(p: float, r: float, shared: float, rounds: int) -> float:
 
 def times(n: int) -> Change:
     """Change how often the stages are repeated."""
-    return lambda text: text.replace("times = 5", f"times = {n}")
+    return lambda text: re.sub(r"times = \d+", f"times = {n}", text)
 
 
 def anew(seen: bool) -> Change:
@@ -174,6 +174,44 @@ def plurality(p: float) -> float:
         most = max(three, key=lambda one: (three.count(one), -three.index(one)))
         found += math.prod(chances[one] for one in three) * (most == 0)
     return found
+
+
+# ── a stage ───────────────────────────────────────────────────────────────────────
+
+
+def legal(part: str) -> Measure:
+    """Return whether the engine had nothing against a part of the first plan."""
+
+    def measure(episode: Episode) -> float:
+        plans = (step.transition.info for step in episode.steps)
+        return float(part not in next(info["illegal"] for info in plans if "illegal" in info))
+
+    return measure
+
+
+def crew() -> Iterable[Case]:
+    """Yield a crew (Xu et al. 2025) with one to three rounds of review, beside one agent."""
+    p, recall, corrects, q, guesses, sees = 0.4, 0.8, 0.5, 0.5, 0.3, 0.95
+    where, marks, shots = "stage/scene", legal("marks"), legal("shots")
+    alone = f"reader?right.marks={p}&right.shots={q}"
+    yield Case("one sets up a scene", where, [("marks", marks, p), ("shots", shots, q)], alone)
+    either = 1 - (1 - q) ** 2
+    for n in (1, 2, 3):
+        said = 0.0  # that the right marks were said, by the writer or by the actor
+        for _ in range(n):
+            said = p + (1 - p) * recall * (corrects + (1 - corrects) * said)
+        expected = [
+            (what, measure, found * sees + (1 - found) * guesses)
+            for what, measure, found in (("marks", marks, said), ("shots", shots, either))
+        ]
+        roles = {
+            "writer": f"reader?part=marks&right={p}",
+            "actor": f"reader?part=marks&right={corrects}&recall={recall}",
+            **dict.fromkeys(("left", "right"), f"reader?part=shots&right={q}"),
+            "director": f"reader?right={guesses}&found={sees}",
+        }
+        name = f"crew, {n} review{'s'[: n - 1]}"
+        yield Case(name, where, expected, "null", "crew", roles, times(n))
 
 
 # ── cases ───────────────────────────────────────────────────────────────────────
@@ -301,6 +339,7 @@ def only(*chosen: str) -> Change:
 def cases(folder: Path) -> Iterable[Case]:
     """Yield all cases."""
     yield from programs()
+    yield from crew()
     yield from care()
     yield from triage(folder)
     yield from partners()

@@ -217,6 +217,13 @@ FAMILIES: dict[str, Family] = {
         "experiments of a science class, in words",
         "Apache-2.0",
     ),
+    "stage": Family(
+        "palaestra.environments.families.stage.environment:Scene",
+        "",
+        "after FilmAgent (Xu et al. 2025)",
+        "scenes for a 2-D stage, whose engine refuses illegal positions and shots",
+        "Apache-2.0",
+    ),
     "tau2": Family(
         "palaestra.environments.families.tau2.environment:Tau2",
         "tau2",
