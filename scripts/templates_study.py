@@ -1,6 +1,6 @@
 """Shows each team template with simulated members against a formula; writes docs/results/teams.md.
 
-    python scripts/templates_study.py [--tasks 2000] [--only TEMPLATE] [--folder FOLDER] [--write]
+    python scripts/templates_study.py [--tasks 4000] [--only TEMPLATE] [--folder FOLDER] [--write]
 
 Members are the model `reader`, whose probability of being right depends on what it reads. A line
 holds if the formula's value is in the 95 % interval of the run. `--write` puts the table into the
@@ -67,7 +67,7 @@ class Case:
 
     name: str
     environment: str
-    expected: Sequence[tuple[str, Measure, float]]  # what is measured, and by formula
+    expected: Sequence[tuple[str, Measure, float | None]]  # what is measured, and by formula
     model: str
     team: str = ""  # a template; empty: one agent alone
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -174,6 +174,113 @@ def plurality(p: float) -> float:
         most = max(three, key=lambda one: (three.count(one), -three.index(one)))
         found += math.prod(chances[one] for one in three) * (most == 0)
     return found
+
+
+# ── courtroom and software team ─────────────────────────────────────────────────
+
+
+def turns_of(member: str) -> Measure:
+    """Return how often a member replied."""
+
+    def measure(episode: Episode) -> float:
+        return float(sum(step.before.turn == member for step in episode.steps))
+
+    return measure
+
+
+def replies(episode: Episode) -> float:
+    """Return the number of replies."""
+    return float(len(episode.steps))
+
+
+def rights() -> Iterable[Case]:
+    """Yield teams whose members have rights (Talebirad and Nadiri 2023) and end in a budget."""
+    honesty, right_proposal = 0.8, 0.8**4  # of four parts
+    model, where = f"reader?right=0.8&honesty={honesty}", "cases/table"
+    h = honesty  # a voter who thinks both or neither right votes for the first, or for any
+    votes = (h * h + 1.5 * h * (1 - h), h * h + 0.5 * h * (1 - h))  # right ones, by its number
+    juries = [v**3 + 3 * v * v * (1 - v) for v in votes]
+    differ = 2 * right_proposal * (1 - right_proposal)
+    expected = [
+        ("right", solved, right_proposal**2 + differ * statistics.mean(juries)),
+        ("replies (at most 17)", replies, None),
+    ]
+    yield Case("courtroom", where, expected, model, "courtroom")
+    stuck = {"developer": "reader?part=def&right=0", "tester": "reader?part=assert"}
+    different = 1.0  # that the programs of so many rounds are all different
+    until = 0.0
+    for count in range(WRONG + 1):
+        until += different
+        different *= 1 - count / WRONG
+    where = "programs/functions"
+    watched = [("rounds until halted", turns_of("executor"), until)]
+    yield Case("software, stuck", where, watched, "reader", "software", stuck)
+    watched = [("rounds of at most 8", turns_of("executor"), 8.0)]
+    yield Case(
+        "software, stuck, no supervisor", where, watched, "reader", "software", stuck, unwatched
+    )
+
+
+def unwatched(text: str) -> str:
+    """Take the supervisor out of the template."""
+    text = re.sub(r"\[members\.supervisor\]\n(?:(?!\[|\n).+\n)+", "", text)
+    return text.replace('supervisor = ["developer"]\n', "").replace(', "supervisor"', "")
+
+
+# ── translation ─────────────────────────────────────────────────────────────────
+
+
+def scores(episode: Episode) -> list[float]:
+    """Return the chrF scores of an episode's translations, from 0 to 100."""
+    infos = (step.transition.info for step in episode.steps)
+    return [float(info["chrf"]) for info in infos if "chrf" in info]
+
+
+def first(episode: Episode) -> float:
+    """Return the score of the first translation."""
+    return scores(episode)[0]
+
+
+def last(episode: Episode) -> float:
+    """Return the score of the last translation."""
+    return scores(episode)[-1]
+
+
+def at_once(episode: Episode) -> float:
+    """Return whether the first translation passed the gate."""
+    return float(len(scores(episode)) == 1 and episode.outcome.solved)
+
+
+def translators() -> Iterable[Case]:
+    """Yield six translators (Li et al. 2025) whose result a score gates, beside one."""
+    d, p, recall, sees, guesses, tries = 0.3, 0.5, 0.8, 0.95, 0.3, 4
+
+    def expected(chances: Sequence[float]) -> list[tuple[str, Measure, float | None]]:
+        return [
+            ("passes at once", at_once, chances[0]), ("passes in 4 rounds", solved, chances[1]),
+            ("chrF, first", first, None), ("chrF, last", last, None),
+        ]  # fmt: skip
+
+    alone = expected((p, 1 - (1 - p) ** tries))
+    yield Case("one translator", "translation/german", alone, f"reader?right={p}")
+    said = 1 - (1 - d) * (1 - p) * (1 - recall * p)  # the right one, in one round of the gate
+    unsolved, known, chances = 1.0, 0.0, []
+    for _ in range(tries):  # `known`: unsolved, and the right translation was said before
+        known += (unsolved - known) * said
+        unsolved, known = (
+            known * (1 - sees) + (unsolved - known) * (1 - guesses),
+            known * (1 - sees),
+        )
+        chances.append(1 - unsolved)
+    roles = {
+        "drafter": f"reader?right={d}",
+        "refiner": f"reader?right={p}",
+        "evaluator": f"reader?recall={recall}",
+        "scorer": f"reader?right={guesses}&found={sees}",
+    }
+    measured = expected((chances[0], chances[-1]))
+    # context and knowledge know nothing here: they pass
+    yield Case("translators", "translation/german", measured, "reader", "translators", roles)
 
 
 # ── a stage ───────────────────────────────────────────────────────────────────────
@@ -339,7 +446,9 @@ def only(*chosen: str) -> Change:
 def cases(folder: Path) -> Iterable[Case]:
     """Yield all cases."""
     yield from programs()
+    yield from rights()
     yield from crew()
+    yield from translators()
     yield from care()
     yield from triage(folder)
     yield from partners()
@@ -361,15 +470,18 @@ def lines(case: Case, tasks: int, folder: Path) -> Iterable[str]:
         **team,  # type: ignore[arg-type]
     )
     episodes = results.episodes
-    replies = statistics.mean(len(episode.steps) for episode in episodes)
+    many = statistics.mean(map(replies, episodes))
     deep = statistics.mean(rounds(episode) for episode in episodes)
     for what, measure, expected in case.expected:
         values = [measure(episode) for episode in episodes]
         low, high = interval(values)
-        verdict = "holds" if low <= expected <= high else "outside"
+        formula, verdict = "", ""
+        if expected is not None:
+            formula = f"{expected:.3f}"
+            verdict = "holds" if low <= expected <= high else "outside"
         yield (
-            f"| {case.name} | {what} | {expected:.3f} | {statistics.mean(values):.3f} "
-            f"({low:.3f} to {high:.3f}) | {replies:.2f} | {deep:.2f} | {verdict} |"
+            f"| {case.name} | {what} | {formula} | {statistics.mean(values):.3f} "
+            f"({low:.3f} to {high:.3f}) | {many:.2f} | {deep:.2f} | {verdict} |"
         )
 
 
@@ -378,6 +490,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     if set(values) <= {0.0, 1.0}:
         found = wilson(int(sum(values)), len(values))
         return found.low, found.high
+    if len(set(values)) == 1:
+        return values[0], values[0]
     half = 1.96 * statistics.stdev(values) / math.sqrt(len(values))
     return statistics.mean(values) - half, statistics.mean(values) + half
 
@@ -386,7 +500,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tasks", type=int, default=2000)
+    parser.add_argument("--tasks", type=int, default=4000)
     parser.add_argument("--only", default="", help="cases whose names begin like this")
     parser.add_argument("--folder", type=Path, help="for team files and runs (default: temporary)")
     parser.add_argument("--write", action="store_true", help="put the table into the page")

@@ -260,6 +260,13 @@ FAMILIES: dict[str, Family] = {
         "eight fast text games",
         "Apache-2.0",
     ),
+    "translation": Family(
+        "palaestra.environments.families.translation.environment:Translation",
+        "translation",
+        "sacrebleu (Post 2018) with sentences of palaestra",
+        "sentences to be translated until their chrF score passes a gate",
+        "Apache-2.0",
+    ),
     "verifiers": Family(
         "palaestra.environments.families.verifiers.environment:Verifiers",
         "verifiers",
