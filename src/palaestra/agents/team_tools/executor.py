@@ -51,7 +51,7 @@ class ExecutorAgent(Agent):
             tests, reply = said.tests or tests, PASS
             if said.program:
                 args = said.program, tests, self.sandbox, self.seconds
-                reply = await asyncio.to_thread(tested, *args)
+                reply = await asyncio.to_thread(verdict_on, *args)
             seen = (await session.act(reply)).observation.text
 
 
@@ -69,7 +69,7 @@ def said_in(text: str) -> Said:
 
 
 @lru_cache(maxsize=4096)
-def tested(program: str, tests: str, sandbox: str, seconds: float) -> str:
+def verdict_on(program: str, tests: str, sandbox: str, seconds: float) -> str:
     """Return the reply about a program: accepted, or what is wrong with it or with the tests."""
     settings = interpreter.settings(sandbox, Limits(seconds=seconds))
     box = open_sandbox(sandbox, settings)

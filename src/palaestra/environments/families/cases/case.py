@@ -17,8 +17,9 @@ class Part:
 
     def holds(self, value: str) -> bool:
         """Return whether a value is right."""
+        value = _plain(value)
         if self.tolerance is None:
-            return _plain(value) == _plain(self.right)
+            return value == _plain(self.right)
         try:
             return abs(float(value.replace(",", "")) - float(self.right)) <= self.tolerance
         except ValueError:

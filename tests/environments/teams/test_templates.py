@@ -1,0 +1,193 @@
+"""Templates: short, with a source, and each does what its paper is about, by numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from palaestra.agents.players import PlayersAgent
+from palaestra.api.teaming import teamed
+from palaestra.core.budget import Budget
+from palaestra.core.episode import Episode, Key
+from palaestra.core.errors import InputError
+from palaestra.core.model import Model
+from palaestra.core.session import Session
+from palaestra.core.task import Split
+from palaestra.environments import registry
+from palaestra.environments.conformance.checking import check_environment
+from palaestra.environments.teams.team_file import TEMPLATES, templates
+from palaestra.models.scripted.competence import competence_of
+from palaestra.models.scripted.reader import ReaderModel
+from palaestra.models.scripted.scripted_model import ScriptedModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
+
+WHERE = {
+    "checkers": "cases/care",
+    "crew": "stage/scene",
+    "limitations": "cases/paper",
+    "partners": "cases/partner",
+    "programmers": "programs/functions",
+    "software": "programs/functions",
+    "triage": "cases/triage",
+}
+"""The environment that a template is made for; the others fit any."""
+
+
+def play(team: str, where: str, models: Mapping[str, str | Model], index: int = 0) -> Episode:
+    """Return an episode of a team, with the agents that its file names, and models by role."""
+    id = f"{where}?team={team}"
+    query = teamed(team).agent.partition("?")[2]
+    agent = PlayersAgent(**dict(one.split("=", 1) for one in query.split("&") if one))
+    world = LocalEnvironment(registry.make(id))
+    loaded = {
+        role: ReaderModel(agent, competence=competence_of(one)) if isinstance(one, str) else one
+        for role, one in models.items()
+    }
+    bound = {role: model.for_environment(world) for role, model in loaded.items()}
+    task = registry.tasks(id).task(Split.TEST, index)
+    session = Session(Key("test", 0), task, world, agent, bound, budget=Budget(turns=60))
+    return asyncio.run(session.run())
+
+
+def said(episode: Episode, member: str) -> list[str]:
+    """Return the replies of a member."""
+    return [step.action.text for step in episode.steps if step.before.turn == member]
+
+
+def seen(episode: Episode, member: str) -> str:
+    """Return all prompts of a member."""
+    calls = [call for call in episode.calls if call.role == member]
+    return "\n".join(message.text for message in calls[-1].messages)
+
+
+@pytest.mark.parametrize("name", templates())
+def test_a_template_is_short_and_names_its_source(name: str) -> None:
+    text = (TEMPLATES / f"{name}.toml").read_text()
+    comment = "".join(line for line in text.splitlines() if line.startswith("#"))
+    assert len(text.splitlines()) <= 40
+    assert re.search(r"[A-Z]\w+ (et al\. |and [A-Z]\w+ )?\d{4}", comment)
+    page = (Path(__file__).parents[3] / "docs" / "teams.md").read_text()
+    assert f"| `{name}` |" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(WHERE))
+def test_a_template_keeps_the_contract_where_it_belongs(name: str) -> None:
+    broken = [f for f in check_environment(f"{WHERE[name]}?team={name}") if not f.holds]
+    assert broken == []
+
+
+@pytest.mark.parametrize("name", sorted(WHERE))
+def test_members_who_are_always_right_solve_by_it(name: str) -> None:
+    parts = {
+        "checkers": {"dosage": "dose", "checklist": "visit"},
+        "crew": {"writer": "marks", "left": "shots", "right": "shots", "actor": "marks"},
+        "programmers": {"programmer": "def", "tester": "assert"},
+        "software": {"developer": "def", "tester": "assert"},
+        "triage": {"practitioner": "department"}
+        | dict.fromkeys(
+            ("cardiology", "neurology", "gastroenterology", "pulmonology"), "diagnosis"
+        ),
+    }
+    models = {"agent": "reader"}
+    models |= {member: f"reader?part={part}" for member, part in parts.get(name, {}).items()}
+    for index in range(3):
+        assert play(name, WHERE[name], models, index).outcome.solved
+
+
+def test_the_tester_of_programmers_is_blind_and_the_executor_runs_what_both_wrote() -> None:
+    models = {
+        "programmer": "reader?part=def&right=0",
+        "tester": "reader?part=assert",
+    }
+    episode = play("programmers", "programs/functions", models)
+    assert "programmer proposes" not in seen(episode, "tester")
+    assert "tester: " not in seen(episode, "programmer")
+    programs, verdicts = said(episode, "programmer"), said(episode, "executor")
+    assert len(programs) == len(verdicts) == 5  # all wrong: to the end of the rounds
+    assert all(verdict.startswith("wrong: the tests ended with") for verdict in verdicts)
+    assert episode.steps[-1].transition.terminated and not episode.outcome.solved
+
+
+def test_a_supervisor_halts_a_team_that_repeats_itself() -> None:
+    program = "def nothing():\n    return 0"
+    models = {
+        "agent": "reader",
+        "developer": ScriptedModel(lambda messages: program),
+        "tester": "reader?part=assert",
+    }
+    episode = play("software", "programs/functions", models)
+    assert said(episode, "supervisor") == ["accept", "halt"]
+    assert said(episode, "developer") == [program, program]
+
+
+def test_what_a_checker_says_overrides_a_part_of_the_reply() -> None:
+    models = {"primary": "reader?right=0&found=1"} | {
+        member: f"reader?part={part}"
+        for member, part in (
+            ("dosage", "dose"),
+            ("interactions", "together"),
+            ("emergencies", "urgency"),
+            ("checklist", "visit"),
+        )
+    }
+    episode = play("checkers", "cases/care", models)
+    assert episode.steps[-1].transition.info["right"] == ["dose", "together", "urgency", "visit"]
+    checkers = [step for step in episode.steps if step.before.together]
+    assert len(checkers) == 3  # and the last one: the four reply at the same time
+
+
+def test_the_practitioner_sends_the_patient_where_the_records_say() -> None:
+    specialists = ("cardiology", "neurology", "gastroenterology", "pulmonology")
+    models = {
+        "practitioner": "reader?part=department&right=0&found=1",
+        **dict.fromkeys(specialists, "reader?part=diagnosis&right=0&with.department=1"),
+        "registrar": "reader?right=0&found=1",
+    }
+    for index in range(4):
+        episode = play("triage", "cases/triage", models, index)
+        assert episode.outcome.solved
+        asked = {call.role for call in episode.calls} & set(specialists)
+        department = said(episode, "practitioner")[0].removeprefix("department: ")
+        assert asked == {department}
+        assert said(episode, "records")[0].startswith(f"department: {department}; diagnosis: ")
+
+
+def test_a_member_is_replaced_by_a_tool_or_a_team_and_the_others_notice_nothing(
+    tmp_path: Path,
+) -> None:
+    """Blocks have one interface: text in, text out (Flows, Josifoski et al. 2023)."""
+    base = (
+        '[members.author]\n{}\nrights = ["send"]\n[[stage]]\ndo = "propose"\nwho = ["author"]\n'
+        '[[stage]]\ndo = "talk"\nwho = ["critic"]\n[[stage]]\ndo = "act"\nwho = ["author"]\n'
+    )
+    knows = tmp_path / "knows.toml"
+    knows.write_text('[[entry]]\nwhen = ["which thing"]\nsay = "accept"\n')
+    critics = {
+        "model": "[members.critic]",
+        "tool": f'[members.critic]\nagent = "lookup?file={knows}"',
+        "team": '[members.critic]\nteam = "majority"',
+    }
+    author = ScriptedModel(lambda messages: "red big")
+    prompts, records = set(), {}
+    for kind, critic in critics.items():
+        file = tmp_path / f"{kind}.toml"
+        file.write_text(base.format(critic))
+        models = {"agent": ScriptedModel(lambda messages: "accept"), "author": author}
+        episode = play(str(file), "questions/things-2", models)
+        prompts.add(seen(episode, "author"))
+        records[kind] = {step.before.turn for step in episode.steps}
+    assert len(prompts) == 1 and "critic: accept" in prompts.pop()
+    assert records["tool"] == records["model"] == {"author", "critic"}
+    assert "critic.first" in records["team"]
+
+
+def test_a_knowledge_file_that_is_not_there_is_named_before_the_start(tmp_path: Path) -> None:
+    file, text = tmp_path / "triage.toml", (TEMPLATES / "triage.toml").read_text()
+    file.write_text(text.replace("file=diseases", "file=desease"))
+    with pytest.raises(InputError, match=r"no knowledge file 'desease'\. Did you mean 'diseases'"):
+        play(str(file), "cases/triage", {"agent": "reader"})
