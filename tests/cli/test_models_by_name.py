@@ -7,7 +7,7 @@ import pytest
 
 from palaestra.agents.react import ReActAgent, action_of
 from palaestra.cli.resources import measure
-from palaestra.core.environment import stated_actions
+from palaestra.core.capabilities import stated_actions
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.message import user
 from palaestra.core.model import Prompt, Sampling

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from palaestra.cli.main import main
+from palaestra.core.capabilities import acting_in, names_actions
 from palaestra.core.environment import (
     Action,
     Capability,
@@ -15,9 +16,7 @@ from palaestra.core.environment import (
     Observation,
     Spec,
     Transition,
-    acting_in,
     declared,
-    names_actions,
 )
 from palaestra.core.errors import CapabilityMissing, UnknownName
 from palaestra.core.task import Split, Task

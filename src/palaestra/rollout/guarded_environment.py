@@ -19,6 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
 
+from palaestra.core.capabilities import answer_of, observed_by, sample_action, signals_of
 from palaestra.core.environment import (
     Action,
     AsyncEnvironment,
@@ -28,10 +29,6 @@ from palaestra.core.environment import (
     Signals,
     Stakes,
     Transition,
-    answer_of,
-    observed_by,
-    sample_action,
-    signals_of,
 )
 from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.core.task import Task

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.agent import Agent
-from palaestra.core.environment import Action, acting_in, observed_by, signals_of
+from palaestra.core.capabilities import acting_in, observed_by, signals_of
+from palaestra.core.environment import Action
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall

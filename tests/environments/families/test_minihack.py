@@ -15,7 +15,8 @@ import gymnasium
 import numpy as np
 from nle.nethack import Nethack
 
-from palaestra.core.environment import Action, Capability, Transition, sample_action
+from palaestra.core.capabilities import sample_action
+from palaestra.core.environment import Action, Capability, Transition
 from palaestra.core.errors import CapabilityMissing, InputError, UnknownName
 from palaestra.core.task import Task
 from palaestra.environments.conformance.clauses import CLAUSES

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from palaestra.core.environment import Action, Capability, Transition, sample_action
+from palaestra.core.capabilities import sample_action
+from palaestra.core.environment import Action, Capability, Transition
 from palaestra.core.errors import CapabilityMissing, InputError, UnknownName
 from palaestra.core.task import Split, Task, TaskSet
 

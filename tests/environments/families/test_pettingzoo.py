@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palaestra.core.environment import Action, Transition, sample_action
+from palaestra.core.capabilities import sample_action
+from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import InputError, MissingPackage, UnknownName
 from palaestra.core.task import Split, Task, TaskSet
 

@@ -10,7 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from palaestra.core.environment import Action, Environment, Transition, sample_action, signals_of
+from palaestra.core.capabilities import sample_action, signals_of
+from palaestra.core.environment import Action, Environment, Transition
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Split, Task
 

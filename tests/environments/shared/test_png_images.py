@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from PIL import Image
 
-from palaestra.core.environment import Action, picture_of
+from palaestra.core.capabilities import picture_of
+from palaestra.core.environment import Action
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split
 from palaestra.environments import registry

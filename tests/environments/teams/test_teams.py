@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from palaestra.agents.players import PlayersAgent
 from palaestra.core.budget import Budget
-from palaestra.core.environment import Action, Environment, acting_in
+from palaestra.core.capabilities import acting_in
+from palaestra.core.environment import Action, Environment
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.model import Model

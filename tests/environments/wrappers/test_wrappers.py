@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestra.core.environment import Action, Environment, sample_action
+from palaestra.core.capabilities import sample_action
+from palaestra.core.environment import Action, Environment
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Split
 from palaestra.environments import registry

@@ -19,7 +19,8 @@ from pydantic import Field
 from palaestra.agents.constraints.obligations import Monitor
 from palaestra.agents.constraints.temporal_logic import Moment, parse
 from palaestra.core.agent import Agent
-from palaestra.core.environment import Capability, stated_actions
+from palaestra.core.capabilities import stated_actions
+from palaestra.core.environment import Capability
 from palaestra.core.message import Message, assistant, system, user
 from palaestra.core.model import Generation
 from palaestra.core.session import Session

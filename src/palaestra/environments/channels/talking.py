@@ -13,15 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from palaestra.core.environment import (
-    Action,
-    Environment,
-    Observation,
-    Spec,
-    Transition,
-    acting_in,
-    observed_by,
-)
+from palaestra.core.capabilities import acting_in, observed_by
+from palaestra.core.environment import Action, Environment, Observation, Spec, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.task import Task

@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from palaestra.core.capabilities import answer_of, picture_of, sample_action, signals_of
 from palaestra.core.environment import (
     Action,
     Capability,
@@ -24,10 +25,6 @@ from palaestra.core.environment import (
     Observation,
     Signals,
     Transition,
-    answer_of,
-    picture_of,
-    sample_action,
-    signals_of,
 )
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.message import Image, ToolCall

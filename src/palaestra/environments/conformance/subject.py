@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+from palaestra.core.capabilities import sample_action, signals_of
 from palaestra.core.environment import (
     Action,
     Capability,
@@ -17,8 +18,6 @@ from palaestra.core.environment import (
     Observation,
     Signals,
     Transition,
-    sample_action,
-    signals_of,
 )
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments import registry

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from palaestra.core.capabilities import sample_action
 from palaestra.core.environment import (
     Action,
     Capability,
@@ -20,7 +21,6 @@ from palaestra.core.environment import (
     Spec,
     Stakes,
     Transition,
-    sample_action,
 )
 from palaestra.core.errors import InputError
 from palaestra.core.task import Task

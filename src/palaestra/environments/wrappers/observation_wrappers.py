@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from palaestra.core.capabilities import answer_of, caption_of, picture_of, sample_action
 from palaestra.core.environment import (
     Action,
     Capability,
@@ -14,10 +15,6 @@ from palaestra.core.environment import (
     Observation,
     Spec,
     Transition,
-    answer_of,
-    caption_of,
-    picture_of,
-    sample_action,
 )
 from palaestra.core.errors import InputError
 from palaestra.core.message import Image, ToolCall

@@ -13,7 +13,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from palaestra.core.environment import Capability, Environment, sample_action
+from palaestra.core.capabilities import sample_action
+from palaestra.core.environment import Capability, Environment
 from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.graph import Call

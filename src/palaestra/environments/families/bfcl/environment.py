@@ -35,7 +35,8 @@ from typing import TypeVar
 
 from bfcl_eval.constants.default_prompts import MAXIMUM_STEP_LIMIT
 
-from palaestra.core.environment import Action, Observation, Sampling, Transition
+from palaestra.core.capabilities import Sampling
+from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.task import ListedTasks, Split, Task, TaskSet

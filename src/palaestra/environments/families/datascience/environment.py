@@ -26,7 +26,8 @@ from pathlib import Path
 
 import sklearn  # noqa: F401 - if it is missing, the registry says how to install it
 
-from palaestra.core.environment import Action, Observation, Sampling, Transition
+from palaestra.core.capabilities import Sampling
+from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.core.task import Task
 from palaestra.environments.base import refused

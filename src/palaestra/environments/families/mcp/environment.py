@@ -19,15 +19,8 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Observation,
-    Sampling,
-    Spec,
-    Transition,
-    usual_action,
-)
+from palaestra.core.capabilities import Sampling, usual_action
+from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
 from palaestra.core.errors import EnvironmentFault, InputError, UnknownName
 from palaestra.core.message import ToolCall
 from palaestra.core.task import Task

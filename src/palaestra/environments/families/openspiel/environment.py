@@ -34,14 +34,8 @@ from typing import Any
 
 import pyspiel
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Multiplayer,
-    Observation,
-    Spec,
-    Transition,
-)
+from palaestra.core.capabilities import Multiplayer
+from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters

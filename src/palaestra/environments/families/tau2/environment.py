@@ -28,15 +28,8 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from palaestra.core.environment import (
-    Action,
-    Multiplayer,
-    Observation,
-    Sampling,
-    Spec,
-    Stakes,
-    Transition,
-)
+from palaestra.core.capabilities import Multiplayer, Sampling
+from palaestra.core.environment import Action, Observation, Spec, Stakes, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.task import ListedTasks, Task, TaskSet
