@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from palaestra.cli.main import main
-from palaestra.core.capabilities import acting_in, names_actions
 from palaestra.core.environment import (
     Action,
     Capability,
@@ -19,6 +18,7 @@ from palaestra.core.environment import (
     declared,
 )
 from palaestra.core.errors import CapabilityMissing, UnknownName
+from palaestra.core.rare_capabilities import acting_in, names_actions
 from palaestra.core.task import Split, Task
 from palaestra.environments import registry
 from palaestra.environments.environment_listing import entries

@@ -19,7 +19,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
 
-from palaestra.core.capabilities import answer_of, observed_by, sample_action, signals_of
 from palaestra.core.environment import (
     Action,
     AsyncEnvironment,
@@ -31,6 +30,7 @@ from palaestra.core.environment import (
     Transition,
 )
 from palaestra.core.errors import EnvironmentFault, InputError
+from palaestra.core.rare_capabilities import answer_of, observed_by, sample_action, signals_of
 from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.rollout.wire import BytesWire, Wire

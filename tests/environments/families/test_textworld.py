@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestra.core.capabilities import signals_of
 from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.rare_capabilities import signals_of
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments import registry
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from palaestra.agents.players import PlayersAgent
 from palaestra.core.budget import Budget
-from palaestra.core.capabilities import acting_in
 from palaestra.core.environment import Action, Environment
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.model import Model
+from palaestra.core.rare_capabilities import acting_in
 from palaestra.core.session import Session
 from palaestra.core.task import Split, TaskSet
 from palaestra.core.team_words import PASS

@@ -17,7 +17,6 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from palaestra.core.capabilities import answer_of, picture_of, sample_action, signals_of
 from palaestra.core.environment import (
     Action,
     Capability,
@@ -28,6 +27,7 @@ from palaestra.core.environment import (
 )
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.message import Image, ToolCall
+from palaestra.core.rare_capabilities import answer_of, picture_of, sample_action, signals_of
 from palaestra.core.task import Split, Task
 from palaestra.environments.conformance.oracle_clauses import (
     the_known_answer_solves,

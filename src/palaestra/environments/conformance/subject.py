@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from palaestra.core.capabilities import sample_action, signals_of
 from palaestra.core.environment import (
     Action,
     Capability,
@@ -19,6 +18,7 @@ from palaestra.core.environment import (
     Signals,
     Transition,
 )
+from palaestra.core.rare_capabilities import sample_action, signals_of
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments import registry
 

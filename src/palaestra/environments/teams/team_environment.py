@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from palaestra.core.capabilities import sample_action
 from palaestra.core.environment import (
     Action,
     Capability,
@@ -23,6 +22,7 @@ from palaestra.core.environment import (
     Transition,
 )
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Task
 from palaestra.core.team_words import PASS
 from palaestra.environments.base import hashed, refused

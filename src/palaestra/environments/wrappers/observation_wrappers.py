@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from palaestra.core.capabilities import answer_of, caption_of, picture_of, sample_action
 from palaestra.core.environment import (
     Action,
     Capability,
@@ -18,6 +17,7 @@ from palaestra.core.environment import (
 )
 from palaestra.core.errors import InputError
 from palaestra.core.message import Image, ToolCall
+from palaestra.core.rare_capabilities import answer_of, caption_of, picture_of, sample_action
 from palaestra.core.tool import ACT, NotACall, Tool, checked, parse_call
 from palaestra.environments.shared.png_images import grey
 from palaestra.environments.wrappers.wrapper import Limited, Wrapper, require_one_player
