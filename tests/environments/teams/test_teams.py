@@ -23,7 +23,7 @@ from palaestra.core.team_words import PASS
 from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.families.questions.environment import Questions
 from palaestra.environments.registry import make, spec
-from palaestra.environments.teams.stages import Stages
+from palaestra.environments.teams.staged_protocol import Stages
 from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.teams.team_file import Team, load, templates
 from palaestra.environments.teams.votes import approval, borda, majority, parse_ballot
