@@ -203,7 +203,7 @@ def rights() -> Iterable[Case]:
     differ = 2 * right_proposal * (1 - right_proposal)
     expected = [
         ("right", solved, right_proposal**2 + differ * statistics.mean(juries)),
-        ("replies (at most 17)", replies, None),
+        ("replies (at most 13)", replies, None),
     ]
     yield Case("courtroom", where, expected, model, "courtroom")
     stuck = {"developer": "reader?part=def&right=0", "tester": "reader?part=assert"}

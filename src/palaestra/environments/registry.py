@@ -261,7 +261,7 @@ FAMILIES: dict[str, Family] = {
         "Apache-2.0",
     ),
     "translation": Family(
-        "palaestra.environments.families.translation.environment:Translation",
+        "palaestra.environments.families.chrf_translation.environment:Translation",
         "translation",
         "sacrebleu (Post 2018) with sentences of palaestra",
         "sentences to be translated until their chrF score passes a gate",

@@ -14,7 +14,7 @@ from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
-from palaestra.environments.families.translation.environment import GATE, TRIES, Translation
+from palaestra.environments.families.chrf_translation.environment import GATE, TRIES, Translation
 
 
 def begun(index: int = 0) -> Translation:
