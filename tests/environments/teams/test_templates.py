@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from palaestra.agents.players import PlayersAgent
 from palaestra.api.teaming import teamed
 from palaestra.core.budget import Budget
-from palaestra.core.episode import Episode, Key
+from palaestra.core.environment import AsyncEnvironment
+from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import InputError
-from palaestra.core.model import Model
+from palaestra.core.model import Generation, Model, Prompt
 from palaestra.core.session import Session
 from palaestra.core.task import Split
 from palaestra.environments import registry
@@ -24,6 +28,7 @@ from palaestra.models.scripted.competence import competence_of
 from palaestra.models.scripted.reader import ReaderModel
 from palaestra.models.scripted.scripted_model import ScriptedModel
 from palaestra.rollout.guarded_environment import LocalEnvironment
+from tests.core.test_game import Kept, Killed, same
 
 WHERE = {
     "checkers": "cases/care",
@@ -37,7 +42,37 @@ WHERE = {
 """The environment that a template is made for; the others fit any."""
 
 
-def play(team: str, where: str, models: Mapping[str, str | Model], index: int = 0) -> Episode:
+class Slow(ReaderModel):
+    """A reader that takes a number of turns of the event loop to think."""
+
+    delays: Callable[[], int]
+
+    def for_environment(self, environment: AsyncEnvironment) -> Slow:
+        bound = Slow(self.agent, competence=self.competence, environment=environment)
+        bound.delays = self.delays
+        return bound
+
+    async def generate(self, prompt: Prompt) -> Generation:
+        for _ in range(self.delays()):
+            await asyncio.sleep(0)
+        return await super().generate(prompt)
+
+
+def slow(options: str, delays: Callable[[], int]) -> Slow:
+    model = Slow(PlayersAgent(), competence=competence_of(options))
+    model.delays = delays
+    return model
+
+
+def play(
+    team: str,
+    where: str,
+    models: Mapping[str, str | Model],
+    index: int = 0,
+    *,
+    journal: Kept | None = None,
+    past: Sequence[Event] = (),
+) -> Episode:
     """Return an episode of a team, with the agents that its file names, and models by role."""
     id = f"{where}?team={team}"
     query = teamed(team).agent.partition("?")[2]
@@ -49,7 +84,10 @@ def play(team: str, where: str, models: Mapping[str, str | Model], index: int = 
     }
     bound = {role: model.for_environment(world) for role, model in loaded.items()}
     task = registry.tasks(id).task(Split.TEST, index)
-    session = Session(Key("test", 0), task, world, agent, bound, budget=Budget(turns=60))
+    session = Session(
+        Key("test", 0, 0), task, world, agent, bound, budget=Budget(turns=60), journal=journal,
+        past=past,
+    )  # fmt: skip
     return asyncio.run(session.run())
 
 
@@ -155,6 +193,39 @@ def test_the_practitioner_sends_the_patient_where_the_records_say() -> None:
         department = said(episode, "practitioner")[0].removeprefix("department: ")
         assert asked == {department}
         assert said(episode, "records")[0].startswith(f"department: {department}; diagnosis: ")
+
+
+CHECKERS = {"dosage": "dose", "interactions": "together", "emergencies": "urgency"}
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32))
+def test_members_that_are_slow_change_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def models(delays: Callable[[], int]) -> dict[str, str | Model]:
+        checkers = {m: slow(f"reader?recall=0.5&part={p}", delays) for m, p in CHECKERS.items()}
+        return {"agent": slow("reader?right=0.5&found=1", delays), **checkers}
+
+    delayed = play("checkers", "cases/care", models(lambda: rng.randrange(6)))
+    assert same(delayed) == same(play("checkers", "cases/care", models(lambda: 0)))
+
+
+@pytest.mark.parametrize("team", ["programmers", "triage"])
+def test_a_team_with_tools_goes_on_where_it_was_killed(team: str) -> None:
+    models = {
+        "agent": "reader?right=0.5&found=0.5",
+        "programmer": "reader?part=def&right=0.2",
+        "tester": "reader?part=assert",
+        "practitioner": "reader?part=department&right=0.5",
+    }
+    whole = play(team, WHERE[team], models, 2, journal=(kept := Kept()))
+    for most in range(1, len(kept.events)):
+        journal = Kept(most)
+        with pytest.raises(Killed):
+            play(team, WHERE[team], models, 2, journal=journal)
+        resumed = play(team, WHERE[team], models, 2, journal=Kept(), past=journal.events)
+        assert same(resumed) == same(whole)
 
 
 def test_a_member_is_replaced_by_a_tool_or_a_team_and_the_others_notice_nothing(
