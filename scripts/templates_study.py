@@ -21,6 +21,7 @@ from itertools import product
 from pathlib import Path
 
 import palaestra as pa
+from palaestra.api.results import Results
 from palaestra.core.episode import Episode, together
 from palaestra.core.knowledge_file import BUNDLED
 from palaestra.environments.teams.team_file import TEMPLATES
@@ -52,6 +53,11 @@ def share(episode: Episode) -> float:
     return episode.progress or 0.0
 
 
+def replies(episode: Episode) -> float:
+    """Return the number of replies."""
+    return float(len(episode.steps))
+
+
 def rounds(episode: Episode) -> int:
     """Return how many replies came one after the other; those at the same time count once."""
     before, count = None, 0
@@ -59,6 +65,12 @@ def rounds(episode: Episode) -> int:
         count += not together(before, step)
         before = step
     return count
+
+
+def characters(episode: Episode) -> int:
+    """Return the characters that models read and wrote, those of a conversation once."""
+    read = sum(len(message.text) for call in episode.calls for message in call.messages)
+    return read + sum(len(call.reply.text) for call in episode.calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +198,6 @@ def turns_of(member: str) -> Measure:
         return float(sum(step.before.turn == member for step in episode.steps))
 
     return measure
-
-
-def replies(episode: Episode) -> float:
-    """Return the number of replies."""
-    return float(len(episode.steps))
 
 
 def rights() -> Iterable[Case]:
@@ -457,21 +464,28 @@ def cases(folder: Path) -> Iterable[Case]:
 
 
 def lines(case: Case, tasks: int, folder: Path) -> Iterable[str]:
-    """Run a case; yield its rows of the table."""
+    """Run a case, or read its run from the folder; yield its rows of the table."""
+    run = folder / f"run-{re.sub(r'[^a-z0-9]+', '-', case.name.lower())}"
     team = {"team": str(case.file(folder)), "roles": case.roles} if case.team else {}
-    results = pa.evaluate(
-        case.environment,
-        model=case.model,
-        n=tasks,
-        turns=60,
-        run=folder / f"run-{re.sub(r'[^a-z0-9]+', '-', case.name.lower())}",
-        workers=0,
-        progress=False,
-        **team,  # type: ignore[arg-type]
+    results = (
+        Results.read(run)
+        if run.exists()
+        else pa.evaluate(
+            case.environment,
+            model=case.model,
+            n=tasks,
+            turns=60,
+            run=run,
+            workers=0,
+            progress=False,
+            **team,  # type: ignore[arg-type]
+        )
     )
+    if not results.complete or results.excluded:
+        raise SystemExit(f"{run} is not complete, or has faults; delete it and start again")
     episodes = results.episodes
-    many = statistics.mean(map(replies, episodes))
-    deep = statistics.mean(rounds(episode) for episode in episodes)
+    costs = (statistics.mean(map(cost, episodes)) for cost in (replies, rounds, characters))
+    cost = " | ".join(f"{one:.{digits}f}" for one, digits in zip(costs, (2, 2, 0), strict=True))
     for what, measure, expected in case.expected:
         values = [measure(episode) for episode in episodes]
         low, high = interval(values)
@@ -481,7 +495,7 @@ def lines(case: Case, tasks: int, folder: Path) -> Iterable[str]:
             verdict = "holds" if low <= expected <= high else "outside"
         yield (
             f"| {case.name} | {what} | {formula} | {statistics.mean(values):.3f} "
-            f"({low:.3f} to {high:.3f}) | {many:.2f} | {deep:.2f} | {verdict} |"
+            f"({low:.3f} to {high:.3f}) | {cost} | {verdict} |"
         )
 
 
@@ -502,12 +516,14 @@ def main() -> int:
     )
     parser.add_argument("--tasks", type=int, default=4000)
     parser.add_argument("--only", default="", help="cases whose names begin like this")
-    parser.add_argument("--folder", type=Path, help="for team files and runs (default: temporary)")
+    parser.add_argument(
+        "--folder", type=Path, help="of team files and runs; runs in it are not repeated"
+    )
     parser.add_argument("--write", action="store_true", help="put the table into the page")
     options = parser.parse_args()
     rows = [
-        "| team | measure | formula | run, 95 % | replies | one after the other | |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| team | measure | formula | run, 95 % | replies | one after the other | characters | |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
