@@ -151,6 +151,26 @@ def test_the_tester_of_programmers_is_blind_and_the_executor_runs_what_both_wrot
     assert episode.steps[-1].transition.terminated and not episode.outcome.solved
 
 
+@pytest.mark.parametrize(("share", "verdict"), [(1, "accept"), (0, "wrong: the tests")])
+def test_a_tester_who_sees_the_program_may_share_its_mistake(
+    tmp_path: Path, share: int, verdict: str
+) -> None:
+    text = (TEMPLATES / "programmers.toml").read_text()
+    head, tests, program, rest = text.split("[[stage]]\n", 3)
+    file = tmp_path / "seen.toml"
+    seeing = head.replace("[edges]", '[edges]\ntester = ["programmer"]')
+    file.write_text(
+        "[[stage]]\n".join([seeing, program, tests, rest.replace("back = 1", "back = 2")])
+    )
+    models = {
+        "programmer": "reader?part=def&right=0",
+        "tester": f"reader?part=assert&share={share}",
+    }
+    verdicts = said(play(str(file), "programs/functions", models), "executor")
+    assert all(one.startswith(verdict) for one in verdicts)
+    assert len(verdicts) == (1 if share else 5)
+
+
 def test_a_supervisor_halts_a_team_that_repeats_itself() -> None:
     program = "def nothing():\n    return 0"
     models = {

@@ -32,7 +32,7 @@ class Competence:
     false: float = 0.0  # that it calls a right proposal wrong
     honesty: float = 1.0  # that its vote judges a proposal rightly
     found: float | None = None  # of a right part whose text is in its prompt; None: as `right`
-    share: float = 0.0  # that what it says of a wrong action in its prompt has the same mistake
+    share: float = 0.0  # that what it says of a wrong action has the mistake that it just read
     part: str = ""  # the only part that it speaks of; empty: all
     rights: tuple[tuple[str, float], ...] = ()  # `right` of single parts
     given: tuple[tuple[str, float], ...] = ()

@@ -159,7 +159,7 @@ class ReaderModel(Model):
             return before.get(key) or await self._say(environment, key, whole, prompt, rng)
         if last is None:
             if one.share and rng.random() < one.share:
-                mistake = await _mistake(environment, key, whole, prompt, rng)
+                mistake = await _mistake(environment, key, whole, messages[-1].text, rng)
                 if mistake is not None:
                     return mistake
             return await self._say(environment, key, whole, prompt, rng)
@@ -266,18 +266,18 @@ async def _mistake(
     environment: AsyncEnvironment,
     key: str,
     right: Mapping[str, str],
-    prompt: str,
+    read: str,
     rng: random.Random,
 ) -> str | None:
-    """Return that part of the wrong action of which another part is in the prompt; None: none is.
+    """Return that part of the wrong action of which another part was just read; None: none was.
 
     A member that looks at somebody's mistake while it says its own part makes the same one.
     """
-    if any(contains(prompt, text) for name, text in right.items() if name != key):
+    if any(contains(read, text) for name, text in right.items() if name != key):
         return None
 
     def seen(text: str) -> bool:
-        return any(contains(prompt, part) for name, part in parts(text).items() if name != key)
+        return any(contains(read, part) for name, part in parts(text).items() if name != key)
 
     try:
         return parts(await _sampled(environment, rng, seen)).get(key)
