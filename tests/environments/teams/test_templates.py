@@ -277,6 +277,49 @@ def test_a_member_is_replaced_by_a_tool_or_a_team_and_the_others_notice_nothing(
     assert "critic.first" in records["team"]
 
 
+PROCEDURE = """
+title = "find out, then name"
+start = "colour"
+[states.colour]
+prompt = "State colour."
+actions = ["colour"]
+next = [{ when = "(?m)^Your team did: colour", to = "size" }]
+[states.size]
+prompt = "State size."
+actions = ["size"]
+next = [{ when = "(?m)^Your team did: size", to = "name" }]
+[states.name]
+prompt = "State name."
+"""
+
+
+@pytest.mark.parametrize("clerk", ["procedure?file={}", "summary"])
+def test_two_agents_with_states_memory_and_a_tool_are_one_configuration(
+    tmp_path: Path, clerk: str
+) -> None:
+    """Agents (Zhou et al. 2023): a module is swapped by configuration, and prompts show states."""
+    procedure, knows, file = (
+        tmp_path / name for name in ("states.toml", "knows.toml", "team.toml")
+    )
+    procedure.write_text(PROCEDURE)
+    knows.write_text('[[entry]]\nwhen = ["which thing"]\nsay = "ask before you name it"\n')
+    file.write_text(
+        f'[members.clerk]\nagent = "{clerk.format(procedure)}"\n'
+        f'[members.records]\nagent = "lookup?file={knows}"\nrights = ["send"]\n'
+        '[[stage]]\ndo = "talk"\nwho = ["records"]\n[[stage]]\ndo = "act"\nwho = ["clerk"]\n'
+    )
+    plan = iter(["colour", "size", "red big"])
+    models = {"agent": ScriptedModel(lambda messages: next(plan))}
+    episode = play(str(file), "questions/things-2", models)
+    assert said(episode, "clerk") == ["colour", "size", "red big"]
+    assert set(said(episode, "records")) == {"ask before you name it"}
+    assert "records: ask before you name it" in seen(episode, "clerk")
+    shown = [call.messages[-1].text for call in episode.calls if call.role == "clerk"]
+    states = [re.findall(r"State (\w+)\.", text) for text in shown]
+    procedural = clerk.startswith("procedure")
+    assert states == ([["colour"], ["size"], ["name"]] if procedural else [[], [], []])
+
+
 def test_a_knowledge_file_that_is_not_there_is_named_before_the_start(tmp_path: Path) -> None:
     file, text = tmp_path / "triage.toml", (TEMPLATES / "triage.toml").read_text()
     file.write_text(text.replace("file=diseases", "file=desease"))
