@@ -176,15 +176,42 @@ def modes(where: str, test: str) -> Iterable[Case]:
     selector = {"selector": f"{model}&found={found}"}
     expected = any_of * found + (1 - any_of) * p
     yield Case("select", where, [(test, solved, expected)], model, "select", selector)
+    honesty = 0.9
+    retriever = {"retriever": f"reader?honesty={honesty}"}
+    expected = retrieved(p, honesty)
+    yield Case("retrieve", where, [(test, solved, expected)], model, "retrieve", retriever)
+
+
+def three_programs(p: float) -> Iterable[tuple[float, tuple[int, ...]]]:
+    """Yield how probable each three proposals are; 0 is the right program, others are wrong."""
+    chances = {0: p, **dict.fromkeys(range(1, WRONG + 1), (1 - p) / WRONG)}
+    for three in product(chances, repeat=3):
+        yield math.prod(chances[one] for one in three), three
 
 
 def plurality(p: float) -> float:
     """Return how often the most frequent of three programs, of equals the first, is right."""
-    chances = {0: p, **dict.fromkeys(range(1, WRONG + 1), (1 - p) / WRONG)}
     found = 0.0
-    for three in product(chances, repeat=3):
+    for chance, three in three_programs(p):
         most = max(three, key=lambda one: (three.count(one), -three.index(one)))
-        found += math.prod(chances[one] for one in three) * (most == 0)
+        found += chance * (most == 0)
+    return found
+
+
+def retrieved(p: float, honesty: float) -> float:
+    """Return how often one who ranks three programs has the right one first.
+
+    It judges each rightly with that probability, and ranks those that it thinks right in their
+    order before the others in a random one. Equal programs need no ranking.
+    """
+    found = 0.0
+    for chance, three in three_programs(p):
+        different = list(dict.fromkeys(three))
+        if 0 not in different:
+            continue
+        others, before = len(different) - 1, different.index(0)
+        best = honesty * honesty**before + (1 - honesty) * honesty**others / (others + 1)
+        found += chance * (best if others else 1.0)
     return found
 
 

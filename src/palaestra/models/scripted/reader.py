@@ -205,10 +205,12 @@ class ReaderModel(Model):
 
     def _vote(self, messages: Sequence[Message], right: str, asked: str, rng: random.Random) -> str:
         """Return a ballot."""
-        paper = re.findall(r"^(\d+): (.*)$", messages[-1].text, re.MULTILINE)
-        good = [
-            n for n, text in paper if (text == right) == (rng.random() < self.competence.honesty)
+        text = messages[-1].text.removesuffix(f"\n{asked}")
+        _, *found = re.split(r"^(\d+): ", text, flags=re.MULTILINE)
+        paper = [
+            (n, one.removesuffix("\n")) for n, one in zip(found[::2], found[1::2], strict=True)
         ]
+        good = [n for n, one in paper if (one == right) == (rng.random() < self.competence.honesty)]
         if asked == ASKED["approval"]:
             return ", ".join(good) or "none"
         rest = [number for number, _ in paper if number not in good]
