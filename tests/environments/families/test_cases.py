@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from palaestra.core.environment import Action
+from palaestra.core.rare_capabilities import answer_of
 from palaestra.core.task import Split
 from palaestra.core.team_words import parts
 from palaestra.environments import registry
@@ -17,6 +18,7 @@ from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.cases.case import Part
 from palaestra.environments.families.cases.documents import SIGNS
 from palaestra.environments.families.cases.environment import CASES, Cases
+from palaestra.models.scripted.competence import contains
 
 
 def begun(name: str, index: int) -> tuple[Cases, str, dict[str, str]]:
@@ -49,6 +51,16 @@ def test_other_parts_are_refused_and_random_answers_differ(name: str) -> None:
     assert not world.step(Action("price: 5")).valid and not world.step(Action("hello")).valid
     sampled = {world.sample_action(random.Random(seed)).text for seed in range(20)}
     assert len(sampled) > 3 and all(parts(text).keys() == values.keys() for text in sampled)
+
+
+@pytest.mark.parametrize("id", [*(f"cases/{name}" for name in CASES), "stage/scene"])
+def test_no_rule_and_no_case_has_a_right_part_in_it(id: str) -> None:
+    """Readers take a right part that they read as evidence."""
+    world = registry.make(id)
+    for index in range(300):
+        text = world.reset(registry.tasks(id).task(Split.TEST, index)).text
+        for part in parts(answer_of(world).text).values():
+            assert not contains(f"{world.instructions}\n{text}", part)
 
 
 @pytest.mark.parametrize("index", range(12))

@@ -116,11 +116,16 @@ def test_after_reviews_only_what_was_called_wrong_is_made_anew() -> None:
     assert replies("right=1", *talk, user("critic: accept"), n=20) == {before: 20}
 
 
-def test_its_own_words_are_no_evidence() -> None:
-    talk = (user("A patient."), assistant(f"dose: {PARTS['dose']}"))
-    again = user(f"{proposal('me', 'dose: ' + PARTS['dose'])}\nother: wrong: dose\n{ASKED['act']}")
-    counts = replies("right=0.1&found=1&right.visit=1", *talk, again)
-    assert share_right(counts, "dose") == pytest.approx(0.1, abs=0.05)
+def test_its_own_words_are_no_evidence_and_those_of_others_are() -> None:
+    own = f"dose: {PARTS['dose']}"
+    talk = (system("Rules.\nYou are me."), user("A patient."), assistant(own))
+
+    def again(member: str, text: str) -> float:
+        seen = f"News.\n{proposal(member, text)}\ncritic: wrong: dose\n{ASKED['act']}"
+        return share_right(replies("right=0.1&found=1", *talk, user(seen)), "dose")
+
+    assert again("me", own) == pytest.approx(0.1, abs=0.05)
+    assert again("other", own) == again("other", f"{own}; visit: soon") == 1.0
 
 
 def test_the_expected_actions_are_answers() -> None:

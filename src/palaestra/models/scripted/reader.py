@@ -29,7 +29,7 @@ from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Model, Prompt, Renderer
-from palaestra.core.team_words import ACCEPT, ASKED, DONE, PASS, WRONG, parts, replies_in
+from palaestra.core.team_words import ACCEPT, ASKED, DONE, PASS, WRONG, parts, proposal, replies_in
 from palaestra.models.scripted.competence import Competence, contains
 from palaestra.models.scripted.scripted_model import given_generation
 
@@ -238,11 +238,13 @@ def _reviews(text: str) -> list[str]:
 
 
 def _read(messages: Sequence[Message]) -> str:
-    """Return what a member has read, without its own replies."""
+    """Return what a member has read, without its own replies and proposals."""
     own = [message.text for message in messages if message.role == "assistant"]
     text = "\n".join(message.text for message in messages if message.role != "assistant")
-    for reply in own:
-        text = text.replace(f" proposes: {reply}", "")
+    named = re.search(r"^You are ([\w.-]+)\.", text, re.MULTILINE)
+    name = named[1].rpartition(".")[2] if named else ""
+    for reply in own if named else ():
+        text = text.replace(f"\n{proposal(name, reply)}\n", "\n")
     return text
 
 

@@ -26,7 +26,7 @@ CARE = (
     + ", ".join(f"{name} {dose} mg" for name, dose in DOSES.items())
     + "; children under 12 get half of it. Never together: "
     + ", ".join(f"{one} and {other}" for one, other in CONFLICTS.items())
-    + f"; say of two of these together: stop, else: fine. With {', '.join(WARNINGS)}, a doctor is "
+    + f"; where both are taken, say stop, else fine. With {', '.join(WARNINGS)}, a doctor is "
     "needed today, else in two days. Checklist of each conversation: repeat the name, and book the "
     "day that the patient offers for the visit."
 )

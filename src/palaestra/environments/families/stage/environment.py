@@ -37,7 +37,7 @@ class Scene(
         "Set up a scene on a stage with columns A to F and rows 1 to 4. Cameras see along rows, "
         "columns and diagonals, not past furniture or actors, from a free cell: a close shot is "
         "from one cell away, a medium one from two, a wide one from three or more. Reply with the "
-        "cells of the actors and of the cameras, like this: marks: Ann B2, Ben D4; shots: A2, F4"
+        "cells of the actors and of the cameras, such as B2: marks: Ann …, Ben …; shots: …, …"
     )
 
     def __init__(self, name: str = "scene") -> None:
