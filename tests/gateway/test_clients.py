@@ -8,6 +8,7 @@ test.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import shutil
 import subprocess
@@ -34,7 +35,7 @@ from tests.core.small import KEY, TASK, Stairs, renderer
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "clients"
 INSTALLED = ROOT / ".peers" / "clients"
-SAMPLING = Sampling(1.0, 200)
+SAMPLING = Sampling(1.0, 400)
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,19 @@ CLIENTS = [
 
 TEAMS = [
     Client("autogen_team.py", "autogen", "autogen_agentchat"),
+    Client("autogen_magentic_one.py", "autogen", "autogen_agentchat"),
     Client("openai_agents_team.py", "openai_agents", "agents"),
 ]
 """Frameworks whose agents name their roles in the names of their models."""
+
+
+LEDGER = {
+    "is_request_satisfied": {"reason": "", "answer": False},
+    "is_in_loop": {"reason": "", "answer": False},
+    "is_progress_being_made": {"reason": "", "answer": True},
+    "next_speaker": {"reason": "", "answer": "worker"},
+    "instruction_or_question": {"reason": "", "answer": "Go on."},
+}
 
 
 class Climbing(ScriptedModel):
@@ -120,6 +131,8 @@ def _up(messages: Sequence[Message]) -> str:
     for tool in hermes_tags.offered(shown):
         if "action" in tool.parameters.get("properties", {}):
             return f"Going up.\n{written(ToolCall(tool.name, {'action': 'up'}))}"
+    if "is_request_satisfied" in messages[-1].text:  # Magentic-One's inner ledger
+        return json.dumps(LEDGER)
     if "[[ ## action ## ]]" in shown:  # how dspy has it written
         return "[[ ## action ## ]]\nup\n\n[[ ## completed ## ]]"
     return "up"
@@ -153,7 +166,7 @@ class InProcess(Agent):
 
 def roll_out(agent: Agent) -> Episode:
     models = {"agent": Climbing()}
-    budget = Budget(tokens=4000)
+    budget = Budget(tokens=8000)
     session = Session(KEY, TASK, Stairs(), agent, models, budget=budget, sampling=SAMPLING)
     return asyncio.run(session.run())
 
