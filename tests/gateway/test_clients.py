@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -101,6 +102,8 @@ TEAMS = [
     Client("autogen_team.py", "autogen", "autogen_agentchat"),
     Client("autogen_magentic_one.py", "autogen", "autogen_agentchat"),
     Client("openai_agents_team.py", "openai_agents", "agents"),
+    Client("camel_workforce.py", "camel", "camel"),
+    Client("langgraph_supervisor_team.py", "langgraph", "langgraph_supervisor"),
 ]
 """Frameworks whose agents name their roles in the names of their models."""
 
@@ -131,7 +134,19 @@ def _up(messages: Sequence[Message]) -> str:
     for tool in hermes_tags.offered(shown):
         if "action" in tool.parameters.get("properties", {}):
             return f"Going up.\n{written(ToolCall(tool.name, {'action': 'up'}))}"
-    if "is_request_satisfied" in messages[-1].text:  # Magentic-One's inner ledger
+        if tool.name.startswith("transfer_to_"):  # of a LangGraph supervisor
+            return written(ToolCall(tool.name, {}))
+    asked = messages[-1].text
+    if "<tasks>" in asked:  # CAMEL's task planner
+        return "<tasks><task>Go up until it is over.</task></tasks>"
+    if "assignee_id" in asked:  # CAMEL's coordinator
+        tasks, workers = (
+            re.findall(r"Task ID: (\S+)", asked),
+            re.findall(r"^<(\S+?)>:", asked, re.M),
+        )
+        jobs = [{"task_id": one, "assignee_id": workers[0], "dependencies": []} for one in tasks]
+        return json.dumps({"assignments": jobs})
+    if "is_request_satisfied" in asked:  # Magentic-One's inner ledger
         return json.dumps(LEDGER)
     if "[[ ## action ## ]]" in shown:  # how dspy has it written
         return "[[ ## action ## ]]\nup\n\n[[ ## completed ## ]]"

@@ -137,7 +137,7 @@ def acting_in(environment: Environment) -> tuple[str, ...]:
 
 def observed_by(environment: Environment, player: str) -> Observation:
     """Return what a player sees now; raises like `acting_in`."""
-    if not hasattr(environment, "observe") or not hasattr(environment, "acting"):
+    if not hasattr(environment, "acting"):
         acting_in(environment)  # raises
     observed: Observation = environment.observe(player)  # type: ignore[attr-defined]
     return observed
