@@ -1,4 +1,4 @@
-"""A supervisor that hands over to a worker, whose models have names of their own: palaestra/ROLE."""
+"""A supervisor that hands over to a worker, whose models are named palaestra/ROLE."""
 
 import os
 
