@@ -56,7 +56,8 @@ class Process:
     id: str
     token: str
     role: str
-    seen: float  # when its last request came
+    seen: float  # when its last request came, by the desk's clock
+    requested: float  # the same by `ran`
     question: Question | None = None
     given: float = 0.0  # when it got its question
     poll: asyncio.Timeout | None = None  # of its request that waits for a question
@@ -88,6 +89,8 @@ class Desk:
     _open: dict[str, set[Question]] = field(default_factory=dict)  # not given to a process, by role
     _queues: dict[str, asyncio.PriorityQueue[Question]] = field(default_factory=dict)
     _asked: int = 0
+    _clock: float = 0.0  # seconds in which requests could be received
+    _looked: float = field(default_factory=lambda: ran())
 
     def __post_init__(self) -> None:
         for role in self.roles:
@@ -118,7 +121,8 @@ class Desk:
             raise HTTPError(422, f"There is no role '{role}'; name one of {self._known}.")
         if len(self._processes) >= MOST:
             raise HTTPError(429, f"{MOST:,} processes are registered; wait until one leaves.")
-        process = Process(secrets.token_hex(8), secrets.token_urlsafe(24), role, ran())
+        id, token = secrets.token_hex(8), secrets.token_urlsafe(24)
+        process = Process(id, token, role, self._clock, ran())
         self._processes[process.id] = process
         self.tell({"process": process.id, "registered": role, "capability": capability})
         return process
@@ -137,8 +141,8 @@ class Desk:
             raise HTTPError(401, "The process's token is missing or wrong.")
         self._check_open()
         now = ran()
-        process.allowance = min(BURST, process.allowance + RATE * (now - process.seen))
-        process.seen = now
+        process.allowance = min(BURST, process.allowance + RATE * (now - process.requested))
+        process.seen, process.requested = self._clock, now
         if process.allowance < 1:
             raise HTTPError(429, f"More than {RATE:g} requests came in a second; send fewer.")
         process.allowance -= 1
@@ -165,7 +169,7 @@ class Desk:
                 queue.put_nowait(question)
                 return process.question
             self._open[process.role].discard(question)
-            process.question, process.given = question, ran()
+            process.question, process.given = question, self._clock
             question.handed += 1
             return question
         self._check_open()
@@ -194,7 +198,7 @@ class Desk:
             detail = f"{HANDED} processes got the question and did not reply; the last: {why}"
             question.reply.set_exception(AgentFault("crash", detail))
             return
-        question.waits = ran()
+        question.waits = self._clock
         self._wait(question)
 
     # ── for the run ──────────────────────────────────────────────────────────
@@ -209,7 +213,8 @@ class Desk:
         served = role if role in self.roles else "agent"
         number, self._asked = self._asked, self._asked + 1
         reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        question = Question(number, served, {"question": number, **content}, reply, ran())
+        asked = {"question": number, **content}
+        question = Question(number, served, asked, reply, self._clock)
         self._wait(question)
         try:
             return await reply
@@ -224,8 +229,14 @@ class Desk:
             self.look()
 
     def look(self) -> None:
-        """Take off processes that are silent now, and end questions that waited for too long."""
-        now = ran()
+        """Take off processes that are silent now, and end questions that waited for too long.
+
+        If this process was too busy to look for long, it could receive no request meanwhile: of the
+        time since the last look at most half a heartbeat counts.
+        """
+        before, self._looked = self._looked, ran()
+        self._clock += min(self._looked - before, self.heartbeat / 2)
+        now = self._clock
         for process in list(self._processes.values()):
             if now - process.seen > SILENT * self.heartbeat:
                 self.leave(process, f"no heartbeat for {now - process.seen:.1f} seconds")
