@@ -64,9 +64,14 @@ def serving(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], d
 
 
 def member(folder: Path, about: dict[str, Any], name: str, reply: str) -> subprocess.Popen[bytes]:
-    """Start the script of the recipe; it notes each question in the file `name`."""
+    """Start the script of the recipe; it notes each question in the file `name`.
+
+    It registers by its capability, which fits the reviewer's instructions.
+    """
     script = folder / f"{name}.py"
-    text = SCRIPT.read_text().replace(
+    text = SCRIPT.read_text().replace('"role": ROLE, "capability"', '"capability"')
+    text = text.replace("accepts what others propose", "says what is wrong with others")
+    text = text.replace(
         '    return "accept"',
         f'    with open({str(folder / name)!r}, "a") as file:\n'
         '        file.write("asked\\n")\n'

@@ -172,7 +172,8 @@ class InTeam(Wrapper):
 
     def _went_on(self, before: Sequence[str]) -> Transition:
         after = self.acting()
-        self._begin([player for player in after if player not in before[1:]])
+        waited = set(before[1:])
+        self._begin([player for player in after if player not in waited])
         return Transition(self.observe(after[0]))
 
     def _ended(self, transition: Transition, before: Sequence[str]) -> Transition:
