@@ -144,7 +144,7 @@ def once(actors: int, group: int, workers: int) -> dict[str, Any]:
         watching.start()
         pa.evaluate(
             f"actors:Town{group}?messages=all",
-            agent="actors:Actors",
+            agent=f"actors:{Actors.__name__}",
             model="null",
             n=actors // group,
             concurrency=actors // group,

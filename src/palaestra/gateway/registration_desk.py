@@ -57,7 +57,7 @@ class Process:
     token: str
     role: str
     seen: float  # when its last request came, by the desk's clock
-    requested: float  # the same by `ran`
+    last_request: float  # the same by `ran`
     question: Question | None = None
     given: float = 0.0  # when it got its question
     poll: asyncio.Timeout | None = None  # of its request that waits for a question
@@ -141,8 +141,8 @@ class Desk:
             raise HTTPError(401, "The process's token is missing or wrong.")
         self._check_open()
         now = ran()
-        process.allowance = min(BURST, process.allowance + RATE * (now - process.requested))
-        process.seen, process.requested = self._clock, now
+        process.allowance = min(BURST, process.allowance + RATE * (now - process.last_request))
+        process.seen, process.last_request = self._clock, now
         if process.allowance < 1:
             raise HTTPError(429, f"More than {RATE:g} requests came in a second; send fewer.")
         process.allowance -= 1
