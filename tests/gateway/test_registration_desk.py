@@ -96,6 +96,26 @@ def test_a_question_of_a_silent_process_is_put_to_another_one_and_the_first_may_
     run(test)
 
 
+def test_a_request_that_is_cut_off_or_repeated_loses_no_question() -> None:
+    async def test() -> None:
+        one = desk()
+        process = one.register("critic", "")
+        cut_off = asyncio.ensure_future(one.next(process))
+        await asyncio.sleep(0)
+        cut_off.cancel()
+        await asyncio.wait({cut_off})
+        first, second = (asyncio.ensure_future(one.next(process)) for _ in range(2))
+        await asyncio.sleep(0)
+        task = await asked(one)
+        assert await first is None  # the later request waits
+        question = await second
+        assert question is not None
+        one.reply(process, question.number, "accept")
+        assert await task == "accept"
+
+    run(test)
+
+
 def test_a_question_without_a_process_waits_for_one_and_then_the_member_forfeits(
     clock: list[float],
 ) -> None:

@@ -161,10 +161,12 @@ class Desk:
         with suppress(TimeoutError):
             async with asyncio.timeout(self.heartbeat) as poll:
                 process.poll = poll
-                while (question := await queue.get()).reply.done():
-                    pass
-            if process.poll is poll:
-                process.poll = None
+                try:
+                    while (question := await queue.get()).reply.done():
+                        pass
+                finally:
+                    if process.poll is poll:
+                        process.poll = None
             if not self._free(process):  # another request of it was faster, or it has left
                 queue.put_nowait(question)
                 return process.question
