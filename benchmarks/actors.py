@@ -40,7 +40,7 @@ from palaestra.store.run_folder import RunFolder, default_root
 
 ROUNDS, NEIGHBOURS = 5, (1, 2, -1, -2)  # of each actor, by their distance on a ring
 GOAL = 60.0  # seconds
-GROUPS = (20, 50, 100, 200, 500)  # sizes
+GROUPS = (20, 50, 100, 200, 500, 1000)  # sizes
 
 
 class Town(Simultaneous, stakes=Stakes("common", idle="wait")):
