@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import math
 import random
 import re
 import statistics
@@ -93,12 +92,12 @@ class Actor(Agent):
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        seen, opinion = session.observation.text, 0.0
+        seen, own = session.observation.text, list[float]()
         while not session.over:
             read = [float(found) for found in re.findall(r": ([\d.]+)$", seen, re.MULTILINE)]
-            opinion = round(math.fsum([opinion, *read]) / (len(read) + bool(opinion)), 3)
+            own = [round(statistics.fmean([*own, *read]), 3)]
             for neighbour in self.neighbours:
-                await session.act(f"send_message(to='{neighbour}', text='{opinion}')")
+                await session.act(f"send_message(to='{neighbour}', text='{own[0]}')")
             seen = (await session.act("wait")).observation.text
 
 
