@@ -89,10 +89,13 @@ class Boxes(
 
     @property
     def instructions(self) -> str:
+        rules = f"{RULES}\nNeighbours:\n{self._layout()}\n"
         if self._form:
-            return f"{RULES} All robots move at the same time. Reply with one move, {WRITE}, {WAIT}"
+            return (
+                f"{rules}All robots move at the same time. Reply with one move: {WRITE}, or {WAIT}."
+            )
         return (
-            f"{RULES} Reply with a joint plan for one round, such as: "
+            f"{rules}Reply with a joint plan for one round, such as: "
             f"robot1: box A east; robot2: {WAIT}. A robot's move is {WRITE}; robots that you leave "
             "out wait."
         )
@@ -244,6 +247,14 @@ class Boxes(
             {name: str(moves.get(cell, WAIT)) for cell, name in enumerate(self._robots)}
         )
 
+    def _layout(self) -> str:
+        """Return a line with the neighbours of each robot."""
+        lines = []
+        for cell, name in enumerate(self._robots):
+            beside = self._grid.neighbours(cell).items()
+            lines.append(f"{name}: " + ", ".join(f"{to} {robot(at)}" for to, at in beside))
+        return "\n".join(lines)
+
     def _heading(self) -> str:
         if not self._state.boxes:
             return f"All boxes are home after {self._round} rounds."
@@ -253,13 +264,10 @@ class Boxes(
         return f"Round {self._round + 1} of {_rounds(self._grid.count)}."
 
     def _cell(self, cell: int) -> str:
-        """Return the line of one cell: its boxes, the goals in it, and its neighbours."""
+        """Return the line of one cell: its boxes, and the goals in it."""
         goals = sorted(box for box, where in self._state.goals.items() if where == cell)
-        beside = [f"{to} {robot(at)}" for to, at in self._grid.neighbours(cell).items()]
         boxes = ", ".join(self._state.within(cell)) or "none"
-        return f"{robot(cell)}: boxes {boxes}; goals {', '.join(goals) or 'none'}; " + ", ".join(
-            beside
-        )
+        return f"{robot(cell)}: boxes {boxes}; goals {', '.join(goals) or 'none'}"
 
     def _event(self, cell: int, move: Move, failed: str | None) -> str:
         if failed is not None:
