@@ -19,7 +19,9 @@ from palaestra.environments.registry import tasks
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("id", ["boxes/2", "boxes/5", "boxes/3:each", "boxes/4:near"])
+@pytest.mark.parametrize(
+    "id", ["boxes/2", "boxes/5", "boxes/3:each", "boxes/4:near", "boxes/3:cell"]
+)
 def test_the_contract_holds(id: str, clause: Callable[[Subject], None]) -> None:
     clause(Subject.of(id))
 

@@ -21,10 +21,11 @@ BESIDE = re.compile(r"(robot\d+): ((?:(?:north|east|south|west) robot\d+(?:, )?)
 MOVE = re.compile(r"box (\w) (north|east|south|west|goal)")
 SAID = re.compile(r"(robot\d+): (box \w \w+|wait)")
 MOVED = re.compile(r"(robot\d+) moved box (\w) (\w+)\.")
+FAILED = re.compile(r"(robot\d+) did not move box")
 HOME = re.compile(r"robot\d+ brought box (\w) home\.")
 ROOM = re.compile(r"A cell holds (\d+) boxes")
 YOU = re.compile(r"You are (\w+)\.")
-MAIL = re.compile(r"\[\w+\] (\w+) to you(?: \(and \d+ more\))?: (.*)")
+MAIL = re.compile(r"\[\w+\] \w+ to you(?: \(and \d+ more\))?: (.*)")
 SENT = re.compile(r"send_message\(.*text='(\{.*\})'\)")
 BACK = {"north": "south", "south": "north", "east": "west", "west": "east"}
 
@@ -41,15 +42,17 @@ class Reading:
         found = ROOM.search(self.system)
         self.room = int(found[1]) if found else 1
         self.beside = {
-            name: {to: cell for to, cell in (pair.split() for pair in pairs.split(", "))}
+            name: dict(pair.split() for pair in pairs.split(", "))
             for name, pairs in BESIDE.findall(self.system)
         }
         self.round = 0
         self.boxes: dict[str, str] = {}  # the cell of each box, by its robot
         self.goals: dict[str, str] = {}
         self.came_from: dict[str, str] = {}  # the direction back to where a box was before
+        self.failed: list[str] = []  # robots whose arms collided in the last round
         self.home: list[str] = []
         self.parts: dict[str, str] = {}  # moves proposed or said in this turn, by robot
+        self._proposal = ""  # the last one of this turn
         self.replies: list[str] = []  # own replies in this turn
         self.plan: dict[int, dict[str, str]] = {}  # moves that a message planned, by round
         self.planned_at = 0  # how many boxes were home when the last plan was made
@@ -121,7 +124,7 @@ class Reading:
                 return self.value(robot, part), self._distance(robot, self.goals[part.split()[1]])
 
             return [max(good, key=worth)]
-        lost = [part for part in fitting if (box := part.split()[1]) not in self.goals]
+        lost = [part for part in fitting if part.split()[1] not in self.goals]
         ahead = [part for part in lost if self.came_from.get(part.split()[1]) != part.split()[2]]
         return ahead or lost or [WAIT]
 
@@ -139,6 +142,9 @@ class Reading:
 
     # ── details ──────────────────────────────────────────────────────────────
 
+    def _begin_turn(self) -> None:
+        self.parts, self.replies, self._proposal = {}, [], ""
+
     def _own(self, text: str) -> None:
         """Note an own reply: a plan proposed, or a move said."""
         self.replies.append(text)
@@ -153,18 +159,22 @@ class Reading:
     def _read(self, lines: Iterable[str]) -> None:
         for line in lines:
             if (mail := MAIL.match(line)) is not None:
-                self._message(mail[2])
+                self._message(mail[1])
             elif (found := ROUND.match(line)) is not None:
-                self.round, self.parts, self.replies, self.observed = int(found[1]), {}, [], [line]
+                self.round, self.observed, self.failed = int(found[1]), [line], []
+                self._begin_turn()
             elif line.startswith(REFUSED):
-                self.parts, self.replies = {}, []
+                self._begin_turn()
             elif (one := proposed(line)) is not None:
-                self.parts = dict(parts_of(one[1]))
+                if one[1] != self._proposal:  # who decides sees the same proposals again
+                    self._proposal, self.parts = one[1], dict(parts_of(one[1]))
             elif (found := CELL.fullmatch(line)) is not None:
                 self._cell(found[1], found[2], found[3])
                 self.observed.append(line)
             elif (found := MOVED.fullmatch(line)) is not None:
                 self.came_from[found[2]] = BACK[found[3]]
+            elif (found := FAILED.match(line)) is not None:
+                self.failed.append(found[1])
             elif (found := HOME.fullmatch(line)) is not None:
                 self._is_home(found[1])
             elif (found := SAID.fullmatch(line)) is not None:

@@ -31,6 +31,7 @@ from palaestra.models.scripted.box_reading import WAIT, Reading
 from palaestra.models.scripted.scripted_model import given_generation
 
 AHEAD = 12  # rounds of a plan for all robots
+BACK_OFF = 0.5  # the probability that a player waits after its arm collided, without a plan
 CHANNELS = re.compile(r"channels: ([\w, ]+)")
 
 
@@ -111,7 +112,12 @@ class PlannerModel(Model):
         for robot in missing:
             chosen[robot] = self._part(reading, robot, chosen, rng)
         if all(part == WAIT for part in chosen.values()):  # boxes block each other: one gives way
-            ways = [(r, part) for r in missing for part in reading.legal(r)]
+            ways = [
+                (robot, part)
+                for robot in missing
+                for part in reading.legal(robot)
+                if reading.fits(robot, part, {})
+            ]
             chosen |= dict([rng.choice(ways)]) if ways else {}
         return {robot: chosen[robot] for robot in reading.robots}
 
@@ -131,6 +137,8 @@ class PlannerModel(Model):
         if planned is None and self._plans(reading) and reading.round == 1:
             return WAIT  # for the plan
         if planned is None or not reading.fits(me, planned.get(me, WAIT), planned):
+            if me in reading.failed and rng.random() < BACK_OFF:
+                return WAIT
             return self._part(reading, me, reading.parts, rng)
         part = planned.get(me, WAIT)
         wrong = [other for other in (*reading.legal(me), WAIT) if other != part]

@@ -2,8 +2,9 @@
 
 `boxes/N`: one planner says in each round what all N arms do (`robot1: box A east; robot2: wait`).
 `boxes/N:each`: every robot is a player; all move at the same time. `boxes/N:near`: the same, and a
-robot sees its own cell and those beside it alone. The three have the same tasks, so ways to work
-together can be compared. Arms that collide change nothing, which is said in words.
+robot sees its own cell and those beside it alone; `boxes/N:cell`: its own cell alone. All have the
+same tasks, so ways to work together can be compared. Arms that collide change nothing, which is
+said in words.
 
 Source: Chen et al. 2023, "Scalable Multi-Robot Collaboration with Large Language Models:
 Centralized or Decentralized Systems?" (BoxNet). Ours: each box has a goal of its own, a cell holds
@@ -35,7 +36,7 @@ from palaestra.environments.families.boxes.solver import best_round, solve
 from palaestra.environments.simultaneous import Round, Simultaneous
 
 SIZES = range(2, 9)
-EACH, NEAR = "each", "near"  # forms in which every robot is a player
+EACH, NEAR, CELL = "each", "near", "cell"  # forms in which every robot is a player, by its view
 NAMES = "ABCDEFGHI"  # of boxes; there is one more than robots
 RULES = (
     "Each cell of a grid has one robot arm. In a round an arm moves one box of its cell to a "
@@ -70,7 +71,11 @@ class Boxes(
 
     @classmethod
     def names(cls) -> list[str]:
-        return [f"{n}{form}" for n in SIZES for form in ("", f":{EACH}", f":{NEAR}")]
+        return [
+            f"{n}{form}"
+            for n in SIZES
+            for form in ("", *(f":{view}" for view in (EACH, NEAR, CELL)))
+        ]
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
@@ -141,10 +146,7 @@ class Boxes(
         return Round(dict.fromkeys(self.spec.players, home), success=solved, truncated=cut)
 
     def observe(self, player: str) -> Observation:
-        own = self._robots.index(player) if self._form else None
-        visible = set(range(self._grid.count))
-        if own is not None and self._form == NEAR:
-            visible = {own, *self._grid.neighbours(own).values()}
+        visible = self._visible(player)
         lines = [self._cell(cell) for cell in sorted(visible)]
         lines += [text for cell, text in self._events if cell in visible]
         return Observation("\n".join([self._heading(), *lines]))
@@ -164,9 +166,7 @@ class Boxes(
             rounds = [first, *solve(self._state.after(first))]
         if not self._form:
             return [Action(self._joint(moves)) for moves in rounds]
-        flat = [
-            str(moves.get(cell, WAIT)) for moves in rounds for cell in range(self._grid.count)
-        ]
+        flat = [str(moves.get(cell, WAIT)) for moves in rounds for cell in range(self._grid.count)]
         return [Action(text) for text in flat[len(pending) :]]
 
     def admissible(self) -> list[str]:
@@ -246,6 +246,13 @@ class Boxes(
         return joint_plan(
             {name: str(moves.get(cell, WAIT)) for cell, name in enumerate(self._robots)}
         )
+
+    def _visible(self, player: str) -> set[int]:
+        """Return the cells that a player sees."""
+        if self._form in ("", EACH):
+            return set(range(self._grid.count))
+        own = self._robots.index(player)
+        return {own} | (set(self._grid.neighbours(own).values()) if self._form == NEAR else set())
 
     def _layout(self) -> str:
         """Return a line with the neighbours of each robot."""

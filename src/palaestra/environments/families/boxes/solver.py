@@ -8,6 +8,7 @@ the shortest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from palaestra.environments.families.boxes.rules import GOAL, ROOM, Move, State
 
@@ -15,7 +16,7 @@ MOST = 60  # rounds after which a plan is given up
 
 
 def solve(state: State) -> list[dict[int, Move]]:
-    """Return the rounds that bring all boxes home, each as moves by cell; empty if none is found."""
+    """Return rounds that bring all boxes home, each as moves by cell; empty if none are found."""
     rounds = []
     while state.boxes:
         if len(rounds) == MOST:
@@ -68,7 +69,7 @@ def _make_room(state: State, farthest: Sequence[str]) -> dict[int, Move]:
     ways = [path for cell, path in state.grid.paths(blocked).items() if cell in roomy]
     chain = [blocked, *min(ways, key=lambda path: (start in path, len(path)))]
     moves = {} if start in chain else {start: _towards(state, start, blocked, [first])}
-    for cell, beside in zip(chain, chain[1:], strict=False):
+    for cell, beside in pairwise(chain):
         moves[cell] = _towards(state, cell, beside, state.within(cell))
     return moves
 
