@@ -1,9 +1,9 @@
 """Compares ways in which robots work together on a grid of boxes, and writes docs/results/teams.md.
 
-    python scripts/layouts_study.py [--tasks 100] [--only layouts,sharing,plans] [--write]
+    python scripts/layouts_study.py [--tasks 100] [--only layouts,sharing,plans,beliefs] [--write]
 
-Three tables: layouts of the dialogue (Chen et al. 2023), what robots tell each other that see only
-a part of the grid, and plans of all against each robot's own plan. All rows for a number of robots
+Four tables: layouts of the dialogue (Chen et al. 2023), what robots tell each other that see only a
+part of the grid, plans of all against each robot's own plan, and beliefs about a partner. All rows for a number of robots
 have the same tasks. The model is `planner`, which reads the grid in its prompt and errs at stated
 rates; it is no language model, and nothing here says what language models reach. Words are counted,
 not tokens: those of all prompts, and of all replies. `--write` puts the tables
@@ -27,6 +27,7 @@ from palaestra.evaluation.statistics.intervals import mean_interval, wilson
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results" / "teams.md"
 SIZES = (2, 4, 6, 8)
+EARLY = 3  # rounds in which beliefs have seen little of a partner
 ROUNDS = re.compile(r"(\d+) rounds")
 CHANNEL = "[channels.{name}]\nlength = 8000\n{content}"
 SCHEMA = 'content = {type = "object", properties = {goals = {type = "object"}}}\n'
@@ -156,10 +157,65 @@ def plans(tasks: int, folder: Path) -> Iterator[str]:
     yield from robots(tasks, folder, "each", "planner?own=0.95&others=0.95", arms)
 
 
+def foretold(episodes: Sequence[Episode]) -> dict[bool, list[float]]:
+    """Return whether robot1 expected robot2's move (1 or 0), by whether it was a late round.
+
+    Only rounds count at whose beginning robot2 had a box in its cell, so that it had a choice.
+    """
+    found: dict[bool, list[float]] = {False: [], True: []}
+    for episode in episodes:
+        did = [s.action.text for s in episode.steps if s.before.turn == "robot2"]
+        for call in episode.calls:
+            lines = call.messages[-1].text.splitlines()
+            seen = re.match(r"Round (\d+) of", lines[0])
+            if call.role != "robot1" or seen is None or "robot2: boxes none" in "\n".join(lines):
+                continue
+            expects = lines[-1].removeprefix("robot2: ")
+            found[int(seen[1]) > EARLY].append(float(expects == did[int(seen[1]) - 1]))
+    return found
+
+
+def beliefs(tasks: int, folder: Path) -> Iterator[str]:
+    """Yield the table of beliefs about a partner; robot1 has them, of robot2."""
+    yield (
+        f"| robots | robot2 | robot1 | success, % | rounds | foretold in rounds 1 to {EARLY}, % "
+        "| later, % |"
+    )
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    agents = {
+        "no beliefs": "direct",
+        "reason alone": "beliefs?partner=robot2&corrects=false&checks=false",
+        "corrected": "beliefs?partner=robot2&checks=false",
+        "corrected, checked": "beliefs?partner=robot2",
+    }
+    for n in (2, 4):
+        for partner in ("planner", "planner?active=0.3", "planner?own=0.5"):
+            for name, agent in agents.items():
+                results = pa.evaluate(
+                    f"boxes/{n}:each",
+                    players={"robot1": f"{agent}@planner?own=0.9", "robot2": f"@{partner}"},
+                    model="planner",
+                    n=tasks,
+                    run=folder / f"beliefs-{n}-{partner[7:]}-{name}",
+                    workers=0,
+                    progress=False,
+                )
+                found, hits = measured(results.episodes), foretold(results.episodes)
+                shares = [
+                    "–" if agent == "direct" else f"{100 * sum(hits[late]) / len(hits[late]):.0f}"
+                    for late in (False, True)
+                ]
+                yield (
+                    f"| {n} | {partner} | {name} | {rate(found)} | {mean(found.rounds, 2)} "
+                    f"| {shares[0]} | {shares[1]} |"
+                )
+
+
 TABLES: dict[str, Callable[[int, Path], Iterator[str]]] = {
     "layouts": layouts,
     "sharing": sharing,
     "plans": plans,
+    "beliefs": beliefs,
 }
 
 

@@ -26,10 +26,20 @@ ASKED = {
 }
 """What members are asked for, by stage, and for votes by rule: the last line of their prompts."""
 
+NEXT = "Reply with the action that {} will take next."
+LAST = "Reply with the action that {} took last."
+CHECK = "Is this action possible, and fits with what you expect of others? Reply yes or no: {}"
+"""What an agent asks about a partner (`agents/beliefs.py`): the last line of a prompt."""
+
 
 def proposal(member: str, text: str) -> str:
     """Return how the others read a proposal."""
     return f"{member} proposes: {text}"
+
+
+def expected(player: str, action: str) -> str:
+    """Return how an agent notes what it expects of another player."""
+    return f"{player}: {action}"
 
 
 def proposed(line: str) -> tuple[str, str] | None:

@@ -406,7 +406,7 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 READER = ("right", "recall", "false", "honesty")  # options of the model `reader`
-PLANNER = ("own", "others")  # of the model `planner`
+PLANNER = ("own", "others", "active")  # of the model `planner`
 SCRIPTED = ("expert", "reader", "planner", "random", "null", "tiny")
 
 

@@ -21,8 +21,8 @@ BESIDE = re.compile(r"(robot\d+): ((?:(?:north|east|south|west) robot\d+(?:, )?)
 MOVE = re.compile(r"box (\w) (north|east|south|west|goal)")
 SAID = re.compile(r"(robot\d+): (box \w \w+|wait)")
 MOVED = re.compile(r"(robot\d+) moved box (\w) (\w+)\.")
-FAILED = re.compile(r"(robot\d+) did not move box")
-HOME = re.compile(r"robot\d+ brought box (\w) home\.")
+FAILED = re.compile(r"(robot\d+) did not move box (\w) (\w+):")
+HOME = re.compile(r"(robot\d+) brought box (\w) home\.")
 ROOM = re.compile(r"A cell holds (\d+) boxes")
 YOU = re.compile(r"You are (\w+)\.")
 MAIL = re.compile(r"\[\w+\] \w+ to you(?: \(and \d+ more\))?: (.*)")
@@ -50,6 +50,7 @@ class Reading:
         self.goals: dict[str, str] = {}
         self.came_from: dict[str, str] = {}  # the direction back to where a box was before
         self.failed: list[str] = []  # robots whose arms collided in the last round
+        self.did: dict[str, str] = {}  # moves of the last round, by robot
         self.home: list[str] = []
         self.parts: dict[str, str] = {}  # moves proposed or said in this turn, by robot
         self._proposal = ""  # the last one of this turn
@@ -161,7 +162,8 @@ class Reading:
             if (mail := MAIL.match(line)) is not None:
                 self._message(mail[1])
             elif (found := ROUND.match(line)) is not None:
-                self.round, self.observed, self.failed = int(found[1]), [line], []
+                self.round, self.observed = int(found[1]), [line]
+                self.failed, self.did = [], {}
                 self._begin_turn()
             elif line.startswith(REFUSED):
                 self._begin_turn()
@@ -173,10 +175,13 @@ class Reading:
                 self.observed.append(line)
             elif (found := MOVED.fullmatch(line)) is not None:
                 self.came_from[found[2]] = BACK[found[3]]
+                self.did[found[1]] = f"box {found[2]} {found[3]}"
             elif (found := FAILED.match(line)) is not None:
                 self.failed.append(found[1])
+                self.did[found[1]] = f"box {found[2]} {found[3]}"
             elif (found := HOME.fullmatch(line)) is not None:
-                self._is_home(found[1])
+                self._is_home(found[2])
+                self.did[found[1]] = f"box {found[2]} goal"
             elif (found := SAID.fullmatch(line)) is not None:
                 self.parts[found[1]] = found[2]
 

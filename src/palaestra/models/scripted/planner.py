@@ -3,7 +3,8 @@
 It is no language model. All that it knows of the grid it reads in its prompt (`box_reading.py`), so
 what others showed, said, proposed or objected to changes what it does. It errs at stated rates: a
 move that it plans for itself is its best one with probability `own`, a move that it plans for
-another robot with probability `others`, else another possible move at random. A move that a robot
+another robot with probability `others`, else another possible move at random; with `active` below
+1, a player often just waits. A move that a robot
 has said in this turn, or that a proposal has for it, is taken unless it collides with another one.
 
 Asked to say something, a robot accepts a proposal whose move for it is as good as the one it would
@@ -26,7 +27,7 @@ from palaestra.core.environment import Action
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.model import Generation, Model, Prompt, Renderer
-from palaestra.core.team_words import ACCEPT, ASKED, joint_plan
+from palaestra.core.team_words import ACCEPT, ASKED, CHECK, LAST, NEXT, joint_plan
 from palaestra.models.scripted.box_reading import WAIT, Reading
 from palaestra.models.scripted.scripted_model import given_generation
 
@@ -37,7 +38,7 @@ CHANNELS = re.compile(r"channels: ([\w, ]+)")
 
 @dataclass(frozen=True, slots=True)
 class PlannerCompetence:
-    """Probabilities that a planned move is the best one by what is known.
+    """Probabilities: that a planned move is the best one by what is known, and that it is made.
 
     Raises:
         InputError: a number is no probability.
@@ -45,6 +46,7 @@ class PlannerCompetence:
 
     own: float = 1.0  # a robot's own move
     others: float = 1.0  # a move planned for another robot
+    active: float = 1.0  # that a player moves at all, where it does not just wait
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -80,7 +82,9 @@ class PlannerModel(Model):
         if not reading.robots:
             raise InputError("The planner finds no grid in its prompt; use it with 'boxes' only.")
         asked = prompt.messages[-1].text.splitlines()[-1]
-        if asked == ASKED["talk"]:
+        if (about := _asked_about(asked)) is not None:
+            reply = self._of_partner(reading, *about, rng)
+        elif asked == ASKED["talk"]:
             reply = self._say(reading, rng)
         elif reading.joint:
             reply = joint_plan(self._plan(reading, reading.parts, rng))
@@ -134,6 +138,8 @@ class PlannerModel(Model):
     def _move(self, reading: Reading, rng: random.Random) -> str:
         """Return a player's own move: that of a plan of all, if it is possible, else its best."""
         me, planned = reading.me, reading.plan.get(reading.round)
+        if self.competence.active < 1 and rng.random() >= self.competence.active:
+            return WAIT
         if planned is None and self._plans(reading) and reading.round == 1:
             return WAIT  # for the plan
         if planned is None or not reading.fits(me, planned.get(me, WAIT), planned):
@@ -143,6 +149,16 @@ class PlannerModel(Model):
         part = planned.get(me, WAIT)
         wrong = [other for other in (*reading.legal(me), WAIT) if other != part]
         return part if rng.random() < self.competence.own or not wrong else rng.choice(wrong)
+
+    def _of_partner(self, reading: Reading, question: str, about: str, rng: random.Random) -> str:
+        """Return what another robot did or will do, or whether an own move is possible."""
+        if question == CHECK:
+            return "yes" if reading.fits(reading.me, about, reading.parts) else "no"
+        if about not in reading.beside:
+            return WAIT
+        if question == LAST:
+            return reading.did.get(about, WAIT)
+        return self._part(reading, about, {}, rng)
 
     def _message(self, reading: Reading, rng: random.Random) -> ToolCall | None:
         """Return what a player sends before its move, by the name of its channel."""
@@ -173,6 +189,15 @@ class PlannerModel(Model):
             rounds.append(joint_plan({r: part for r, part in plan.items() if part != WAIT}))
             reading.after(plan)
         return _sent(json.dumps({"from": now + 1, "rounds": rounds})) if rounds else None
+
+
+def _asked_about(asked: str) -> tuple[str, str] | None:
+    """Return which question about a partner or a move is asked, and its subject."""
+    for question in (NEXT, LAST, CHECK):
+        before, _, after = question.partition("{}")
+        if asked.startswith(before) and asked.endswith(after):
+            return question, asked[len(before) : len(asked) - len(after)]
+    return None
 
 
 def _sent(text: str) -> ToolCall:
