@@ -1,13 +1,13 @@
 """Compares ways in which robots work together on a grid of boxes, and writes docs/results/teams.md.
 
-    python scripts/layouts_study.py [--tasks 100] [--only layouts,sharing,plans,beliefs] [--write]
+    python scripts/layouts_study.py [--tasks 100] [--only TABLES] [--write]
 
 Four tables: layouts of the dialogue (Chen et al. 2023), what robots tell each other that see only a
-part of the grid, plans of all against each robot's own plan, and beliefs about a partner. All rows for a number of robots
-have the same tasks. The model is `planner`, which reads the grid in its prompt and errs at stated
-rates; it is no language model, and nothing here says what language models reach. Words are counted,
-not tokens: those of all prompts, and of all replies. `--write` puts the tables
-into the page between their markers.
+part of the grid, plans of all against each robot's own plan, and beliefs about a partner. All rows
+for a number of robots have the same tasks. The model is `planner`, which reads the grid in its
+prompt and errs at stated rates; it is no language model, and nothing here says what language models
+reach. Words are counted, not tokens: those of all prompts, and of all replies. `--write` puts the
+tables into the page between their markers.
 """
 
 from __future__ import annotations
