@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestra.core.environment import Action, acting_in
+from palaestra.core.environment import Action
+from palaestra.core.rare_capabilities import acting_in
 from palaestra.core.task import Split
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject

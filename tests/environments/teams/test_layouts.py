@@ -8,7 +8,7 @@ from palaestra.core.errors import InputError, UnknownName
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.teams.layouts import LAYOUTS
-from palaestra.environments.teams.stages import Stages
+from palaestra.environments.teams.staged_protocol import Stages
 from palaestra.environments.teams.team_file import load
 
 
