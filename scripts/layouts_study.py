@@ -27,7 +27,7 @@ from palaestra.evaluation.statistics.intervals import mean_interval, wilson
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results" / "teams.md"
 SIZES = (2, 4, 6, 8)
-EARLY = 3  # rounds in which beliefs have seen little of a partner
+EARLY = 2  # rounds before which no belief can have been corrected enough to matter
 ROUNDS = re.compile(r"(\d+) rounds")
 CHANNEL = "[channels.{name}]\nlength = 8000\n{content}"
 SCHEMA = 'content = {type = "object", properties = {goals = {type = "object"}}}\n'
