@@ -27,7 +27,7 @@ from palaestra.evaluation.statistics.intervals import mean_interval, wilson
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results" / "teams.md"
 SIZES = (2, 4, 6, 8)
-EARLY = 2  # rounds before which no belief can have been corrected enough to matter
+EARLY = 2  # rounds in which no belief can have been corrected: habit predicts from the second on
 ROUNDS = re.compile(r"(\d+) rounds")
 CHANNEL = "[channels.{name}]\nlength = 8000\n{content}"
 SCHEMA = 'content = {type = "object", properties = {goals = {type = "object"}}}\n'

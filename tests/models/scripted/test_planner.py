@@ -16,7 +16,7 @@ from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.message import Message, assistant, system, user
 from palaestra.core.model import Prompt, Sampling
 from palaestra.core.task import Split
-from palaestra.core.team_words import ASKED, parts_of
+from palaestra.core.team_words import ASKED, CHECK, NEXT, parts_of
 from palaestra.environments.registry import make, tasks
 from palaestra.models.registry import check_model
 from palaestra.models.scripted.box_reading import Reading
@@ -38,6 +38,7 @@ def rules(name: str, player: str = "") -> Message:
     return system(make(f"boxes/{name}").instructions + (f"\nYou are {player}." if player else ""))
 
 
+YOU = ["", "robot1", "robot3", "central"]
 ROW = "Round 1 of 14.\nrobot1: boxes A; goals C\nrobot2: boxes B; goals none\n"
 ROW += "robot3: boxes C; goals A, B"
 
@@ -119,6 +120,21 @@ def test_a_plan_of_all_is_followed_and_without_one_a_collision_is_avoided_next_t
     failed = f"{seen}\nrobot3 did not move box C west: there was no room."
     replies = [reply([rules("3:each", "robot3"), user(failed)], seed) for seed in range(100)]
     assert 30 < replies.count("wait") < 70
+
+
+LINES = [
+    "Round 2 of 14.", "robot1: boxes A, B; goals C", "robot9: boxes D; goals A", "robot2: wait",
+    "robot9: box A east", "robot2: box Z north", "central proposes: robot1: x; y; robot7: wait",
+    "[a] robot1 to you: []", '[a] robot1 to you: {"goals": {"A": ["robot1"]}}', "That was no valid",
+    '[a] robot1 to you: {"goals": 3, "rounds": 4}', '[a] x to you: {"from": 2, "rounds": [1, "y"]}',
+    "robot1 moved box Q west.", "robot3 brought box A home.", "robot2 did not move box B west: no.",
+    *ASKED.values(), NEXT.format("robot2"), NEXT.format("nobody"), CHECK.format("x"), "",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(LINES)), st.sampled_from(["3", "3:each"]), st.sampled_from(YOU))
+def test_whatever_others_write_is_answered(lines: list[str], name: str, player: str) -> None:
+    assert reply([rules(name, player), user("\n".join(lines))])
 
 
 @pytest.mark.parametrize("team", ["dmas:4", "hmas-1:4", "hmas-2:4"])

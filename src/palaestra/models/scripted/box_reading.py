@@ -153,8 +153,8 @@ class Reading:
             self.sent += 1
             self._message(sent[1])
         elif self.joint and ":" in text:
-            self.parts = dict(parts_of(text))
-        elif self.joint and (MOVE.fullmatch(text) or text == WAIT):
+            self.parts = self._plan_in(text)
+        elif self.joint and self.me in self.beside and (MOVE.fullmatch(text) or text == WAIT):
             self.parts[self.me] = text
 
     def _read(self, lines: Iterable[str]) -> None:
@@ -169,8 +169,8 @@ class Reading:
                 self._begin_turn()
             elif (one := proposed(line)) is not None:
                 if one[1] != self._proposal:  # who decides sees the same proposals again
-                    self._proposal, self.parts = one[1], dict(parts_of(one[1]))
-            elif (found := CELL.fullmatch(line)) is not None:
+                    self._proposal, self.parts = one[1], self._plan_in(one[1])
+            elif (found := CELL.fullmatch(line)) is not None and found[1] in self.beside:
                 self._cell(found[1], found[2], found[3])
                 self.observed.append(line)
             elif (found := MOVED.fullmatch(line)) is not None:
@@ -182,7 +182,7 @@ class Reading:
             elif (found := HOME.fullmatch(line)) is not None:
                 self._is_home(found[2])
                 self.did[found[1]] = f"box {found[2]} goal"
-            elif (found := SAID.fullmatch(line)) is not None:
+            elif (found := SAID.fullmatch(line)) is not None and found[1] in self.beside:
                 self.parts[found[1]] = found[2]
 
     def _cell(self, robot: str, boxes: str, goals: str) -> None:
@@ -195,18 +195,24 @@ class Reading:
                 self.goals[box] = robot
 
     def _message(self, text: str) -> None:
-        """Read a message of another robot; texts that are no JSON are read as lines."""
+        """Read a message of a robot; texts that are no JSON are read as lines."""
         try:
             content = json.loads(text)
         except ValueError:
             return  # a state text, whose other lines follow
-        for box, robot in content.get("goals", {}).items():
-            if box not in self.home:
-                self.goals[box] = robot
-        if "rounds" in content:
-            rounds = enumerate(content["rounds"], content["from"])
-            self.plan |= {number: dict(parts_of(plan)) for number, plan in rounds}
-            self.planned_at = len(self.home)
+        match content:
+            case {"goals": dict(goals)}:
+                for box, where in goals.items():
+                    if str(where) in self.beside and box not in self.home:
+                        self.goals[box] = str(where)
+            case {"from": int(first), "rounds": list(rounds)}:
+                plans = enumerate(map(str, rounds), first)
+                self.plan |= {number: self._plan_in(plan) for number, plan in plans}
+                self.planned_at = len(self.home)
+
+    def _plan_in(self, text: str) -> dict[str, str]:
+        """Return the moves of known robots in a joint plan."""
+        return {robot: part for robot, part in parts_of(text) if robot in self.beside}
 
     def _is_home(self, box: str) -> None:
         if box not in self.home:

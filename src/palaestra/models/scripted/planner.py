@@ -3,15 +3,15 @@
 It is no language model. All that it knows of the grid it reads in its prompt (`box_reading.py`), so
 what others showed, said, proposed or objected to changes what it does. It errs at stated rates: a
 move that it plans for itself is its best one with probability `own`, a move that it plans for
-another robot with probability `others`, else another possible move at random; with `active` below
-1, a player often just waits. A move that a robot
-has said in this turn, or that a proposal has for it, is taken unless it collides with another one.
+another robot with probability `others`, else another possible move at random; a player moves at
+all with probability `active`. A move that a robot has said in this turn, or that a proposal has for
+it, is taken unless it collides with another one.
 
 Asked to say something, a robot accepts a proposal whose move for it is as good as the one it would
-make, and says its own move otherwise. Where robots have a channel, its name says what they send:
-`states` their whole observation in every round, `facts` once which goals are in their cells, and
-`plan` or `plan_each_round` the moves of all robots, by the first robot: at the beginning and when
-boxes have come home, or in every round.
+make, and says its own move otherwise; it neither votes, bids nor moderates. Where robots have a
+channel, its name says what they send: `states` their whole observation in every round, `facts` once
+which goals are in their cells, and `plan` or `plan_each_round` the moves of all robots, by the first
+robot: at the beginning and when boxes have come home, or in every round.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from palaestra.core.environment import Action
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.model import Generation, Model, Prompt, Renderer
-from palaestra.core.team_words import ACCEPT, ASKED, CHECK, LAST, NEXT, joint_plan
+from palaestra.core.team_words import ACCEPT, ASKED, CHECK, LAST, NEXT, PASS, joint_plan
 from palaestra.models.scripted.box_reading import WAIT, Reading
 from palaestra.models.scripted.scripted_model import given_generation
 
+SILENT = [text for do, text in ASKED.items() if do not in ("talk", "propose", "act")]
 AHEAD = 12  # rounds of a plan for all robots
 BACK_OFF = 0.5  # the probability that a player waits after its arm collided, without a plan
 CHANNELS = re.compile(r"channels: ([\w, ]+)")
@@ -81,11 +82,13 @@ class PlannerModel(Model):
         reading, rng = Reading(prompt.messages), random.Random(prompt.seed)
         if not reading.robots:
             raise InputError("The planner finds no grid in its prompt; use it with 'boxes' only.")
-        asked = prompt.messages[-1].text.splitlines()[-1]
+        asked = (prompt.messages[-1].text.splitlines() or [""])[-1]
         if (about := _asked_about(asked)) is not None:
             reply = self._of_partner(reading, *about, rng)
         elif asked == ASKED["talk"]:
-            reply = self._say(reading, rng)
+            reply = self._say(reading, rng) if reading.me in reading.beside else ACCEPT
+        elif asked in SILENT:
+            reply = PASS
         elif reading.joint:
             reply = joint_plan(self._plan(reading, reading.parts, rng))
         else:
@@ -110,7 +113,7 @@ class PlannerModel(Model):
         """Return a move for each robot: the given ones that do not collide, and planned ones."""
         chosen: dict[str, str] = {}
         for robot, part in given.items():
-            if robot in reading.beside and reading.fits(robot, part, chosen):
+            if reading.fits(robot, part, chosen):
                 chosen[robot] = part
         missing = [robot for robot in reading.robots if robot not in chosen]
         for robot in missing:
