@@ -10,8 +10,8 @@ it, is taken unless it collides with another one.
 Asked to say something, a robot accepts a proposal whose move for it is as good as the one it would
 make, and says its own move otherwise; it neither votes, bids nor moderates. Where robots have a
 channel, its name says what they send: `states` their whole observation in every round, `facts` once
-which goals are in their cells, and `plan` or `plan_each_round` the moves of all robots, by the first
-robot: at the beginning and when boxes have come home, or in every round.
+which goals are in their cells, and `plan` or `plan_each_round` the moves of all robots, by the
+first robot: at the beginning and when boxes have come home, or in every round.
 """
 
 from __future__ import annotations
