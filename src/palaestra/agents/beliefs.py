@@ -75,12 +75,12 @@ class BeliefsAgent(Agent):
         while not session.over:
             reply = await self._checked(session, history)
             seen = (await session.act(reply.text.strip(), by=reply)).observation.text
-            if session.over:
-                return
-            if self.corrects:
-                belief.correct(reasoned, await self._ask(session, seen, LAST.format(self.partner)))
-            reasoned = await self._ask(session, seen, NEXT.format(self.partner))
-            history.add(reply.message, self._with_belief(seen, belief, reasoned))
+            if not session.over:
+                if self.corrects:
+                    did = await self._ask(session, seen, LAST.format(self.partner))
+                    belief.correct(reasoned, did)
+                reasoned = await self._ask(session, seen, NEXT.format(self.partner))
+                history.add(reply.message, self._with_belief(seen, belief, reasoned))
 
     async def _checked(self, session: Session, history: History) -> Generation:
         """Return a reply with an action, asked for once more if the verifier rejects it."""

@@ -186,7 +186,7 @@ class PlannerModel(Model):
         """Return the message with the moves of all robots from the next round on."""
         now = reading.round
         reading.after(reading.plan.get(now, {}))
-        rounds = []
+        rounds: list[str] = []
         while reading.boxes and len(rounds) < AHEAD:
             plan = self._plan(reading, {}, rng)
             rounds.append(joint_plan({r: part for r, part in plan.items() if part != WAIT}))

@@ -17,7 +17,7 @@ MOST = 60  # rounds after which a plan is given up
 
 def solve(state: State) -> list[dict[int, Move]]:
     """Return rounds that bring all boxes home, each as moves by cell; empty if none are found."""
-    rounds = []
+    rounds: list[dict[int, Move]] = []
     while state.boxes:
         if len(rounds) == MOST:
             return []
