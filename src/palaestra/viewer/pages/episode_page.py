@@ -31,6 +31,12 @@ from palaestra.core.task import Task
 from palaestra.evaluation.attribution.base import stored_attributions
 from palaestra.evaluation.judges.stored_verdicts import verdicts_on
 from palaestra.evaluation.judges.verdict import PASS
+from palaestra.evaluation.statistics.conversation import (
+    MEMBER_HEADS,
+    Conversation,
+    conversation,
+    member_rows,
+)
 from palaestra.evaluation.statistics.costs import known_money
 from palaestra.evaluation.statistics.player_results import forfeit_reason, has_success, returns_line
 from palaestra.runtime.visible_text import visible
@@ -47,8 +53,9 @@ from palaestra.store.ranges import (
     step_facts,
     turn_events,
     warm,
+    with_events,
 )
-from palaestra.store.recorded_players import players_of
+from palaestra.store.recorded_players import has_several_players, players_of
 from palaestra.store.run_folder import RunFolder
 from palaestra.viewer.advantages import Credits, cached_credits, credits_of
 from palaestra.viewer.branch_tree import MOST as MOST_STRANDS
@@ -56,7 +63,9 @@ from palaestra.viewer.branch_tree import strands
 from palaestra.viewer.facts import plan_of
 from palaestra.viewer.losing_turn import GROUNDS, explained_turn, losing_turn, reason_of
 from palaestra.viewer.message_views import part_views
+from palaestra.viewer.sequence_chart import ROWS, sequence_chart
 from palaestra.viewer.site import Site, episode_url, run_url
+from palaestra.viewer.speech_graph import speech_graphs
 from palaestra.viewer.texts import cut, line
 from palaestra.viewer.tokens import token_texts, tokens_of
 from palaestra.viewer.turns import (
@@ -77,7 +86,8 @@ COLOURS = {
     "version": "version of the weights",
 }
 FEW_TOKENS = 4000  # sampled tokens of an episode up to which they are shown by default
-FEW_EVENTS = 4000  # events of an episode up to which its tree of calls is built by default
+FEW_EVENTS = 4000
+"""Events of an episode up to which its tree of calls and its conversation are read by default."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -85,7 +95,7 @@ def routes(site: Site) -> list[Route]:
 
     def page(request: Request) -> Response:
         with _open_episode(site, request) as opened:
-            return site.page("episode.html", **_page(opened, request))
+            return site.page("episode.html", **_page(site, opened, request))
 
     def fragment(request: Request) -> Response:
         with _open_episode(site, request) as opened:
@@ -182,7 +192,7 @@ def _ground(opened: _Opened, name: str, turn: int) -> str | None:
     return GROUNDS.get(name)
 
 
-def _page(opened: _Opened, request: Request) -> dict[str, Any]:
+def _page(site: Site, opened: _Opened, request: Request) -> dict[str, Any]:
     key, database = opened.header.key, opened.run.database
     turn = min(max(1, _number(request, "turn", 1)), max(1, opened.turns))
     colour = _colour(request, opened)
@@ -216,6 +226,7 @@ def _page(opened: _Opened, request: Request) -> dict[str, Any]:
         "members": members,
         "has_success": not game,
         "players": [_player(name, result) for name, result in players.items()],
+        "talk": _talk(site, opened, request, turn),
         "ending": line(returns_line(players)) if game else str(opened.header.outcome),
         "before": members[at - 1] if at > 0 else None,
         "after": members[at + 1] if 0 <= at < len(members) - 1 else None,
@@ -239,6 +250,38 @@ def _player(name: str, result: PlayerResult) -> dict[str, Any]:
         "invalid": result.invalid_actions,
         "forfeit": line(forfeit_reason(result.outcome)) if result.forfeited else "",
         "detail": cut(result.outcome.detail, 400).shown if result.forfeited else "",
+    }
+
+
+def _talk(site: Site, opened: _Opened, request: Request, turn: int) -> dict[str, Any] | None:
+    """Return what several players said and did; None for a single player."""
+    database, span = opened.run.database, opened.span
+    if not span.ids or not has_several_players(database, span):
+        return None
+    few = len(span.ids) <= FEW_EVENTS or "talk" in request.query_params
+    if not few:
+        return {"found": None}
+
+    def read() -> Conversation:
+        events = events_between(database, span, 0, len(span.ids))
+        return conversation(with_events(opened.header, events))
+
+    found = site.cached(opened.run.path, ("talk", opened.header.key), read)
+    here = episode_url(opened.run.record.name, opened.header.key)
+    start = min(_number(request, "steps", turn), max(1, len(found.moves)))
+    start = max(0, start - 1) // ROWS * ROWS
+    return {
+        "found": found,
+        "heads": MEMBER_HEADS,
+        "rows": [[line(cell, 400) for cell in row] for row in member_rows(found)],
+        "lines": len(found.lines),
+        "graphs": speech_graphs(found),
+        "chart": sequence_chart(
+            found, lambda step: f"{here}?turn={step + 1}#turn-{step + 1}", start, start + ROWS
+        ),
+        "start": start,
+        "parts": range(0, len(found.moves), ROWS),
+        "size": ROWS,
     }
 
 
