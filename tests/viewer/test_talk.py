@@ -81,9 +81,9 @@ def rows(page: str) -> list[str]:
 
 def test_a_row_for_each_step_says_who_was_shown_it_and_when(client: TestClient) -> None:
     page = client.get("/run/talk/episode/eval/test/0.0").text
-    assert rows(page)[:2] == ["1 ann sent on all take 2, I take 3 → bob (5)", "2 ann acted 3"]
+    assert rows(page)[:2] == ["1 ann sent on all: take 2, I take 3 → bob (5)", "2 ann acted: 3"]
     said = next(row for row in rows(page) if "yes" in row)
-    assert said == "6 bob sent on all <b>yes</b> → ann (9), cat (9)"
+    assert said == "6 bob sent on all: <b>yes</b> → ann (9), cat (9)"
     assert "<b>yes</b>" not in page  # it is text
     assert "2 lines for others in 11 turns" in words(page)
     table = re.search(r'<table class="members">.*?</table>', page, re.DOTALL)
@@ -94,8 +94,8 @@ def test_a_row_for_each_step_says_who_was_shown_it_and_when(client: TestClient) 
 def test_a_team_s_decision_stands_across_all_columns(client: TestClient) -> None:
     page = client.get("/run/team/episode/eval/test/0.0").text
     found = rows(page)
-    assert re.match(r"1 author proposed (red|blue) (big|small) → reviewer \(2\)", found[0])
-    assert found[-1].startswith("the environment takes ")
+    assert re.match(r"1 author proposed: (red|blue) (big|small) → reviewer \(2\)", found[0])
+    assert found[-1].startswith("the environment takes: ")
     band = [row for row in re.findall(r'<li class="step.*?</li>', page) if 'class="band"' in row]
     assert len(band) == 1 and 'class="step environment"' in band[0]
     assert "author to reviewer" in page  # the graph's title
@@ -112,7 +112,7 @@ def test_a_long_episode_shows_a_part_of_its_steps(client: TestClient) -> None:
 
 def test_an_episode_in_progress_shows_what_was_said_so_far(client: TestClient) -> None:
     page = client.get("/run/talk/episode/open/0.0").text
-    assert rows(page)[0] == "1 ann sent on all take 2, I take 3 never shown to bob"
+    assert rows(page)[0] == "1 ann sent on all: take 2, I take 3 never shown to bob"
     assert len(rows(page)) == 3 and 'data-live="/run/talk/live.json"' in page
 
 

@@ -98,18 +98,19 @@ def _rows(move: Move, lines: Sequence[Line], columns: _Columns, link: str) -> li
     shapes.append(f'<circle class="fill {colour}" cx="{x:.1f}" cy="{MIDDLE}" r="4.5"/>')
     text = own[0].text if own and own[0].channel else move.text
     words = [f"<b>{escape(shortened(move.player, 80))}</b> {_done(move, own)}"]
-    words += [_quoted(text)] * bool(text.strip())
+    if text.strip():
+        words = [f"{words[0]}:", _quoted(text)]
     words += [_readers(line) for line in own]
     kind = "environment" if acts else "says"
     found = [_row(kind, link, move.step + 1, columns.picture(shapes), words)]
     for line in lines:
         if line.team:
-            said = f"<b>{escape(shortened(line.team, 80))}</b>, as a team, {DONE[line.does]}"
+            said = f"<b>{escape(shortened(line.team, 80))}</b>, as a team, {DONE[line.does]}:"
             words = [said, _quoted(line.text), _readers(line)]
             picture = columns.picture(_arrows(line, columns))
             found.append(_row("says", link, None, picture, words))
     if move.acted is not None and not acts:
-        words = [f"the environment takes {_quoted(move.acted)}"]
+        words = [f"the environment takes: {_quoted(move.acted)}"]
         found.append(_row("environment", link, None, columns.picture([band]), words))
     return found
 

@@ -16,7 +16,7 @@ from palaestra.evaluation.statistics.conversation import Conversation
 from palaestra.viewer.charts import COLOURS
 from palaestra.viewer.texts import line as shortened
 
-WIDTH, HEIGHT = 300, 210
+WIDTH, HEIGHT = 260, 190
 NODE = 6  # pixels: the radius of a player
 WIDEST = 6.0  # pixels: the arrow with the most lines
 BEND = 0.16  # of an arrow's length: how far its middle lies aside, so that two directions part
@@ -63,7 +63,7 @@ def _graph(players: Sequence[str], edges: Edges, most: int) -> Markup:
         parts.append(
             f'<circle class="fill s{number % COLOURS}" cx="{x:.1f}" cy="{y:.1f}" r="{NODE}"/>'
             f'<text x="{x + dx:.1f}" y="{y + dy:.1f}" text-anchor="{side}">'
-            f"{escape(shortened(player, 14))}</text>"
+            f"{escape(shortened(player, 12))}</text>"
         )
     return Markup("".join((*parts, "</svg>")))
 
@@ -71,7 +71,7 @@ def _graph(players: Sequence[str], edges: Edges, most: int) -> Markup:
 def _circle(count: int) -> list[tuple[float, float]]:
     """Return places on a circle, the first one at the top; two stand side by side."""
     turn = math.pi if count == 2 else -math.pi / 2
-    radius_x, radius_y = WIDTH / 2 - 95, HEIGHT / 2 - 28
+    radius_x, radius_y = WIDTH / 2 - 75, HEIGHT / 2 - 30
     angles = [turn + 2 * math.pi * number / max(1, count) for number in range(count)]
     return [
         (WIDTH / 2 + radius_x * math.cos(angle), HEIGHT / 2 + radius_y * math.sin(angle))

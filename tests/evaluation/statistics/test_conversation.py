@@ -159,6 +159,11 @@ def test_a_selector_who_sees_nobody_is_shown_the_proposals_when_it_decides() -> 
     assert found.edges() == {("first", "selector"): 1, ("second", "selector"): 1}
     assert found.members["third"].does == {"pass": 1}
     assert found.members["selector"].does == {"act": 1}
+    replies = {name: ["red big", "red big"] for name in ("first", "second", "third")}
+    replies |= {"critic": ["well"], "selector": ["red big"]}
+    again = conversation(run(make("questions/things-2?team=scatter"), replies, "(pass)"))
+    assert again.edges(0, 3) == {(name, "critic"): 1 for name in ("first", "second", "third")}
+    assert again.edges(4) == {(name, "selector"): 1 for name in ("first", "second", "third")}
     silent = conversation(run(make("questions/things-2?team=majority"), {}, "red big"))
     assert len(silent.lines) == 3 and silent.edges() == {}
 

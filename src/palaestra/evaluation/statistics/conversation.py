@@ -296,9 +296,9 @@ class _Reader:
 
     def _decide(self, move: Move) -> None:
         """Note which proposals a player was shown only with the question to decide."""
-        for line in self._proposals:
-            name = (line.team or line.speaker).rpartition(".")[2]
-            stood = proposal(name, line.text) in self._seen
+        latest = {line.team or line.speaker: line for line in self._proposals}
+        for name, line in latest.items():
+            stood = proposal(name.rpartition(".")[2], line.text) in self._seen
             if stood and line.speaker != move.player and move.player not in line.shown:
                 _shown(line)[move.player] = max(line.step, move.step - 1)
 
