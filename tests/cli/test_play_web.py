@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from palaestra.cli.main import main
+from tests.chosen import mostly_slow
 from tests.core.games import Ring, Tally
 from tests.viewer.browser import Watch, chromium
 
@@ -179,7 +180,7 @@ def test_what_cannot_be_played_is_one_sentence(
     assert reason in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize("width", mostly_slow([1280, 420], 1280))
 def test_the_page_plays_in_a_browser(width: int) -> None:
     options = ("--player", "ann", "--player", "bob=direct@random", *RANDOM)
     with playing(1, *options, env=f"{GAME}?messages=all") as game, chromium() as browser:

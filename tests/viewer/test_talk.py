@@ -202,3 +202,22 @@ def test_charts_fit_the_window_and_their_rows_meet(browser: Any, address: str, w
         assert all(room >= 140 for *_, room in gaps)  # its words have room
     assert watch.complaints == []
     page.close()
+
+
+@pytest.mark.slow
+def test_the_chart_of_an_episode_in_progress_grows_without_a_reload(
+    browser: Any, address: str, root: Path
+) -> None:
+    with RunFolder.read(root / "talk") as opened:
+        (episode,) = opened.database.episodes("eval/test")
+    page = browser.new_page()
+    entered(page, address)
+    with RunFolder.create(root / "live", RECIPE) as run:
+        for step in episode.steps[:2]:
+            run.database.append(Key("rl/1", 0), step)
+        page.goto(f"{address}/run/live/episode/rl/1/0.0")
+        assert page.locator("li.step").count() == 2
+        for step in episode.steps[2:5]:
+            run.database.append(Key("rl/1", 0), step)
+        page.wait_for_selector("li.step:nth-child(5)", timeout=20_000)
+    page.close()

@@ -248,7 +248,7 @@ class _Reader:
     def read(self, step: Step) -> None:
         """Read the next step."""
         player, info = step.before.turn or "", step.transition.info
-        note: Mapping[str, Any] = info.get("team") or {}
+        note = _team_note(info)
         call = _message_call(step)
         does = _does(step, call, note, out=player in self._out)
         text = _text(step)
@@ -282,7 +282,7 @@ class _Reader:
     def _say(self, move: Move, number: int, speaker: str, line: str | None = None) -> None:
         """Add a line of a team; only a team in a member's place has its `line` in the record."""
         if line is None:
-            reply = self._latest[speaker]
+            reply = self._latest.get(speaker, move)
             does = reply.does if reply.does in SPEECH else "talk"
             said = Line(reply.step, speaker, does, reply.text)
         else:
@@ -303,9 +303,15 @@ class _Reader:
                 _shown(line)[move.player] = max(line.step, move.step - 1)
 
 
-def _show(step: Step, read: Mapping[str, Sequence[int]] | None, lines: Mapping[int, Line]) -> None:
+def _team_note(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a team's environment recorded of a reply; empty for any other environment."""
+    note = info.get("team")
+    return note if isinstance(note, Mapping) and "does" in note else {}
+
+
+def _show(step: Step, read: Any, lines: Mapping[int, Line]) -> None:
     """Note the readers to whom the record says that lines were shown after a step."""
-    for reader, numbers in (read or {}).items():
+    for reader, numbers in read.items() if lines and isinstance(read, Mapping) else ():
         for number in numbers:
             _shown(lines[number])[reader] = step.index
 
