@@ -21,9 +21,9 @@ from palaestra.core.environment import (
     Spec,
     Stakes,
     Transition,
-    sample_action,
 )
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Task
 from palaestra.core.team_words import PASS
 from palaestra.environments.base import hashed, refused
@@ -61,6 +61,7 @@ class InTeam(Wrapper):
         self._read = dict.fromkeys(self._team.players, 0)  # how many of them each has been shown
         self._digest = ""  # of the news, so that a state key takes no longer the more was said
         self._shown: dict[str, str] = {}  # what each saw at the beginning of its turn
+        self._hears: dict[tuple[str, str], bool] = {}  # reader and speaker, as `Team.sees`
         self._over = False
 
     @classmethod
@@ -224,11 +225,14 @@ class InTeam(Wrapper):
             lines = [] if member in self._shown else [self._briefing(member)]
             first = self._read[member]
             for number, (speaker, text) in enumerate(self._news[first:], first):
-                if not speaker:
+                hears = self._hears.get((member, speaker))
+                if hears is None:
+                    hears = not speaker or (speaker != member and self._team.sees(member, speaker))
+                    self._hears[member, speaker] = hears
+                if hears:
                     lines.append(text)
-                elif speaker != member and self._team.sees(member, speaker):
-                    lines.append(text)
-                    heard.setdefault(member, []).append(number)
+                    if speaker:
+                        heard.setdefault(member, []).append(number)
             self._read[member] = len(self._news)
             self._shown[member] = "\n".join([*lines, self._protocol.asked(member)])
         return heard
