@@ -19,6 +19,8 @@ from palaestra.core.session import Session
 from palaestra.core.task import Split, TaskSet
 from palaestra.environments.channels.talking import Messages
 from palaestra.environments.registry import make
+from palaestra.evaluation.reports.report import as_json, build
+from palaestra.evaluation.reports.report_files import markdown
 from palaestra.evaluation.statistics.conversation import (
     Traffic,
     conversation,
@@ -216,3 +218,12 @@ def test_phases_of_a_run_have_the_mean_of_their_games(tmp_path: Path, channels: 
     assert games.talk.shares == {"ann": 0.5, "bob": 0.5, "cat": 0.0}
     assert games.talk.channels == {"all": Traffic(2, 26)}
     assert set(games.players) == {"ann", "bob", "cat"}
+
+
+def test_the_report_of_a_training_run_says_what_players_said(tmp_path: Path, channels: str) -> None:
+    with RunFolder.create(tmp_path / "run", {"summary": "talk"}) as opened:
+        episode = run(Messages(Tally(), channels), {"ann": [SAYINGS[4]]}, "1")
+        opened.database.finish(replace(episode, key=Key("test/rl", 0)))
+        report = build(opened.database, opened.path)
+    assert as_json(report)["talk"]["channels"] == {"all": {"messages": 1, "bytes": 13}}
+    assert "ann 100 %, bob 0 %, cat 0 %" in markdown(report)
