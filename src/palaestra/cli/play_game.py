@@ -194,9 +194,17 @@ async def play(
         begun()
         alone = len(seats) == 1
         agent = agents[seats[0].player] if alone else Seats(agents)
-        own = Budget(seconds=seconds)
-        limits = {"budget": own} if alone else {"player_budget": own}
-        return await Session(Key("play", 0), task, environment, agent, models, **limits).run()
+        own, unlimited = Budget(seconds=seconds), Budget()
+        session = Session(
+            Key("play", 0),
+            task,
+            environment,
+            agent,
+            models,
+            budget=own if alone else unlimited,
+            player_budget=unlimited if alone else own,
+        )
+        return await session.run()
 
 
 def results_of(episode: Episode) -> list[str]:

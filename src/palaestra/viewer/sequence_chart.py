@@ -20,6 +20,7 @@ ROWS = 200  # steps of one chart
 LONGEST = 240  # characters of a text
 MIDDLE = 13  # pixels from the top of a row to its arrows
 HEAD = 6  # pixels: the length of an arrow's head
+NAMED = 8  # readers of a line that are named; more are counted
 
 
 def sequence_chart(
@@ -54,7 +55,7 @@ class _Columns:
     def __init__(self, players: Sequence[str]) -> None:
         self.players = list(players)
         count = len(self.players)
-        self.gap = 44 if count <= 6 else 28 if count <= 12 else 16
+        self.gap = 44 if count <= 6 else 28 if count <= 12 else 20
         self.width = self.gap * count
 
     def x(self, player: str) -> float:
@@ -68,7 +69,7 @@ class _Columns:
     def heads(self) -> str:
         """Draw the names above the columns, slanted."""
         names = [shortened(name, 24) for name in self.players]
-        slant = 5.2 * max(map(len, names)) + 20  # pixels: about 7 a character, at 45 degrees
+        slant = 6.0 * max(map(len, names)) + 22  # pixels: about 8.5 a letter, at 45 degrees
         height, width = math.ceil(slant), math.ceil(self.width + slant)
         parts = [f'<svg width="{width}" height="{height}">']
         for player, name in zip(self.players, names, strict=True):
@@ -138,26 +139,32 @@ def _readers(line: Line) -> str:
     """Return who was shown a line before which turn, and who never was."""
     shown = [f"{shortened(name, 80)} ({step + 2})" for name, step in line.shown.items()]
     never = [shortened(name, 80) for name in line.to if name not in line.shown]
+    if len(shown) > NAMED:
+        turns = sorted({step + 2 for step in line.shown.values()})
+        last = f" to {turns[-1]}" if len(turns) > 1 else ""
+        shown = [f"{len(shown)} players ({turns[0]}{last})"]
+    if len(never) > NAMED:
+        never = [f"{len(never)} players"]
     parts = [f"→ {', '.join(shown)}"] * bool(shown)
     parts += [f"never shown to {', '.join(never)}"] * bool(never)
     return f'<span class="faint">{escape("; ".join(parts))}</span>' if parts else ""
 
 
 def _arrows(line: Line, columns: _Columns) -> list[str]:
-    """Draw an arrow to each reader of a line, and a broken one to who was never shown it."""
+    """Draw arrows to the readers of a line, and a broken line to each who was never shown it."""
     begin, colour = columns.x(line.speaker), columns.colour(line.speaker)
-    parts = []
-    for player in dict.fromkeys((*line.shown, *line.to)):
-        end = columns.x(player)
-        toward = math.copysign(1, end - begin)
-        if player in line.shown:
-            neck = end - toward * HEAD
-            parts.append(f'<path class="line {colour}" d="M{begin:.1f} {MIDDLE}H{neck:.1f}"/>')
-            parts.append(
-                f'<path class="fill {colour}" d="M{end:.1f} {MIDDLE}l{-toward * HEAD:g} -4v8z"/>'
-            )
-        else:
-            parts.append(
-                f'<path class="line dashed {colour}" d="M{begin:.1f} {MIDDLE}H{end:.1f}"/>'
-            )
+    parts = [
+        f'<path class="line dashed {colour}" d="M{begin:.1f} {MIDDLE}H{columns.x(player):.1f}"/>'
+        for player in line.to
+        if player not in line.shown
+    ]
+    ends = [columns.x(player) for player in line.shown]
+    shaft = (
+        [f"M{begin:.1f} {MIDDLE}H{max(ends) - HEAD:.1f}"] if max(ends, default=0) > begin else []
+    )
+    shaft += [f"M{begin:.1f} {MIDDLE}H{min(ends) + HEAD:.1f}"] if ends and min(ends) < begin else []
+    if shaft:
+        heads = [f"M{end:.1f} {MIDDLE}l{-math.copysign(HEAD, end - begin):g} -4v8z" for end in ends]
+        parts.append(f'<path class="line {colour}" d="{"".join(shaft)}"/>')
+        parts.append(f'<path class="fill {colour}" d="{"".join(heads)}"/>')
     return parts

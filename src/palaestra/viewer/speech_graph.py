@@ -16,9 +16,13 @@ from palaestra.evaluation.statistics.conversation import Conversation
 from palaestra.viewer.charts import COLOURS
 from palaestra.viewer.texts import line as shortened
 
-WIDTH, HEIGHT = 260, 190
+HEIGHT = 190
+RADIUS = 58, HEIGHT / 2 - 30  # pixels: of the circle, across and down
+LETTER = 9.5  # pixels: about the width of a letter in a label
+LONGEST = 12  # letters of a label
 NODE = 6  # pixels: the radius of a player
-WIDEST = 6.0  # pixels: the arrow with the most lines
+WIDEST = 6.0  # pixels: the arrow with the most lines, if it has room
+ROOM = 30.0  # pixels: the widest arrows of all players beside each other
 BEND = 0.16  # of an arrow's length: how far its middle lies aside, so that two directions part
 Edges = Mapping[tuple[str, str], int]
 
@@ -46,35 +50,36 @@ def speech_graphs(found: Conversation) -> list[tuple[str, Markup]]:
 
 def _graph(players: Sequence[str], edges: Edges, most: int) -> Markup:
     """Draw one graph; `most` lines have the widest arrow."""
+    names = [shortened(player, LONGEST) for player in players]
+    width = 2 * (RADIUS[0] + NODE + 4 + LETTER * max(map(len, names)))
+    widest = min(WIDEST, ROOM / len(players))
+    places = dict(zip(players, _circle(len(players), width / 2), strict=True))
     pairs = ", ".join(f"{a} to {b} {n}" for (a, b), n in edges.items()) or "nobody spoke"
     parts = [
-        f'<svg class="chart graph" role="img" viewBox="0 0 {WIDTH} {HEIGHT}">',
+        f'<svg class="chart graph" role="img" viewBox="0 0 {width:.0f} {HEIGHT}">',
         f"<title>{escape(shortened(pairs, 2000))}</title>",
     ]
-    places = dict(zip(players, _circle(len(players)), strict=True))
     for (speaker, reader), number in edges.items():
         colour = f"s{list(players).index(speaker) % COLOURS}"
         title = f"{shortened(speaker, 80)} to {shortened(reader, 80)}: {number}"
-        parts += _arrow(places[speaker], places[reader], WIDEST * number / most, colour, title)
-    for number, (player, (x, y)) in enumerate(places.items()):
-        side = "start" if x > WIDTH / 2 + 1 else "end" if x < WIDTH / 2 - 1 else "middle"
+        parts += _arrow(places[speaker], places[reader], widest * number / most, colour, title)
+    for number, (name, (x, y)) in enumerate(zip(names, places.values(), strict=True)):
+        side = "start" if x > width / 2 + 1 else "end" if x < width / 2 - 1 else "middle"
         dx = {"start": NODE + 4, "end": -NODE - 4, "middle": 0}[side]
-        dy = 4 if dx else (NODE + 13 if y > HEIGHT / 2 else -NODE - 6)
+        dy = 5 if dx else (NODE + 15 if y > HEIGHT / 2 else -NODE - 6)
         parts.append(
             f'<circle class="fill s{number % COLOURS}" cx="{x:.1f}" cy="{y:.1f}" r="{NODE}"/>'
-            f'<text x="{x + dx:.1f}" y="{y + dy:.1f}" text-anchor="{side}">'
-            f"{escape(shortened(player, 12))}</text>"
+            f'<text x="{x + dx:.1f}" y="{y + dy:.1f}" text-anchor="{side}">{escape(name)}</text>'
         )
     return Markup("".join((*parts, "</svg>")))
 
 
-def _circle(count: int) -> list[tuple[float, float]]:
+def _circle(count: int, middle: float) -> list[tuple[float, float]]:
     """Return places on a circle, the first one at the top; two stand side by side."""
-    turn = math.pi if count == 2 else -math.pi / 2
-    radius_x, radius_y = WIDTH / 2 - 75, HEIGHT / 2 - 30
-    angles = [turn + 2 * math.pi * number / max(1, count) for number in range(count)]
+    begin = math.pi if count == 2 else -math.pi / 2
+    angles = [begin + 2 * math.pi * number / count for number in range(count)]
     return [
-        (WIDTH / 2 + radius_x * math.cos(angle), HEIGHT / 2 + radius_y * math.sin(angle))
+        (middle + RADIUS[0] * math.cos(angle), HEIGHT / 2 + RADIUS[1] * math.sin(angle))
         for angle in angles
     ]
 
@@ -87,13 +92,13 @@ def _arrow(
     length = math.hypot(x1 - x0, y1 - y0)
     bend_x = (x0 + x1) / 2 + BEND * (y1 - y0)
     bend_y = (y0 + y1) / 2 - BEND * (x1 - x0)
-    width = max(1.0, width)
-    head = 5 + width
+    width = max(0.7, width)
+    head = 4 + width
     out = _toward((x0, y0), (bend_x, bend_y), NODE + 1)
     tip = _toward((x1, y1), (bend_x, bend_y), NODE + 1)
     neck = _toward((x1, y1), (bend_x, bend_y), min(length / 2, NODE + 1 + head))
     along_x, along_y = (tip[0] - neck[0]) / head, (tip[1] - neck[1]) / head
-    half = 2.5 + width / 2
+    half = 2 + width / 2
     left = neck[0] - half * along_y, neck[1] + half * along_x
     right = neck[0] + half * along_y, neck[1] - half * along_x
     curve = f"M{_at(out)}Q{_at((bend_x, bend_y))} {_at(neck)}"
