@@ -84,12 +84,12 @@ class MemberStatistics:
     """What one of several players did and spent in one episode."""
 
     calls: int  # of models
-    read: int  # tokens that its models read beyond cached ones
+    read: int  # tokens of their prompts that are no part of an earlier one
     sampled: int  # tokens that its models sampled
     words: int  # that it said
     share: float | None  # of all words that were said; None: nothing was
     does: Mapping[str, int]  # how often it did what, by the keys of DONE
-    sent: Mapping[str, Traffic]  # by channel or board, in alphabetical order
+    sent: Mapping[str, Traffic]  # by channel or board, in the order of the first message
     heard: int  # lines of others that it was shown
 
 

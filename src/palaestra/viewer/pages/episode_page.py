@@ -31,12 +31,7 @@ from palaestra.core.task import Task
 from palaestra.evaluation.attribution.base import stored_attributions
 from palaestra.evaluation.judges.stored_verdicts import verdicts_on
 from palaestra.evaluation.judges.verdict import PASS
-from palaestra.evaluation.statistics.conversation import (
-    MEMBER_HEADS,
-    Conversation,
-    conversation,
-    member_rows,
-)
+from palaestra.evaluation.statistics.conversation import Conversation, conversation
 from palaestra.evaluation.statistics.costs import known_money
 from palaestra.evaluation.statistics.player_results import forfeit_reason, has_success, returns_line
 from palaestra.runtime.visible_text import visible
@@ -60,12 +55,11 @@ from palaestra.store.run_folder import RunFolder
 from palaestra.viewer.advantages import Credits, cached_credits, credits_of
 from palaestra.viewer.branch_tree import MOST as MOST_STRANDS
 from palaestra.viewer.branch_tree import strands
+from palaestra.viewer.conversation_view import conversation_view
 from palaestra.viewer.facts import plan_of
 from palaestra.viewer.losing_turn import GROUNDS, explained_turn, losing_turn, reason_of
 from palaestra.viewer.message_views import part_views
-from palaestra.viewer.sequence_chart import ROWS, sequence_chart
 from palaestra.viewer.site import Site, episode_url, run_url
-from palaestra.viewer.speech_graph import speech_graphs
 from palaestra.viewer.texts import cut, line
 from palaestra.viewer.tokens import token_texts, tokens_of
 from palaestra.viewer.turns import (
@@ -258,8 +252,7 @@ def _talk(site: Site, opened: _Opened, request: Request, turn: int) -> dict[str,
     database, span = opened.run.database, opened.span
     if not span.ids or not has_several_players(database, span):
         return None
-    few = len(span.ids) <= FEW_EVENTS or "talk" in request.query_params
-    if not few:
+    if len(span.ids) > FEW_EVENTS and "talk" not in request.query_params:
         return {"found": None}
 
     def read() -> Conversation:
@@ -268,21 +261,7 @@ def _talk(site: Site, opened: _Opened, request: Request, turn: int) -> dict[str,
 
     found = site.cached(opened.run.path, ("talk", opened.header.key), read)
     here = episode_url(opened.run.record.name, opened.header.key)
-    start = min(_number(request, "steps", turn), max(1, len(found.moves)))
-    start = max(0, start - 1) // ROWS * ROWS
-    return {
-        "found": found,
-        "heads": MEMBER_HEADS,
-        "rows": [[line(cell, 400) for cell in row] for row in member_rows(found)],
-        "lines": len(found.lines),
-        "graphs": speech_graphs(found),
-        "chart": sequence_chart(
-            found, lambda step: f"{here}?turn={step + 1}#turn-{step + 1}", start, start + ROWS
-        ),
-        "start": start,
-        "parts": range(0, len(found.moves), ROWS),
-        "size": ROWS,
-    }
+    return conversation_view(found, here, _number(request, "steps", turn))
 
 
 def _money(opened: _Opened) -> float | None:
