@@ -8,7 +8,7 @@ import pytest
 
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.knowledge_file import BUNDLED, Entry, best_entries, load_entries
-from palaestra.core.team_words import parts
+from palaestra.core.team_words import answer_parts
 
 ASTHMA = Entry(("wheezing", "cough at night"), "asthma")
 
@@ -34,7 +34,7 @@ def test_the_diseases_that_come_with_it_can_be_told_apart() -> None:
     entries = load_entries("diseases")
     assert len(entries) == 12
     for entry in entries:
-        assert list(parts(entry.say)) == ["department", "diagnosis"]
+        assert list(answer_parts(entry.say)) == ["department", "diagnosis"]
         for left_out in entry.when:
             signs = " ".join(sign for sign in entry.when if sign != left_out)
             assert best_entries(entries, signs) == [entry]

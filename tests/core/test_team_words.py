@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestra.core.team_words import ASKED, Reply, parts, proposal, replies_in
+from palaestra.core.team_words import ASKED, Reply, answer_parts, proposal, replies_in
 
 WORD = st.text("abcxyz", min_size=1, max_size=6)
 LINE = st.lists(WORD, min_size=1, max_size=4).map(" ".join)
@@ -32,12 +32,12 @@ def test_what_a_team_did_ends_a_reply() -> None:
 @given(st.dictionaries(WORD, LINE, min_size=1))
 def test_parts_are_found_in_one_line(values: dict[str, str]) -> None:
     whole = {key: f"{key}: {text}" for key, text in values.items()}
-    assert parts("; ".join(whole.values())) == whole
+    assert answer_parts("; ".join(whole.values())) == whole
 
 
 def test_parts_of_a_module_keep_their_lines() -> None:
     module = "import math\ndef f(x):\n    y = 1; z = 2\n    return x\nassert f(1)\nassert f(2) == 2"
-    assert parts(module) == {
+    assert answer_parts(module) == {
         "import": "import math",
         "def": "def f(x):\n    y = 1; z = 2\n    return x",
         "assert": "assert f(1)\nassert f(2) == 2",

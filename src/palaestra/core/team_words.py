@@ -7,6 +7,7 @@ words.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 PASS = "(pass)"  # the reply of a member that says, proposes, bids or decides nothing
@@ -26,6 +27,11 @@ ASKED = {
     "ranked": "Vote: reply with the numbers from the best to the worst, such as 2 > 1.",
 }
 """What members are asked for, by stage, and for votes by rule: the last line of their prompts."""
+
+NEXT = "Reply with the action that {} will take next."
+LAST = "Reply with the action that {} took last."
+CHECK = "Is this action possible, and fits with what you expect of others? Reply yes or no: {}"
+"""What an agent asks about a partner (`agents/beliefs.py`): the last line of a prompt."""
 
 
 def proposal(member: str, text: str) -> str:
@@ -58,7 +64,7 @@ def replies_in(text: str) -> list[Reply]:
     ]
 
 
-def parts(text: str) -> dict[str, str]:
+def answer_parts(text: str) -> dict[str, str]:
     """Return the parts of an action by their first words: of "dose: 5 mg; visit: soon", two.
 
     A part ends at "; " or at a line that does not begin with a space, so the parts of a Python
@@ -69,4 +75,30 @@ def parts(text: str) -> dict[str, str]:
     for piece in re.split(r"\n(?=\S)" if between == "\n" else "; ", text.strip()):
         key = piece.partition(" ")[0].rstrip(":")
         found[key] = f"{found[key]}{between}{piece}" if key in found else piece
+    return found
+
+
+def expected(player: str, action: str) -> str:
+    """Return how an agent notes what it expects of another player."""
+    return f"{player}: {action}"
+
+
+def proposed(line: str) -> tuple[str, str] | None:
+    """Return member and text of a line by `proposal`; None for any other line."""
+    member, between, text = line.partition(" proposes: ")
+    return (member, text) if between else None
+
+
+def joint_plan(parts: Mapping[str, str]) -> str:
+    """Return one action that says what each of several does: "robot1: wait; robot2: go"."""
+    return "; ".join(f"{name}: {part}" for name, part in parts.items())
+
+
+def parts_of(text: str) -> list[tuple[str, str]]:
+    """Return name and part of each part of a joint plan; a part without a name has the name ""."""
+    found = []
+    for line in re.split(r"[;\n]", text):
+        name, between, part = line.partition(":")
+        if line.strip():
+            found.append((name.strip(), part.strip()) if between else ("", line.strip()))
     return found

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from palaestra.models.renderers.chatml import ChatMLRenderer
 
 REMOTE = ("openai:", "anthropic:", "azure:")
+REGISTERED = "registered"  # replies come from processes that register with the run
 REVISIONS = "revisions"
 """The document of a run that holds the revision of each local model (see `Checkpoint`)."""
 
@@ -61,6 +62,14 @@ def models() -> dict[str, About]:
         ),
         "reader?right=P": About(
             "a simulated member of a team, of known competence (see models/scripted/reader.py)",
+            "palaestra",
+        ),
+        REGISTERED: About(
+            "processes that register with an evaluation reply (see `palaestra serve --team`)",
+            "the processes",
+        ),
+        "planner?own=P&others=P": About(
+            "a simulated planner for boxes, of known competence (see models/scripted/planner.py)",
             "palaestra",
         ),
         "random": About("chooses uniformly among the environment's actions", "palaestra"),
@@ -105,7 +114,7 @@ def check_model(name: str) -> None:
         UnknownName: no such name, and no such folder.
         InputError: the folder, or the remote address, cannot be used.
     """
-    if name in ("random", "null"):
+    if name in ("random", "null", REGISTERED):
         return
     if name.partition("?")[0] == "expert":
         _probabilities(name, ["error"])
@@ -114,6 +123,9 @@ def check_model(name: str) -> None:
         from palaestra.models.scripted.competence import competence_of
 
         competence_of(name)
+        return
+    if name.partition("?")[0] == "planner":
+        _probabilities(name, PLANNER)
         return
     if is_remote(name):
         from palaestra.models.remote.remote_names import parse_remote
@@ -155,7 +167,7 @@ def licence_of(name: str) -> str:
 
 def is_local(name: str) -> bool:
     """Return whether a name is that of a checkpoint, which this process loads."""
-    if is_remote(name) or name.partition("?")[0] in ("expert", "reader", "random", "null", "tiny"):
+    if is_remote(name) or name == REGISTERED or name.partition("?")[0] in SCRIPTED:
         return False
     return not _is_scorer(name)
 
@@ -269,6 +281,10 @@ def load_model(
         from palaestra.models.scripted.reader import ReaderModel
 
         return ReaderModel(agent, competence=competence_of(name))
+    if name.partition("?")[0] == "planner":
+        from palaestra.models.scripted.planner import PlannerCompetence, PlannerModel
+
+        return PlannerModel(agent, competence=PlannerCompetence(**_probabilities(name, PLANNER)))
     if name == "random":
         from palaestra.models.scripted.random_choice import RandomModel
 
@@ -277,6 +293,11 @@ def load_model(
         from palaestra.models.scripted.scripted_model import ScriptedModel
 
         return ScriptedModel(lambda _: "", name="null")
+    if name == REGISTERED:
+        raise InputError(
+            f"The model '{REGISTERED}' replies only in evaluations, with which processes can "
+            "register; use `palaestra serve --team` or `palaestra eval`, or name another model."
+        )
     if is_remote(name):
         from palaestra.models.remote.remote_names import parse_remote
 
@@ -395,6 +416,10 @@ def multiplies_bf16(device: torch.device) -> bool:
         return False  # macOS: fp32 is faster there than torch's bf16
     text = flags.read_text()
     return "avx512_bf16" in text or "amx_bf16" in text or " bf16" in text
+
+
+PLANNER = ("own", "others", "active")  # of the model `planner`
+SCRIPTED = ("expert", "reader", "planner", "random", "null", "tiny")
 
 
 def _probabilities(name: str, options: Sequence[str]) -> dict[str, float]:

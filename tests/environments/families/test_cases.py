@@ -11,7 +11,7 @@ import pytest
 from palaestra.core.environment import Action
 from palaestra.core.rare_capabilities import answer_of
 from palaestra.core.task import Split
-from palaestra.core.team_words import parts
+from palaestra.core.team_words import answer_parts
 from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
@@ -25,7 +25,9 @@ def begun(name: str, index: int) -> tuple[Cases, str, dict[str, str]]:
     """Return a case, what it shows, and the values of the right answer."""
     world = Cases(name)
     text = world.reset(registry.tasks(f"cases/{name}").task(Split.TRAIN, index)).text
-    values = {key: part.partition(": ")[2] for key, part in parts(world.answer().text).items()}
+    values = {
+        key: part.partition(": ")[2] for key, part in answer_parts(world.answer().text).items()
+    }
     return world, text, values
 
 
@@ -50,7 +52,7 @@ def test_other_parts_are_refused_and_random_answers_differ(name: str) -> None:
     world, _, values = begun(name, 1)
     assert not world.step(Action("price: 5")).valid and not world.step(Action("hello")).valid
     sampled = {world.sample_action(random.Random(seed)).text for seed in range(20)}
-    assert len(sampled) > 3 and all(parts(text).keys() == values.keys() for text in sampled)
+    assert len(sampled) > 3 and all(answer_parts(text).keys() == values.keys() for text in sampled)
 
 
 @pytest.mark.parametrize("id", [*(f"cases/{name}" for name in CASES), "stage/scene"])
@@ -59,7 +61,7 @@ def test_no_rule_and_no_case_has_a_right_part_in_it(id: str) -> None:
     world = registry.make(id)
     for index in range(300):
         text = world.reset(registry.tasks(id).task(Split.TEST, index)).text
-        for part in parts(answer_of(world).text).values():
+        for part in answer_parts(answer_of(world).text).values():
             assert not contains(f"{world.instructions}\n{text}", part)
 
 

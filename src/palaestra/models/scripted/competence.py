@@ -6,7 +6,7 @@
     reader?right=0.3&with.plan=0.9         right more often if its prompt has the right "plan: …"
     reader?right=0.3&with.You%20are%20Ada=0.9      or a text, percent-encoded
 
-Parts are those of an action in several parts ("dose: 5 mg; visit: soon", see `team_words.parts`).
+Parts are those of an answer such as "dose: 5 mg; visit: soon" (`team_words.answer_parts`).
 """
 
 from __future__ import annotations

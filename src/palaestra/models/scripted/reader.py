@@ -29,7 +29,16 @@ from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Model, Prompt, Renderer
-from palaestra.core.team_words import ACCEPT, ASKED, DONE, PASS, WRONG, parts, proposal, replies_in
+from palaestra.core.team_words import (
+    ACCEPT,
+    ASKED,
+    DONE,
+    PASS,
+    WRONG,
+    answer_parts,
+    proposal,
+    replies_in,
+)
 from palaestra.models.scripted.competence import Competence, contains
 from palaestra.models.scripted.scripted_model import given_generation
 
@@ -107,7 +116,7 @@ class ReaderModel(Model):
         reviews = [] if last is None else _reviews(messages[-1].text)
         if last is not None and reviews and all(text.startswith(ACCEPT) for text in reviews):
             return last
-        whole = parts(right)
+        whole = answer_parts(right)
         one_part = self.competence.part and not messages[-1].text.endswith(ASKED["act"])
         named = all(text.startswith(f"{key}: ") for key, text in whole.items())
         if one_part or (named and len(whole) > 1):
@@ -128,7 +137,7 @@ class ReaderModel(Model):
         rng: random.Random,
     ) -> str:
         """Return these parts of an action; those that it gave before stay, if not called wrong."""
-        before = parts(_last_reply(messages) or "")
+        before = answer_parts(_last_reply(messages) or "")
         flagged = " ".join(text for text in reviews if text.startswith(WRONG))
         again = [key for key in keys if contains(flagged, key)] or (list(keys) if flagged else [])
         chosen = {}
@@ -150,12 +159,12 @@ class ReaderModel(Model):
         rng: random.Random,
     ) -> str:
         """Return what it says of its part: the part, or a review of it in the last proposal."""
-        whole, prompt, one = parts(right), _read(messages), self.competence
+        whole, prompt, one = answer_parts(right), _read(messages), self.competence
         key = self._known(whole)
-        proposals = [parts(text) for text in _proposals(messages)]
+        proposals = [answer_parts(text) for text in _proposals(messages)]
         last = next((found[key] for found in reversed(proposals) if key in found), None)
         if asked == ASKED["moderate"]:  # as it said before
-            before = parts(_last_reply(messages) or "")
+            before = answer_parts(_last_reply(messages) or "")
             return before.get(key) or await self._say(environment, key, whole, prompt, rng)
         if last is None:
             if one.share and rng.random() < one.share:
@@ -179,9 +188,9 @@ class ReaderModel(Model):
         if rng.random() < self.competence.probability(key, right, prompt):
             return right[key]
         other = await _sampled(
-            environment, rng, lambda text: parts(text).get(key, right[key]) != right[key]
+            environment, rng, lambda text: answer_parts(text).get(key, right[key]) != right[key]
         )
-        return parts(other)[key]
+        return answer_parts(other)[key]
 
     def _known(self, right: Mapping[str, str]) -> str:
         """Return its part; raise InputError if the right answer has no such part."""
@@ -281,9 +290,9 @@ async def _mistake(
         return None
 
     def seen(text: str) -> bool:
-        return any(contains(read, part) for name, part in parts(text).items() if name != key)
+        return any(contains(read, part) for name, part in answer_parts(text).items() if name != key)
 
     try:
-        return parts(await _sampled(environment, rng, seen)).get(key)
+        return answer_parts(await _sampled(environment, rng, seen)).get(key)
     except EnvironmentFault:
         return None

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.task import Task
-from palaestra.core.team_words import parts
+from palaestra.core.team_words import answer_parts
 from palaestra.environments.base import Replayed, hashed, refused, without_parameters
 from palaestra.environments.families.cases.case import Case
 from palaestra.environments.families.cases.documents import PAPER, TABLE, paper, table
@@ -68,7 +68,7 @@ class Cases(
         return Observation(self._case.text)
 
     def _act(self, action: Action) -> Transition:
-        given = {name.casefold(): text for name, text in parts(action.text).items()}
+        given = {name.casefold(): text for name, text in answer_parts(action.text).items()}
         if not given or not given.keys() <= self._case.parts.keys():
             return refused(self.instructions)
         right = [

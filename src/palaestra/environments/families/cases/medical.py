@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 
 from palaestra.core.knowledge_file import load_entries
-from palaestra.core.team_words import parts
+from palaestra.core.team_words import answer_parts
 from palaestra.environments.families.cases.case import Case, Part, among
 
 TRIAGE = "A patient has come. To which department, and what is it?"
@@ -70,7 +70,7 @@ def care(rng: random.Random) -> Case:
 
 
 def _values(say: str) -> dict[str, str]:
-    return {name: text.partition(": ")[2] for name, text in parts(say).items()}
+    return {name: text.partition(": ")[2] for name, text in answer_parts(say).items()}
 
 
 def _yes(yes: str, no: str, holds: bool) -> Part:
