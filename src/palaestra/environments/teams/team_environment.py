@@ -24,7 +24,7 @@ from palaestra.core.environment import (
 )
 from palaestra.core.errors import InputError
 from palaestra.core.task import Task
-from palaestra.core.team_words import PASS
+from palaestra.core.team_words import PASS, skilled
 from palaestra.environments.base import hashed, refused
 from palaestra.environments.teams.protocol import protocol_of
 from palaestra.environments.teams.team_file import Team, load
@@ -63,7 +63,7 @@ class InTeam(Wrapper):
             players=tuple(team.players),
             stakes=Stakes("common", forfeit=0.0, idle=PASS),
             capabilities=spec.capabilities - ALONE,
-            typical_turns=spec.typical_turns * protocol_of(team, 0).most_replies(),
+            typical_turns=spec.typical_turns * protocol_of(team, 0).most_replies({}),
             free_text=True,
         )
 
@@ -119,6 +119,8 @@ class InTeam(Wrapper):
         Empty where what was said before leads the team to another action.
         """
         plan = [action.text for action in self.inner.oracle()] if not self._over else []
+        if self._protocol.watches and Capability.SNAPSHOT in self.spec.capabilities:
+            return self._tried(plan)
         protocol, replies = protocol_of(self._team, self._protocol.seed), list[Action]()
         protocol.restore(self._protocol.saved())
         while plan:
@@ -129,7 +131,23 @@ class InTeam(Wrapper):
                 continue
             if plain(decision) != plain(plan.pop(0)):
                 return []
-            protocol.begin_turn()
+            protocol.begin_turn(f"after {decision} and {len(plan)} more")
+        return replies
+
+    def _tried(self, plan: list[str]) -> list[Action]:
+        """Return the same where it depends on observations: all is done, and then undone."""
+        before, replies = self.snapshot(), list[Action]()
+        while plan and not self._over:
+            replies.append(Action(self._protocol.ideal(plan[0])))
+            told = len(self._news)
+            self.step(replies[-1])
+            acted = [plain(text) for speaker, text in self._news[told:] if not speaker]
+            if acted and acted[-1].startswith(plain(f"Your team did: {plan[0]}")):
+                plan.pop(0)
+            elif acted or self._over:
+                replies = []
+                break
+        self.restore(before)
         return replies
 
     def admissible(self) -> Sequence[str]:
@@ -160,7 +178,10 @@ class InTeam(Wrapper):
         self._tell(("", f"Your team did: {decision}\n{note}{transition.observation.text}"))
         if transition.terminated or transition.truncated:
             return self._ended(transition, before)
-        self._protocol.begin_turn()
+        state = None
+        if self._team.supervisor is not None and Capability.STATE_KEY in self.spec.capabilities:
+            state = self.inner.state_key()
+        self._protocol.begin_turn(transition.observation.text, state)
         went_on = self._went_on(before)
         return replace(
             went_on,
@@ -198,10 +219,12 @@ class InTeam(Wrapper):
 def _briefing(team: Team, player: str, name: str) -> str:
     """Return what a player is told of its team, and of those around it; it is called `name`."""
     member, _, within = player.partition(".")
-    told, others = team.members[member].instructions, [m for m in team.members if m != member]
+    told, skills = team.members[member].instructions, team.members[member].skills
+    others = [m for m in team.there(1, ()) if m != member]
     if within:
         inner = _briefing(team.inner[member], within, name)
         return (
             f"{inner} Your team is {member} among {', '.join(others)}.{f' {told}' if told else ''}"
         )
+    told = " ".join(text for text in (told, skilled(skills) if skills else "") if text)
     return f"You are {name}, in a team with {', '.join(others)}.{f' {told}' if told else ''}"
