@@ -16,6 +16,7 @@ ACCEPT = "accept"  # the beginning of a review that has nothing against a propos
 GO_ON = "go on"  # of a supervisor: the team may repeat itself
 SPAWN = "spawn"  # of a member with this right, before a name: that member joins
 REPORT = "report:"  # the beginning of a worker's reply that is for the orchestrator, and no action
+DID = "Your team did: "  # before an action of the environment that the team has taken
 PLAN_ENTRIES = ("facts", "guesses", "plan")  # of an orchestrator's outer ledger
 TURN_ENTRIES = ("done", "stalled", "next")  # of its inner ledger
 
@@ -77,6 +78,27 @@ def instructed(line: str) -> str | None:
 def skilled(skills: str) -> str:
     """Return how a member reads what it is good at."""
     return f"Your skills: {skills}."
+
+
+def skills_in(text: str) -> str:
+    """Return the skills that a text states by `skilled`; empty: none."""
+    return text.partition("Your skills: ")[2].partition(".")[0]
+
+
+def takes_work(member: str) -> str:
+    """Return how all read that a member was found to do what the orchestrator wants."""
+    return f"{member} takes the work."
+
+
+def taken(line: str) -> str | None:
+    """Return the member of a line by `takes_work`; None for any other line."""
+    member, between, after = line.partition(" takes the work.")
+    return member if between and not after else None
+
+
+def acted(action: str, observation: str) -> str:
+    """Return how all read what the team did, and what the environment showed."""
+    return f"{DID}{action}\n{observation}"
 
 
 def entries(text: str, names: Sequence[str]) -> dict[str, str]:

@@ -394,7 +394,7 @@ def multiplies_bf16(device: torch.device) -> bool:
     return "avx512_bf16" in text or "amx_bf16" in text or " bf16" in text
 
 
-READER = ("right", "recall", "false", "honesty")  # options of the model `reader`
+READER = ("right", "recall", "false", "honesty", "outside")  # options of the model `reader`
 
 
 def _probabilities(name: str, options: Sequence[str]) -> dict[str, float]:

@@ -61,6 +61,10 @@ class Nested(Protocol):
         said, self._said = self._said, []
         return said
 
+    def begin(self, observation: str, state: str | None = None) -> None:
+        for one in (self.outer, *self.inner.values()):
+            one.begin(observation, state)
+
     def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
         for one in (self.outer, *self.inner.values()):
             one.begin_turn(observation, state)

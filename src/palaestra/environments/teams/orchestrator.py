@@ -19,7 +19,15 @@ from dataclasses import asdict, astuple, dataclass
 from typing import Any, Literal
 
 from palaestra.core.bm25 import scores
-from palaestra.core.team_words import ASKED, HALT, PASS, REPORT, instruction, worker_line
+from palaestra.core.team_words import (
+    ASKED,
+    HALT,
+    PASS,
+    REPORT,
+    instruction,
+    takes_work,
+    worker_line,
+)
 from palaestra.environments.teams.ledgers import TurnLedger, parse_turn, plan_problem
 from palaestra.environments.teams.protocol import Protocol
 from palaestra.environments.teams.team_file import Team
@@ -116,6 +124,9 @@ class Orchestrator(Protocol):
         said, self._said = self._said, []
         return said
 
+    def begin(self, observation: str, state: str | None = None) -> None:
+        self.work.observation = observation
+
     def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
         work = self.work
         work.rounds, work.replanned = 0, False
@@ -195,17 +206,23 @@ class Orchestrator(Protocol):
 
     def _assigned(self, entry: str) -> tuple[str, str] | str:
         """Return the worker and its work by the last entry of a ledger, or why there is none."""
-        nameable = self._nameable()
-        for name in sorted(self.team.members, key=len, reverse=True):
-            pattern = rf"[*_`\"']*{re.escape(name)}[*_`\"']*\s*(?:[:,-]\s*(.*))?"
-            if match := re.fullmatch(pattern, entry, re.IGNORECASE | re.DOTALL):
-                if name in nameable:
-                    return name, (match[1] or "").strip(" *") or GO_ON
-                return f"{name} cannot be given work; name one of {', '.join(nameable)}."
+        nameable, named = self._nameable(), self._named(entry)
+        if named is not None:
+            if named[0] in nameable:
+                return named
+            return f"{named[0]} cannot be given work; name one of {', '.join(nameable)}."
         worker = self._matching(entry, self._workers())
         if worker is None:
             return f"No skills match '{entry}'; name one of {', '.join(nameable)}."
-        return worker, entry
+        return worker, " ".join(entry.split())
+
+    def _named(self, entry: str) -> tuple[str, str] | None:
+        """Return the member that the last entry of a ledger begins with, and its work."""
+        for name in sorted(self.team.members, key=len, reverse=True):
+            pattern = rf"[*_`\"']*{re.escape(name)}[*_`\"']*\s*(?:[:,-]\s*(.*))?"
+            if match := re.fullmatch(pattern, entry, re.IGNORECASE | re.DOTALL):
+                return name, " ".join((match[1] or "").split()).strip(" *") or GO_ON
+        return None
 
     def _matching(self, work: str, workers: Sequence[str]) -> str | None:
         """Return the worker whose skills match some work best, the first of equals."""
@@ -220,14 +237,17 @@ class Orchestrator(Protocol):
             work.phase = "decide"
             return
         stalled, work.repeats = ledger.stalled or work.repeats, False
-        work.stalls = work.stalls + 1 if stalled else max(0, work.stalls - 1)
-        if work.stalls >= self.settings.stalls and not work.replanned:
+        if not work.replanned:  # the new plan has not been tried yet
+            work.stalls = work.stalls + 1 if stalled else max(0, work.stalls - 1)
+        if work.stalls >= self.settings.stalls:
             work.phase, work.replanned = "plan", True
             return
         found = self._assigned(ledger.next)
         assert not isinstance(found, str)
         work.worker, work.task = found
         work.rounds, work.phase = work.rounds + 1, "work"
+        if self._named(ledger.next) is None:
+            self._said.append((work.worker, takes_work(work.worker)))
         if work.worker in self.team.reserve and work.worker not in work.spawned:
             work.spawned += (work.worker,)
 
@@ -261,3 +281,4 @@ class Orchestrator(Protocol):
             self._go_on()
         else:
             work.worker = heir
+            self._said.append((heir, takes_work(heir)))

@@ -26,6 +26,9 @@ class Protocol(ABC):
     watches: bool = False
     """Whether it depends on what the environment shows, or on its state, who replies next."""
 
+    def begin(self, observation: str, state: str | None = None) -> None:
+        """Take note of what the environment shows at first; arguments as of `begin_turn`."""
+
     @abstractmethod
     def next(self) -> list[str]:
         """Return the players that reply now: one, or several at the same time; at least one."""

@@ -76,6 +76,11 @@ class Supervised(Protocol):
         said, self._said = self._said, []
         return said
 
+    def begin(self, observation: str, state: str | None = None) -> None:
+        self.inner.begin(observation, state)
+        if state is not None:
+            self.seen.states[state] = 1
+
     def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
         self.inner.begin_turn(observation, state)
         self.seen.lines = {}

@@ -24,7 +24,7 @@ from palaestra.core.environment import (
 )
 from palaestra.core.errors import InputError
 from palaestra.core.task import Task
-from palaestra.core.team_words import PASS, skilled
+from palaestra.core.team_words import DID, PASS, acted, skilled
 from palaestra.environments.base import hashed, refused
 from palaestra.environments.teams.protocol import protocol_of
 from palaestra.environments.teams.team_file import Team, load
@@ -72,6 +72,7 @@ class InTeam(Wrapper):
         self._protocol, self._over = protocol_of(self._team, task.seed), False
         self._read = dict.fromkeys(self._team.players, 0)
         self._news, self._shown, self._digest = [], {}, ""
+        self._protocol.begin(first.text, self._watched_state())
         self._tell(("", first.text))
         self._begin(self.acting())
         return Observation(self._shown[self.acting()[0]], first.images)
@@ -119,7 +120,7 @@ class InTeam(Wrapper):
         Empty where what was said before leads the team to another action.
         """
         plan = [action.text for action in self.inner.oracle()] if not self._over else []
-        if self._protocol.watches and Capability.SNAPSHOT in self.spec.capabilities:
+        if self._protocol.watches and Capability.SNAPSHOT in self.inner.spec.capabilities:
             return self._tried(plan)
         protocol, replies = protocol_of(self._team, self._protocol.seed), list[Action]()
         protocol.restore(self._protocol.saved())
@@ -141,10 +142,10 @@ class InTeam(Wrapper):
             replies.append(Action(self._protocol.ideal(plan[0])))
             told = len(self._news)
             self.step(replies[-1])
-            acted = [plain(text) for speaker, text in self._news[told:] if not speaker]
-            if acted and acted[-1].startswith(plain(f"Your team did: {plan[0]}")):
+            done = [plain(text) for speaker, text in self._news[told:] if not speaker]
+            if done and done[-1].startswith(plain(f"{DID}{plan[0]}")):
                 plan.pop(0)
-            elif acted or self._over:
+            elif done or self._over:
                 replies = []
                 break
         self.restore(before)
@@ -175,13 +176,10 @@ class InTeam(Wrapper):
         if transition.valid:
             self.turn += 1
         note = "" if transition.valid else "That was no valid action. "
-        self._tell(("", f"Your team did: {decision}\n{note}{transition.observation.text}"))
+        self._tell(("", acted(decision, f"{note}{transition.observation.text}")))
         if transition.terminated or transition.truncated:
             return self._ended(transition, before)
-        state = None
-        if self._team.supervisor is not None and Capability.STATE_KEY in self.spec.capabilities:
-            state = self.inner.state_key()
-        self._protocol.begin_turn(transition.observation.text, state)
+        self._protocol.begin_turn(transition.observation.text, self._watched_state())
         went_on = self._went_on(before)
         return replace(
             went_on,
@@ -189,6 +187,11 @@ class InTeam(Wrapper):
             rewards=dict.fromkeys(self._team.players, transition.reward),
             info=transition.info if transition.valid else {**transition.info, "refused": True},
         )
+
+    def _watched_state(self) -> str | None:
+        """Return the key of the environment's state; None where nobody watches it."""
+        known = self._protocol.watches and Capability.STATE_KEY in self.inner.spec.capabilities
+        return self.inner.state_key() if known else None
 
     def _went_on(self, before: Sequence[str]) -> Transition:
         after = self.acting()

@@ -118,7 +118,7 @@ class Supervision(_Table):
         3,
         ge=2,
         description="how often a member says the same in one turn, the team takes the same action "
-        "in a row, or an action leads to the same state, before it is asked",
+        "in a row, or the environment is in the same state, before it is asked",
     )
 
 
