@@ -23,7 +23,7 @@ def wrong_leader(team: Team) -> str | None:
             return f"names '{member}' as its {what}, who is no member; name one of {known}"
         one = team.members[member]
         if (one.from_turn, one.until_turn, one.reserve) != (1, None, False):
-            return f"has a {what} '{member}' who is not always there; leave its turns out"
+            return f"has '{member}' as its {what}, who is not always there; leave its turns out"
         for right in rights:
             if right not in one.rights:
                 return f"makes '{member}' its {what} without the right '{right}'; add it"
