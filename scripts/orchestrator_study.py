@@ -119,7 +119,7 @@ class Case:
 
 HELPING = Worker("help", HELPER, HELPER)
 WEIGHING, PAINTING, LOCKING = (Worker(kind) for kind in KINDS)
-CRASHES = f'agent = "{Path(__file__).stem}:Crashing"'
+CRASHES = f'agent = "{Path(__file__).stem}:{Crashing.__name__}"'
 
 
 def twice(*names: str) -> list[str]:
