@@ -137,10 +137,12 @@ def test_work_is_given_to_the_best_match_of_skills_and_all_read_who_takes_it() -
     protocol = begun(team())
     give(protocol, ledger("do things"))
     assert protocol.next() == ["weigher"]
-    assert protocol.refusal("anything") is None
+    protocol = begun(team())
+    give(protocol, ledger("let the painter do it"))
+    assert protocol.next() == ["painter"]
     protocol = begun(team())
     assert protocol.refusal(ledger("sing")) == (
-        "No skills match 'sing'; name one of weigher, painter."
+        "No worker's skills match 'sing'; name one of weigher, painter."
     )
 
 
@@ -180,6 +182,8 @@ def test_once_it_is_done_the_orchestrator_gives_the_last_action_or_none() -> Non
         give(protocol, "done: yes\nstalled: no")
         assert protocol.asked() == ASKED["act"]
         assert give(protocol, reply) == reply
+    protocol = begun(team())
+    assert give(protocol, "done: yes\nstalled: no", "(Pass).") == PASS
     assert give(begun(team()), PASS) == PASS  # without ledgers nobody decides
 
 

@@ -104,12 +104,12 @@ class Orchestrator(Protocol):
 
     def take(self, player: str, text: str) -> str | None:
         work = self.work
-        if work.phase == "decide":
-            return text
         if work.phase == "work":
             return self._worked(text)
         if plain(text) == PASS:  # without an orchestrator nobody decides
             return PASS
+        if work.phase == "decide":
+            return text
         if work.phase == "plan":
             work.planned, work.stalls = True, 0
             self._said.append((player, f"{player} plans:\n{text.strip()}"))
@@ -213,7 +213,7 @@ class Orchestrator(Protocol):
             return f"{named[0]} cannot be given work; name one of {', '.join(nameable)}."
         worker = self._matching(entry, self._workers())
         if worker is None:
-            return f"No skills match '{entry}'; name one of {', '.join(nameable)}."
+            return f"No worker's skills match '{entry}'; name one of {', '.join(nameable)}."
         return worker, " ".join(entry.split())
 
     def _named(self, entry: str) -> tuple[str, str] | None:
@@ -225,8 +225,8 @@ class Orchestrator(Protocol):
         return None
 
     def _matching(self, work: str, workers: Sequence[str]) -> str | None:
-        """Return the worker whose skills match some work best, the first of equals."""
-        rated = scores(work, [self.team.members[name].skills for name in workers])
+        """Return the worker whose name and skills match some work best, the first of equals."""
+        rated = scores(work, [f"{name} {self.team.members[name].skills}" for name in workers])
         best = max(rated, default=0.0)
         return workers[rated.index(best)] if best > 0 else None
 

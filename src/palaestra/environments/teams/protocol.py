@@ -104,7 +104,7 @@ def protocol_of(team: Team, seed: int) -> Protocol:
     from palaestra.environments.teams.nested import Nested
     from palaestra.environments.teams.orchestrator import Orchestrator
     from palaestra.environments.teams.stages import Stages
-    from palaestra.environments.teams.supervisor import Supervised
+    from palaestra.environments.teams.team_supervisor import Supervised
 
     protocol: Protocol = Stages(team, seed) if team.stage else Orchestrator(team, seed)
     if team.supervisor is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -59,17 +58,16 @@ class Supervised(Protocol):
         """Take a reply; that of a supervisor who passes lets the team go on."""
         if self.seen.question:
             return self._answered(plain(text) == HALT)
-        alone = len(self.inner.next()) == 1
+        alone = len(self.inner.next()) == 1  # nobody else replies at the same time
         decision = self.inner.take(player, text)
-        self._hear()
+        said = self.inner.said()
+        self._said += said
+        often = [line for _, line in said if self._counted(line) >= self._limit]
         if decision is not None:
             return self._decided(decision)
-        often = [line for line, count in self.seen.lines.items() if count >= self._limit]
-        if often and alone:  # nobody is replying at the same time
-            self.seen.question, self.seen.talk = (
-                f"Said {self._limit} times in this turn: {often[0]}",
-                True,
-            )
+        if often and alone:
+            self.seen.question = f"Said {self._limit} times in this turn: {often[0]}"
+            self.seen.talk = True
         return None
 
     def said(self) -> list[tuple[str, str]]:
@@ -126,12 +124,11 @@ class Supervised(Protocol):
     def _limit(self) -> int:
         return self.settings.repeats
 
-    def _hear(self) -> None:
-        """Count what members say."""
-        said = self.inner.said()
-        self._said += said
-        for line, count in Counter(plain(line) for _, line in said).items():
-            self.seen.lines[line] = self.seen.lines.get(line, 0) + count
+    def _counted(self, line: str) -> int:
+        """Return how often a line was said in this turn, with this time."""
+        count = self.seen.lines.get(plain(line), 0) + 1
+        self.seen.lines[plain(line)] = count
+        return count
 
     def _decided(self, decision: str) -> str | None:
         """Return an action to take now; None: the supervisor is asked first."""

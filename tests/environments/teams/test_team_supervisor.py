@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import Sequence
@@ -11,14 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from palaestra.agents.direct import DirectAgent
 from palaestra.core.environment import Action, acting_in
+from palaestra.core.message import user
+from palaestra.core.model import Prompt, Sampling
 from palaestra.core.task import Split, TaskSet
-from palaestra.core.team_words import GO_ON, HALT, PASS
+from palaestra.core.team_words import ASKED, GO_ON, HALT, PASS
 from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.families.questions.environment import Questions
 from palaestra.environments.teams.protocol import Protocol, protocol_of
 from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.teams.team_file import Team
+from palaestra.models.scripted.reader import ReaderModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
 
 TASK = TaskSet("questions/things-2").task(Split.TRAIN, 0)
 TALK_THEN_ACT = [
@@ -214,3 +220,14 @@ def test_every_turn_ends_within_the_stated_replies_and_survives_being_saved(
         else:
             raise AssertionError(f"turn {turn} has more replies")
         protocol.begin_turn("seen", rng.choice(letters))
+
+
+@pytest.mark.parametrize(("said", "reply"), [("RIGHT", GO_ON), ("left", HALT)])
+def test_a_reader_halts_what_repeats_unless_it_is_right(said: str, reply: str) -> None:
+    world = LocalEnvironment(Questions("things-2"))
+    asyncio.run(world.reset(TASK))
+    said = said.replace("RIGHT", asyncio.run(world.answer()).text)
+    model = ReaderModel(DirectAgent()).for_environment(world)
+    question = f"The same action, 3 times in a row: {said}\n{ASKED['supervise']}"
+    prompt = Prompt([user(question)], None, Sampling(), 0)
+    assert asyncio.run(model.generate(prompt)).text == reply
