@@ -16,11 +16,12 @@ from palaestra.agents.players import PlayersAgent
 from palaestra.cli.main import main
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
-from palaestra.core.environment import Action, acting_in
+from palaestra.core.environment import Action
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import AgentFault, InputError
 from palaestra.core.message import assistant, user
 from palaestra.core.model import Model
+from palaestra.core.rare_capabilities import acting_in
 from palaestra.core.session import Session
 from palaestra.core.task import Split, TaskSet
 from palaestra.core.team_words import ASKED, PASS, PLAN_ENTRIES, entries

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestra.agents.direct import DirectAgent
-from palaestra.core.environment import Action, acting_in
+from palaestra.core.environment import Action
 from palaestra.core.message import user
 from palaestra.core.model import Prompt, Sampling
+from palaestra.core.rare_capabilities import acting_in
 from palaestra.core.task import Split, TaskSet
 from palaestra.core.team_words import ASKED, GO_ON, HALT, PASS
 from palaestra.environments.conformance.checking import check_environment

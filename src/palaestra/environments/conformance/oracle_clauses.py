@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import random
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Environment,
-    answer_of,
-    sample_action,
-    signals_of,
-)
+from palaestra.core.environment import Action, Capability, Environment
+from palaestra.core.rare_capabilities import answer_of, sample_action, signals_of
 from palaestra.environments.conformance.subject import Subject, ended, follow, require, walk
 
 ASKED = 60  # the longest plan for which the oracle is asked at every step

@@ -103,7 +103,7 @@ def protocol_of(team: Team, seed: int) -> Protocol:
     """Return the protocol that a team's file describes, at the beginning of its first turn."""
     from palaestra.environments.teams.nested import Nested
     from palaestra.environments.teams.orchestrator import Orchestrator
-    from palaestra.environments.teams.stages import Stages
+    from palaestra.environments.teams.staged_protocol import Stages
     from palaestra.environments.teams.team_supervisor import Supervised
 
     protocol: Protocol = Stages(team, seed) if team.stage else Orchestrator(team, seed)

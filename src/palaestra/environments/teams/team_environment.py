@@ -20,9 +20,9 @@ from palaestra.core.environment import (
     Spec,
     Stakes,
     Transition,
-    sample_action,
 )
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Task
 from palaestra.core.team_words import DID, PASS, acted, skilled
 from palaestra.environments.base import hashed, refused
