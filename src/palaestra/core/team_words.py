@@ -85,14 +85,14 @@ def skills_in(text: str) -> str:
     return text.partition("Your skills: ")[2].partition(".")[0]
 
 
-def takes_work(member: str) -> str:
-    """Return how all read that a member was found to do what the orchestrator wants."""
-    return f"{member} takes the work."
+def took_work(member: str) -> str:
+    """Return how an orchestrator reads who was found to do what it wanted."""
+    return f"{member} took the work."
 
 
 def taken(line: str) -> str | None:
-    """Return the member of a line by `takes_work`; None for any other line."""
-    member, between, after = line.partition(" takes the work.")
+    """Return the member of a line by `took_work`; None for any other line."""
+    member, between, after = line.partition(" took the work.")
     return member if between and not after else None
 
 

@@ -32,6 +32,7 @@ from palaestra.environments.teams.orchestrator import Orchestrator
 from palaestra.environments.teams.protocol import protocol_of
 from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.teams.team_file import Team, load
+from palaestra.evaluation.statistics.conversation import conversation
 from palaestra.models.scripted.reader import Competence, ReaderModel
 from palaestra.models.scripted.reading_ledgers import read, write_plan, write_turn
 from palaestra.models.scripted.scripted_model import ScriptedModel
@@ -128,12 +129,16 @@ def test_work_is_given_by_name_and_done_by_an_action() -> None:
     assert protocol.next() == ["lead"] and protocol.work.phase == "ledger"
 
 
-def test_work_is_given_to_the_best_match_of_skills_and_all_read_who_takes_it() -> None:
+def test_work_is_given_to_the_best_match_of_skills_and_the_orchestrator_reads_whose() -> None:
     protocol = begun(team())
-    protocol.said()
     give(protocol, ledger("mix two colours"))
     assert protocol.next() == ["painter"]
-    assert protocol.said() == [("painter", "painter takes the work.")]
+    give(protocol, "red")
+    protocol.begin_turn("It is red.")
+    assert protocol.asked().startswith("painter took the work.\nWorkers:\n")
+    give(protocol, ledger("painter: more"), "redder")
+    protocol.begin_turn("It is redder.")
+    assert protocol.asked().startswith("Workers:\n")
     # both match "things" equally in their counts, and the shorter text scores higher
     protocol = begun(team())
     give(protocol, ledger("do things"))
@@ -237,15 +242,17 @@ def test_a_worker_that_passes_is_out_and_its_work_is_given_to_the_next_best() ->
     protocol = begun(team(None, **members))
     give(protocol, ledger("lock it"))
     assert protocol.next() == ["a"]
-    protocol.said()
     give(protocol, PASS)
     assert protocol.next() == ["c"] and protocol.work.task == "lock it"
-    assert protocol.said() == [("a", "a is out of the team's work."), ("c", "c takes the work.")]
     give(protocol, PASS)
-    assert protocol.asked() == f"Workers:\n- b: paint\n{ASKED['ledger']}"
+    assert protocol.asked() == (
+        "a took the work.\na is out of the team's work.\nc took the work.\n"
+        f"c is out of the team's work.\nWorkers:\n- b: paint\n{ASKED['ledger']}"
+    )
     assert protocol.refusal(ledger("a: lock it")) == "a cannot be given work; name one of b."
     give(protocol, ledger("b: lock it"), PASS)
-    assert protocol.next() == ["lead"] and protocol.asked() == ASKED["act"]
+    assert protocol.next() == ["lead"]
+    assert protocol.asked() == f"b is out of the team's work.\n{ASKED['act']}"
 
 
 def test_members_are_there_in_their_turns_and_those_in_reserve_once_they_are_named() -> None:
@@ -437,7 +444,7 @@ def test_the_reader_excludes_whom_it_tried_until_the_work_changes() -> None:
     messages.append(user(listed))
     messages.append(assistant(write_turn(read(messages), stalled=False)))
     assert messages[-1].text == "done: no\nstalled: no\nnext: Lock it."
-    news = "a takes the work.\nYour team did: x\nLock it.\n"
+    news = "Your team did: x\nLock it.\na took the work.\n"
     messages.append(user(f"{news}The work has stalled; make a new plan.\n{ASKED['plan']}"))
     assert read(messages).stalls
     messages.append(assistant(write_plan(read(messages))))
@@ -445,7 +452,7 @@ def test_the_reader_excludes_whom_it_tried_until_the_work_changes() -> None:
     messages.append(user(listed))
     messages.append(assistant(write_turn(read(messages), stalled=False)))
     assert messages[-1].text.endswith("next: c: Lock it.")
-    messages.append(user(f"Your team did: y\nPaint it.\n{listed}"))
+    messages.append(user(f"Your team did: y\nPaint it.\nc took the work.\n{listed}"))
     assert write_turn(read(messages), stalled=True) == "done: no\nstalled: yes\nnext: Paint it."
 
 
@@ -497,3 +504,20 @@ def test_teams_that_could_not_work_are_refused_in_a_sentence(
     file.write_text(f"{members}{text}\n")
     with pytest.raises(InputError, match=error):
         load(str(file))
+
+
+def test_the_record_says_what_each_member_of_an_orchestrated_team_did() -> None:
+    lead = ScriptedModel([PLAN, ledger("checker: judge"), ledger("solver: answer")])
+    models = {"agent": ReaderModel(PlayersAgent()), "lead": lead}
+    found = conversation(run(InTeam(Questions("things-2"), "orchestrator"), models))
+    assert [(move.player, move.does) for move in found.moves] == [
+        ("lead", "plan"),
+        ("lead", "ledger"),
+        ("checker", "talk"),
+        ("lead", "ledger"),
+        ("solver", "act"),
+    ]
+    assert [(line.speaker, line.does, set(line.shown)) for line in found.lines] == [
+        ("lead", "plan", {"checker", "solver"}),
+        ("checker", "talk", {"lead", "solver"}),
+    ]

@@ -129,7 +129,7 @@ def test_a_member_is_brought_in_by_one_with_the_right_and_stays() -> None:
     protocol.begin_turn("seen")
     give(protocol, "Spawn spare")
     assert protocol.next() == ["ann", "spare"]
-    assert [line for _, line in protocol.said()][-1] == "ann: spawn spare"
+    assert [line for _, line in protocol.said()][-1] == "ann: Spawn spare"
     assert give(protocol, "a", "b") == "a"
     protocol.begin_turn("seen")
     give(protocol, "hello")

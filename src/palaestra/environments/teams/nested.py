@@ -42,6 +42,10 @@ class Nested(Protocol):
             self.inner[member].refusal(text, within) if within else self.outer.refusal(text, member)
         )
 
+    def kind(self, player: str, text: str) -> str:
+        member, _, within = player.partition(".")
+        return self.inner[member].kind(within, text) if within else self.outer.kind(member, text)
+
     def take(self, player: str, text: str) -> str | None:
         """Take a player's reply; if what an inner team decides is no reply, its member passes."""
         member, _, within = player.partition(".")

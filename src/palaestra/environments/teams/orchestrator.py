@@ -25,7 +25,7 @@ from palaestra.core.team_words import (
     PASS,
     REPORT,
     instruction,
-    takes_work,
+    took_work,
     worker_line,
 )
 from palaestra.environments.teams.ledgers import TurnLedger, parse_turn, plan_problem
@@ -51,6 +51,7 @@ class Work:
     task: str = ""  # what it shall do
     out: tuple[str, ...] = ()  # workers that passed
     spawned: tuple[str, ...] = ()  # workers of the reserve that were named
+    news: tuple[str, ...] = ()  # lines for the orchestrator since its last reply
     reply: str = ""  # the last one of a worker
     observation: str | None = None  # the last one
 
@@ -72,20 +73,20 @@ class Orchestrator(Protocol):
         return [self.work.worker if self.work.phase == "work" else self.lead]
 
     def asked(self, player: str = "") -> str:
-        match self.work.phase:
+        work, members = self.work, self.team.members
+        match work.phase:
             case "plan":
-                why = "The work has stalled; make a new plan.\n" if self.work.planned else ""
-                return f"{why}{ASKED['plan']}"
+                why = ["The work has stalled; make a new plan."] if work.planned else []
+                return "\n".join([*work.news, *why, ASKED["plan"]])
             case "ledger":
-                members = self.team.members
                 lines = [worker_line(name, members[name].skills) for name in self._nameable()]
-                return "\n".join(["Workers:", *lines, ASKED["ledger"]])
+                return "\n".join([*work.news, "Workers:", *lines, ASKED["ledger"]])
             case "work":
-                rights = self.team.members[self.work.worker].rights
+                rights = members[work.worker].rights
                 what = "work" if "send" in rights else "act"
                 what = what if "act" in rights else "report"
-                return f"{instruction(self.work.task)}\n{ASKED[what]}"
-        return ASKED["act"]
+                return f"{instruction(work.task)}\n{ASKED[what]}"
+        return "\n".join([*work.news, ASKED["act"]])
 
     def refusal(self, text: str, player: str = "") -> str | None:
         if not text.strip():
@@ -102,10 +103,22 @@ class Orchestrator(Protocol):
             return found if isinstance(found, str) else None
         return None
 
+    def kind(self, player: str, text: str) -> str:
+        if plain(text) == PASS:
+            return "pass"
+        if self.work.phase in ("plan", "ledger"):
+            return self.work.phase
+        if self.work.phase == "decide":
+            return "act"
+        if self._halts(text):
+            return "halt"
+        return "talk" if self._reports(text) else "act"
+
     def take(self, player: str, text: str) -> str | None:
         work = self.work
         if work.phase == "work":
             return self._worked(text)
+        work.news = ()
         if plain(text) == PASS:  # without an orchestrator nobody decides
             return PASS
         if work.phase == "decide":
@@ -176,7 +189,7 @@ class Orchestrator(Protocol):
         return asdict(self.work)
 
     def restore(self, saved: Any) -> None:
-        several = {name: tuple(saved[name]) for name in ("out", "spawned")}
+        several = {name: tuple(saved[name]) for name in ("out", "spawned", "news")}
         self.work = Work(**{**saved, **several})
 
     # ── details ──────────────────────────────────────────────────────────────
@@ -247,22 +260,21 @@ class Orchestrator(Protocol):
         work.worker, work.task = found
         work.rounds, work.phase = work.rounds + 1, "work"
         if self._named(ledger.next) is None:
-            self._said.append((work.worker, takes_work(work.worker)))
+            work.news += (took_work(work.worker),)
         if work.worker in self.team.reserve and work.worker not in work.spawned:
             work.spawned += (work.worker,)
 
     def _worked(self, text: str) -> str | None:
         """Take a worker's reply; return it if it is the action."""
-        work, worker = self.work, self.team.members[self.work.worker]
+        work = self.work
         if plain(text) == PASS:
             self._replace()
             return None
         work.repeats |= plain(text) == work.reply
         work.reply = plain(text)
-        if plain(text) == HALT and "halt" in worker.rights:
+        if self._halts(text):
             return self.halt()
-        reports = "act" not in worker.rights or plain(text).startswith(REPORT)
-        if not (reports and "send" in worker.rights):
+        if not self._reports(text):
             return text
         said = text.strip()
         if plain(text).startswith(REPORT):
@@ -271,14 +283,23 @@ class Orchestrator(Protocol):
         self._go_on()
         return None
 
+    def _halts(self, text: str) -> bool:
+        return plain(text) == HALT and "halt" in self.team.members[self.work.worker].rights
+
+    def _reports(self, text: str) -> bool:
+        """Return whether a worker's reply is for the orchestrator, and no action."""
+        rights = self.team.members[self.work.worker].rights
+        reports = "act" not in rights or plain(text).startswith(REPORT)
+        return reports and "send" in rights
+
     def _replace(self) -> None:
         """Give the work of a worker that passed to another one."""
         work, skills = self.work, self.team.members[self.work.worker].skills
         work.out += (work.worker,)
-        self._said.append((work.worker, f"{work.worker} is out of the team's work."))
+        work.news += (f"{work.worker} is out of the team's work.",)
         heir = self._matching(f"{work.task} {skills}", self._workers())
         if heir is None:
             self._go_on()
         else:
             work.worker = heir
-            self._said.append((heir, takes_work(heir)))
+            work.news += (took_work(heir),)

@@ -89,6 +89,17 @@ class Stages(Protocol):
             return self._ballot_paper()
         return None
 
+    def kind(self, player: str, text: str) -> str:
+        """Return what a reply does: the stage's `do`, or talk, halt, spawn or pass."""
+        if plain(text) == PASS:
+            return "pass"
+        talks = self.turn.speaker is not None or self.stage.do == "talk"
+        if talks and self._halts(player, text):
+            return "halt"
+        if talks and self._spawns(player, text):
+            return "spawn"
+        return "talk" if talks else self.stage.do
+
     def take(self, player: str, text: str) -> str | None:
         """Take a member's reply; return the action once the team has decided on one."""
         turn = self.turn
@@ -245,20 +256,21 @@ class Stages(Protocol):
         return False
 
     def _hear(self, member: str, text: str) -> None:
-        rights = self.team.members[member].rights
-        if plain(text) == HALT and "halt" in rights:
+        if self._halts(member, text):
             self.turn.halted = True
-        elif "spawn" in rights and plain(text).startswith(f"{SPAWN} "):
-            self._spawn(member, plain(text).removeprefix(f"{SPAWN} "))
         elif plain(text) != PASS:
+            self.turn.spawned += (*self._spawns(member, text),)
             self._said.append((member, f"{member}: {text}"))
 
-    def _spawn(self, member: str, name: str) -> None:
-        """Bring in a member of the reserve; any other name is a message as it stands."""
-        waiting = [m for m in self.team.reserve if m not in self.turn.spawned]
-        found = [one for one in waiting if plain(one) == name]
-        self.turn.spawned += (*found,)
-        self._said.append((member, f"{member}: {SPAWN} {found[0] if found else name}"))
+    def _halts(self, member: str, text: str) -> bool:
+        return plain(text) == HALT and "halt" in self.team.members[member].rights
+
+    def _spawns(self, member: str, text: str) -> list[str]:
+        """Return the member of the reserve that a member brings in by some words, if any."""
+        if "spawn" not in self.team.members[member].rights:
+            return []
+        waiting = [name for name in self.team.reserve if name not in self.turn.spawned]
+        return [name for name in waiting if plain(text) == plain(f"{SPAWN} {name}")]
 
     def _candidates(self) -> list[str]:
         return [m for m in self._taking_part(self.stage) if m != self.stage.by]

@@ -54,6 +54,11 @@ class Supervised(Protocol):
             return self.inner.refusal(text, player)
         return None if plain(text) in (HALT, GO_ON, PASS) else ASKED["supervise"]
 
+    def kind(self, player: str, text: str) -> str:
+        if not self.seen.question:
+            return self.inner.kind(player, text)
+        return "halt" if plain(text) == HALT else "supervise"
+
     def take(self, player: str, text: str) -> str | None:
         """Take a reply; that of a supervisor who passes lets the team go on."""
         if self.seen.question:

@@ -45,6 +45,7 @@ from palaestra.core.team_words import (
 from palaestra.models.scripted.reading_ledgers import read, write_plan, write_turn
 from palaestra.models.scripted.scripted_model import given_generation
 
+NOTHING = "nothing to report"
 WRONG = "wrong"  # the beginning of a review against a proposal
 TRIES = 100  # samples of an action that is not the right one
 
@@ -115,6 +116,8 @@ class ReaderModel(Model):
         right = (await self.environment.answer()).text
         if asked in (ASKED["talk"], ASKED["report"]):
             reply = self._review(lines, right, rng)
+            if reply == PASS and asked == ASKED["report"]:
+                reply = NOTHING  # a worker that passes is out
         elif asked in (ASKED["majority"], ASKED["approval"], ASKED["ranked"]):
             reply = self._vote(prompt.messages, right, asked, rng)
         elif asked == ASKED["moderate"]:

@@ -87,10 +87,10 @@ def _read_news(lines: Sequence[str], found: Reading) -> None:
         found.shown.append(lines[1])
     listed = [one for line in lines if (one := listed_worker(line)) is not None]
     found.workers = dict(listed) or found.workers
+    took = [name for line in lines if (name := taken(line)) is not None]
+    found.tried += [name for name in took if name not in found.tried]
     for before, line in zip(["", *lines], lines, strict=False):
         if before.startswith(DID):
             if line != found.shown[-1]:
                 found.tried.clear()
             found.shown.append(line)
-        elif (name := taken(line)) is not None and name not in found.tried:
-            found.tried.append(name)
