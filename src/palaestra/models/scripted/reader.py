@@ -10,6 +10,12 @@ proposal again if reviews accepted it, and a new one if they did not. Asked to s
 calls the last proposal in its prompt wrong with probability `recall` if it is wrong, `false` if it
 is right, and accepts it otherwise. In a vote it judges each proposal rightly with probability
 `honesty`, and prefers those that it thinks right.
+
+As a worker of an orchestrator it gives the right action with probability `outside` in place of
+`right` if its work shares no word with its skills. As the orchestrator it writes ledgers from what
+it reads (`reading_ledgers.py`), and calls a turn stalled with probability `recall` if the
+environment showed the same twice in a row, else with `false`. As the supervisor it halts what
+repeats with probability `recall`, or `false` where that is the right action.
 """
 
 from __future__ import annotations
@@ -20,13 +26,26 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from palaestra.core.agent import Agent
+from palaestra.core.bm25 import words
 from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Model, Prompt, Renderer
-from palaestra.core.team_words import ACCEPT, ASKED, DONE, PASS, proposed
+from palaestra.core.team_words import (
+    ACCEPT,
+    ASKED,
+    DONE,
+    GO_ON,
+    HALT,
+    PASS,
+    instructed,
+    proposed,
+    skills_in,
+)
+from palaestra.models.scripted.reading_ledgers import read, write_plan, write_turn
 from palaestra.models.scripted.scripted_model import given_generation
 
+NOTHING = "nothing to report"
 WRONG = "wrong"  # the beginning of a review against a proposal
 TRIES = 100  # samples of an action that is not the right one
 
@@ -43,10 +62,11 @@ class Competence:
     recall: float = 1.0  # that it calls a wrong proposal wrong
     false: float = 0.0  # that it calls a right proposal wrong
     honesty: float = 1.0  # that its vote judges a proposal rightly
+    outside: float | None = None  # of the right action for work outside its skills; unset: `right`
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if not 0 <= value <= 1:
+            if value is not None and not 0 <= value <= 1:
                 raise InputError(f"The reader's {name}={value} is no probability; give 0 to 1.")
 
 
@@ -94,14 +114,23 @@ class ReaderModel(Model):
         lines = [line for message in prompt.messages for line in message.text.splitlines()]
         asked = lines[-1] if lines else ""
         right = (await self.environment.answer()).text
-        if asked == ASKED["talk"]:
+        if asked in (ASKED["talk"], ASKED["report"]):
             reply = self._review(lines, right, rng)
+            if reply == PASS and asked == ASKED["report"]:
+                reply = NOTHING  # a worker that passes is out
         elif asked in (ASKED["majority"], ASKED["approval"], ASKED["ranked"]):
             reply = self._vote(prompt.messages, right, asked, rng)
         elif asked == ASKED["moderate"]:
             reply = DONE
         elif asked == ASKED["bid"]:
             reply = PASS
+        elif asked == ASKED["plan"]:
+            reply = write_plan(read(prompt.messages))
+        elif asked == ASKED["ledger"]:
+            found = read(prompt.messages)
+            reply = write_turn(found, stalled=self._calls(found.stalls, rng))
+        elif asked == ASKED["supervise"]:
+            reply = HALT if self._calls(not lines[-2].endswith(f": {right}"), rng) else GO_ON
         else:
             reply = await self._action(self.environment, prompt.messages, right, rng)
         return given_generation(self.agent.phrase(Action(reply)), prompt, self)
@@ -118,7 +147,7 @@ class ReaderModel(Model):
         reviews = [] if last is None else _reviews(messages[-1].text)
         if last is not None and reviews and all(text.startswith(ACCEPT) for text in reviews):
             return last
-        if rng.random() < self.competence.right:
+        if rng.random() < self._right(messages):
             return right
         for _ in range(TRIES):
             try:
@@ -129,16 +158,26 @@ class ReaderModel(Model):
                 return other
         raise EnvironmentFault("sample", f"{TRIES} random actions were all the right one")
 
+    def _right(self, messages: Sequence[Message]) -> float:
+        """Return how often it gives the right action for what it is asked now."""
+        competence = self.competence
+        work = [found for line in messages[-1].text.splitlines() if (found := instructed(line))]
+        if competence.outside is None or not work:
+            return competence.right
+        skills = " ".join(skills_in(message.text) for message in messages if message.role == "user")
+        return competence.right if set(words(skills)) & set(words(work[-1])) else competence.outside
+
+    def _calls(self, wrong: bool, rng: random.Random) -> bool:
+        """Return whether it calls something wrong that is, or is not."""
+        return rng.random() < (self.competence.recall if wrong else self.competence.false)
+
     def _review(self, lines: Sequence[str], right: str, rng: random.Random) -> str:
         """Return a review of the last proposal."""
         found = [one for line in lines if (one := proposed(line)) is not None]
         if not found:
             return PASS
         _, text = found[-1]
-        flagged = rng.random() < (
-            self.competence.false if text == right else self.competence.recall
-        )
-        return f"{WRONG}: {text}" if flagged else ACCEPT
+        return f"{WRONG}: {text}" if self._calls(text != right, rng) else ACCEPT
 
     def _vote(self, messages: Sequence[Message], right: str, asked: str, rng: random.Random) -> str:
         """Return a ballot."""
