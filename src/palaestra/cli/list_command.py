@@ -116,7 +116,7 @@ def _teams() -> list[Row]:
         text = (TEMPLATES / f"{name}.toml").read_text(encoding="utf-8")
         summary, source = (line.removeprefix("# ") for line in text.splitlines()[:2])
         team = load(name)
-        stages = " → ".join(stage.do for stage in team.stage)
+        stages = " → ".join(stage.do for stage in team.stage) or "an orchestrator"
         rows.append(
             {
                 "name": name,

@@ -33,6 +33,7 @@ class Competence:
     honesty: float = 1.0  # that its vote judges a proposal rightly
     found: float | None = None  # of a right part whose text is in its prompt; None: as `right`
     share: float = 0.0  # that what it says of a wrong action has the mistake that it just read
+    outside: float | None = None  # of the right action for work outside its skills; None: `right`
     part: str = ""  # the only part that it speaks of; empty: all
     rights: tuple[tuple[str, float], ...] = ()  # `right` of single parts
     given: tuple[tuple[str, float], ...] = ()

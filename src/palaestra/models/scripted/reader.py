@@ -16,6 +16,12 @@ Of an action in several parts each one is right by itself, and after reviews tho
 wrong are made anew. Until it decides, a reader with a `part` speaks of that one only: it says it,
 or reviews it in the last proposal and gives its own in place of a wrong one; as a moderator, it
 names it.
+
+As a worker of an orchestrator it gives the right action with probability `outside` in place of
+`right` if its work shares no word with its skills. As the orchestrator it writes ledgers from what
+it reads (`reading_ledgers.py`), and calls a turn stalled with probability `recall` if the
+environment showed the same twice in a row, else with `false`. As the supervisor it halts what
+repeats with probability `recall`, or `false` where that is the right action.
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from palaestra.core.agent import Agent
+from palaestra.core.bm25 import words
 from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
 from palaestra.core.message import Message
@@ -33,16 +40,22 @@ from palaestra.core.team_words import (
     ACCEPT,
     ASKED,
     DONE,
+    GO_ON,
+    HALT,
     PASS,
     WRONG,
     answer_parts,
+    instructed,
     proposal,
     replies_in,
+    skills_in,
 )
 from palaestra.models.scripted.competence import Competence, contains
+from palaestra.models.scripted.reading_ledgers import read, write_plan, write_turn
 from palaestra.models.scripted.scripted_model import given_generation
 
 PERFECT = Competence()
+NOTHING = "nothing to report"
 TRIES = 100  # samples of an action that is not the right one
 
 
@@ -92,14 +105,23 @@ class ReaderModel(Model):
         right = (await self.environment.answer()).text
         if self.competence.part and asked in (ASKED["talk"], ASKED["moderate"]):
             reply = await self._part(self.environment, prompt.messages, asked, right, rng)
-        elif asked == ASKED["talk"]:
+        elif asked in (ASKED["talk"], ASKED["report"]):
             reply = self._review(prompt.messages, right, rng)
+            if reply == PASS and asked == ASKED["report"]:
+                reply = NOTHING  # a worker that passes is out
         elif asked in (ASKED["majority"], ASKED["approval"], ASKED["ranked"]):
             reply = self._vote(prompt.messages, right, asked, rng)
         elif asked == ASKED["moderate"]:
             reply = DONE
         elif asked == ASKED["bid"]:
             reply = PASS
+        elif asked == ASKED["plan"]:
+            reply = write_plan(read(prompt.messages))
+        elif asked == ASKED["ledger"]:
+            found = read(prompt.messages)
+            reply = write_turn(found, stalled=self._calls(found.stalls, rng))
+        elif asked == ASKED["supervise"]:
+            reply = HALT if self._calls(not lines[-2].endswith(f": {right}"), rng) else GO_ON
         else:
             reply = await self._action(self.environment, prompt.messages, right, rng)
         return given_generation(self.agent.phrase(Action(reply)), prompt, self)
@@ -123,7 +145,8 @@ class ReaderModel(Model):
             keys = [self._known(whole)] if one_part else list(whole)
             return await self._parts(environment, messages, keys, whole, reviews, rng)
         known = {**whole, "": right}
-        if rng.random() < self.competence.probability("", known, _read(messages)):
+        chance = self.competence.probability("", known, _read(messages))
+        if rng.random() < self._within(messages, chance):
             return right
         return await _sampled(environment, rng, lambda other: other != right)
 
@@ -172,7 +195,7 @@ class ReaderModel(Model):
                 if mistake is not None:
                     return mistake
             return await self._say(environment, key, whole, prompt, rng)
-        if rng.random() >= (one.false if last == whole[key] else one.recall):
+        if not self._calls(last != whole[key], rng):
             return ACCEPT
         return f"{WRONG}: {key}; rather {await self._say(environment, key, whole, prompt, rng)}"
 
@@ -201,16 +224,25 @@ class ReaderModel(Model):
             )
         return self.competence.part
 
+    def _within(self, messages: Sequence[Message], chance: float) -> float:
+        """Return how often it gives the right action: `outside`, for work outside its skills."""
+        work = [found for line in messages[-1].text.splitlines() if (found := instructed(line))]
+        if self.competence.outside is None or not work:
+            return chance
+        skills = " ".join(skills_in(message.text) for message in messages if message.role == "user")
+        return chance if set(words(skills)) & set(words(work[-1])) else self.competence.outside
+
+    def _calls(self, wrong: bool, rng: random.Random) -> bool:
+        """Return whether it calls something wrong that is, or is not."""
+        return rng.random() < (self.competence.recall if wrong else self.competence.false)
+
     def _review(self, messages: Sequence[Message], right: str, rng: random.Random) -> str:
         """Return a review of the last proposal."""
         found = _proposals(messages)
         if not found:
             return PASS
         text = found[-1]
-        flagged = rng.random() < (
-            self.competence.false if text == right else self.competence.recall
-        )
-        return f"{WRONG}: {text}" if flagged else ACCEPT
+        return f"{WRONG}: {text}" if self._calls(text != right, rng) else ACCEPT
 
     def _vote(self, messages: Sequence[Message], right: str, asked: str, rng: random.Random) -> str:
         """Return a ballot."""
