@@ -241,13 +241,8 @@ def rights() -> Iterable[Case]:
     ]
     yield Case("courtroom", where, expected, model, "courtroom")
     stuck = {"developer": "reader?part=def&right=0", "tester": "reader?part=assert"}
-    different = 1.0  # that the programs of so many rounds are all different
-    until = 0.0
-    for count in range(WRONG + 1):
-        until += different
-        different *= 1 - count / WRONG
     where = "programs/functions"
-    watched = [("rounds until halted", turns_of("executor"), until)]
+    watched = [("rounds until halted", turns_of("executor"), None)]
     yield Case("software, stuck", where, watched, "reader", "software", stuck)
     watched = [("rounds of at most 8", turns_of("executor"), 8.0)]
     yield Case(
@@ -257,8 +252,7 @@ def rights() -> Iterable[Case]:
 
 def unwatched(text: str) -> str:
     """Take the supervisor out of the template."""
-    text = re.sub(r"\[members\.supervisor\]\n(?:(?!\[|\n).+\n)+", "", text)
-    return text.replace('supervisor = ["developer"]\n', "").replace(', "supervisor"', "")
+    return re.sub(r"\[(members\.)?supervisor\]\n(?:(?!\[|\n).+\n)+\n?", "", text)
 
 
 # ── translation ─────────────────────────────────────────────────────────────────

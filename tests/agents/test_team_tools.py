@@ -1,4 +1,4 @@
-"""Members that are no models: they look things up, run programs, and end loops."""
+"""Members that are no models: they look things up and run programs."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ def test_bad_options() -> None:
         make_agent("lookup?file=disease")
     with pytest.raises(InputError, match="needs file"):
         make_agent("lookup")
-    with pytest.raises(InputError, match="greater than or equal to 2"):
-        make_agent("supervisor?times=1")
+    with pytest.raises(InputError, match="greater than 0"):
+        make_agent("executor?seconds=0")

@@ -59,7 +59,6 @@ AGENTS: dict[str, str] = {
     "sliding": "palaestra.agents.memory.sliding:SlidingAgent",
     "subtasks": "palaestra.agents.memory.subtasks:SubTasksAgent",
     "summary": "palaestra.agents.memory.summary:SummaryAgent",
-    "supervisor": "palaestra.agents.team_tools.loop_supervisor:SupervisorAgent",
     "toolbox": "palaestra.agents.memory.toolbox:ToolboxAgent",
     "tools": "palaestra.agents.function_calling:ToolsAgent",
     "verify": "palaestra.agents.verify:VerifyAgent",

@@ -1,1 +1,1 @@
-"""Members of teams that are no models: they run, look up or watch, and act in no environment."""
+"""Members of teams that are no models: they run programs, or look things up."""
