@@ -180,12 +180,14 @@ class Game:
         if self.whole.outcome is not None:
             return
         await seat.flush()
-        if stakes.idle is None:
-            await self._end(Forfeit(seat.name, why, self._shared_out(seat.name)))
+        idle = stakes.idle_of(seat.name)
+        if idle is None:
+            so_far = dict.fromkeys(self.whole.players, 0.0) | self.whole.episode().results
+            await self._end(Forfeit(seat.name, why, stakes.after_forfeit(seat.name, so_far)))
             return
         forfeit: Forfeit | None = Forfeit(seat.name, why, {seat.name: stakes.forfeit})
         while self.whole.outcome is None:
-            await self.whole.state.take(environment, Action(stakes.idle), None, forfeit)
+            await self.whole.state.take(environment, Action(idle), None, forfeit)
             forfeit = None
             self.update(seat)
             await seat.may_act.wait()
@@ -213,17 +215,6 @@ class Game:
         self.update(None)
         if saved is not None:
             await saved
-
-    def _shared_out(self, loser: str) -> dict[str, float]:
-        """Return the returns of an episode that a forfeit ends; see `Stakes.idle`."""
-        stakes, players = self.whole.environment.stakes, self.whole.players
-        lost = stakes.forfeit
-        if stakes.returns == "common":
-            return dict.fromkeys(players, lost)
-        left = self.whole.episode().results
-        if stakes.returns == "zero-sum":
-            left = dict.fromkeys(players, -lost / (len(players) - 1))
-        return {player: left.get(player, 0.0) for player in players} | {loser: lost}
 
 
 def _seen_by(seat: PlayerSession, seen: Observation) -> Observation:

@@ -127,10 +127,11 @@ class Stages(Protocol):
             self._hear(member, text)
         return None if turn.left else self._after_stage()
 
-    def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
-        """Return a random reply to what is asked; `action` samples one of the environment."""
-        if (inner := self._within()) is not None:
-            return inner.sample(rng, action)
+    def sample(self, rng: random.Random, action: Callable[[], str], player: str = "") -> str:
+        """Return a random reply of a player to what it is asked; `action` samples an action."""
+        member, _, within = player.partition(".")
+        if within:
+            return self.inner[member].sample(rng, action, within)
         if self.turn.speaker is not None or self.stage.do == "talk":
             return PASS
         match self.stage.do:
@@ -142,11 +143,11 @@ class Stages(Protocol):
                 return str(1 + rng.randrange(len(self._choices())))
         return action()
 
-    def ideal(self, action: str) -> str:
-        """Return the reply of a member that knows the right action."""
-        if (inner := self._within()) is not None:
-            return inner.ideal(self._ideal(action))
-        return self._ideal(action)
+    def ideal(self, action: str, player: str = "") -> str:
+        """Return the reply of a player that knows the right action."""
+        member, _, within = player.partition(".")
+        reply = self._ideal(action)
+        return self.inner[member].ideal(reply, within) if within else reply
 
     def _ideal(self, action: str) -> str:
         if self.turn.speaker is not None or self.stage.do in TALKING:
@@ -199,11 +200,6 @@ class Stages(Protocol):
             one.restore(within[name])
 
     # ── details ──────────────────────────────────────────────────────────────
-
-    def _within(self) -> Protocol | None:
-        """Return the team in a member's place that replies next; None: a member does."""
-        member, _, within = self.next()[0].partition(".")
-        return self.inner[member] if within else None
 
     def _replies(self, stage: Stage) -> int:
         """Return the largest number of replies to a stage."""

@@ -1,0 +1,116 @@
+"""One team in one episode: its protocol, what was said in it, and what each member was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from palaestra.core.environment import Action
+from palaestra.core.message import ToolCall
+from palaestra.environments.base import hashed
+from palaestra.environments.teams.protocol import protocol_of
+from palaestra.environments.teams.team_file import Team
+
+
+class TeamState:
+    """A team that acts for one player of an environment; members are named as in its file."""
+
+    def __init__(self, team: Team, seed: int, player: str = "") -> None:
+        """Begin; `player` is the one in whose place the team acts, empty for the only one."""
+        self.team, self.player = team, player
+        self.protocol = protocol_of(team, seed)
+        self.deciding = False  # whether it is the player's turn, and the team has not decided
+        self.decision: Action | None = None  # until the environment takes it
+        self.forfeited = False
+        self.shown: dict[str, str] = {}  # what each saw at the beginning of its turn
+        self._news: list[tuple[str, str]] = []  # all lines so far: by whom ("" is nobody), text
+        self._read = dict.fromkeys(team.players, 0)  # how many of them each has been shown
+        self._digest = ""  # of the news, so that a state key takes no longer the more was said
+
+    def tell(self, *lines: tuple[str, str]) -> None:
+        """Add lines to what members are shown when their turns begin."""
+        self._news += lines
+        if lines:
+            self._digest = hashed(self._digest, lines)
+
+    def begin(self, members: Iterable[str]) -> None:
+        """Begin the turns of members, who see what is new to them and what they are asked for."""
+        for member in members:
+            lines = [] if member in self.shown else [self._briefing(member)]
+            for speaker, text in self._news[self._read[member] :]:
+                if not speaker or (speaker != member and self.team.sees(member, speaker)):
+                    lines.append(text)
+            self._read[member] = len(self._news)
+            self.shown[member] = "\n".join([*lines, self.protocol.asked(member)])
+
+    def take(self, member: str, action: Action) -> None:
+        """Take a member's reply, which may complete the decision."""
+        text = text_of(action)
+        decision = self.protocol.take(member, text)
+        self.tell(*self.protocol.said())
+        if decision is not None:
+            self.deciding = False
+            self.decision = action if decision == text else Action(decision)
+
+    def acted(self, refused: str | None) -> None:
+        """Begin the team's next turn, once the environment has taken or refused its decision.
+
+        Args:
+            refused: why the environment refused it, so that the team decides again; None: it did
+                not.
+        """
+        assert self.decision is not None
+        note = "" if refused is None else f"\nThat was no valid action. {refused}"
+        self.tell(("", f"Your team did: {text_of(self.decision)}{note}"))
+        self.decision, self.deciding = None, refused is not None
+        self.protocol.begin_turn()
+
+    def key(self) -> tuple[object, ...]:
+        """Return the state as something to hash; equal states give equal values."""
+        now = self.deciding, self.decision, self.forfeited
+        return self.protocol.key(), self._digest, self._read, *now
+
+    def saved(self) -> Any:
+        """Return the state as JSON can hold it."""
+        decision = None if self.decision is None else asdict(self.decision)
+        told = [self._news, self._digest, self._read, self.shown]
+        return [self.protocol.saved(), told, self.deciding, decision, self.forfeited]
+
+    def restore(self, saved: Any) -> None:
+        """Take back what `saved` returned."""
+        protocol, told, self.deciding, decision, self.forfeited = saved
+        news, self._digest, self._read, self.shown = told
+        self._news = [(who, text) for who, text in news]
+        self.protocol.restore(protocol)
+        self.decision = None
+        if decision is not None:
+            call = decision["call"]
+            self.decision = Action(decision["text"], None if call is None else ToolCall(**call))
+
+    def _briefing(self, member: str) -> str:
+        plays = f" Together you play {self.player}." if self.player else ""
+        return _briefing(self.team, member, member, plays)
+
+
+def text_of(action: Action) -> str:
+    """Return an action as a team reads it."""
+    return action.text if action.call is None else str(action.call)
+
+
+def _briefing(team: Team, player: str, name: str, plays: str) -> str:
+    """Return what a player is told of its team, and of those around it.
+
+    Args:
+        team: of the player.
+        player: in the team, or in a team in a member's place.
+        name: of the player, to itself.
+        plays: a sentence about the outermost team.
+    """
+    member, _, within = player.partition(".")
+    told, others = team.members[member].instructions, [m for m in team.members if m != member]
+    told = f" {told}" if told else ""
+    if within:
+        inner = _briefing(team.inner[member], within, name, "")
+        return f"{inner} Your team is {member} among {', '.join(others)}.{plays}{told}"
+    return f"You are {name}, in a team with {', '.join(others)}.{plays}{told}"
