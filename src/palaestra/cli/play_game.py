@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from palaestra.api.seating import Seat
 from palaestra.core.agent import Agent
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.player_session import PlayerSession
@@ -21,28 +21,7 @@ if TYPE_CHECKING:
     from palaestra.core.task import Task
 
 FORM = "--player NAME for the person, and --player NAME=AGENT@MODEL for each other player"
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """Who plays for a player: an agent with a model, or the person."""
-
-    player: str
-    agent: str = ""  # empty: the person
-    model: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Seat:
-        """Parse NAME, or NAME=AGENT@MODEL.
-
-        Raises:
-            InputError: the agent or the model is missing.
-        """
-        player, equals, played = text.partition("=")
-        agent, _, model = played.partition("@")
-        if not player or (equals and not (agent and model)):
-            raise InputError(f"--player {text} names no agent with a model; give {FORM}.")
-        return cls(player, agent, model)
+PERSON = Seat("", "")
 
 
 class Person(Agent):
@@ -74,37 +53,41 @@ class Person(Agent):
             print(visible(described(await session.act(line))))
 
 
-def seats_of(options: Sequence[str], environment: str, players: Sequence[str]) -> list[Seat]:
-    """Return who plays for each player.
+def seats_of(options: Sequence[str], environment: str, players: Sequence[str]) -> dict[str, Seat]:
+    """Return who plays for each player, in the order of the options.
 
     Raises:
         InputError: the environment has a single player, one of them does not exist, is named twice
-            or has nobody to play for it, or no person plays.
+            or has nobody to play for it, an agent or its model is missing, or no person plays.
     """
     if len(players) < 2:
         raise InputError(f"'{environment}' has a single player; leave out --player.")
-    seats = [Seat.parse(text) for text in options]
-    named = [seat.player for seat in seats]
-    for player in named:
+    seats: dict[str, Seat] = {}
+    for text in options:
+        player, equals, played = text.partition("=")
+        seat = Seat.parse("--player", player, played) if equals else PERSON
+        if not player or (equals and not all(seat)):
+            raise InputError(f"--player {text} names no agent with a model; give {FORM}.")
         if player not in players:
             raise UnknownName("player", player, players)
-        if named.count(player) > 1:
+        if player in seats:
             raise InputError(f"--player names '{player}' twice; name each player once.")
-    lacking = [player for player in players if player not in named]
+        seats[player] = seat
+    lacking = [player for player in players if player not in seats]
     if lacking:
         raise InputError(
             f"Nobody plays for {lacking[0]} in '{environment}'; add --player "
             f"{lacking[0]}=AGENT@MODEL, such as {lacking[0]}=direct@random."
         )
-    if all(seat.agent for seat in seats):
+    if PERSON not in seats.values():
         raise InputError(
-            f"No person plays; give --player {named[0]} alone, or evaluate the agents with "
+            f"No person plays; give --player {next(iter(seats))} alone, or evaluate the agents with "
             "`palaestra eval`."
         )
     return seats
 
 
-def play_game(made: Environment, task: Task, seats: Sequence[Seat], rules: str) -> None:
+def play_game(made: Environment, task: Task, seats: Mapping[str, Seat], rules: str) -> None:
     """Play one game, and print its rules and the result of each player.
 
     Raises:
@@ -113,34 +96,34 @@ def play_game(made: Environment, task: Task, seats: Sequence[Seat], rules: str) 
     asyncio.run(_played(made, task, seats, rules))
 
 
-async def _played(made: Environment, task: Task, seats: Sequence[Seat], rules: str) -> None:
+async def _played(made: Environment, task: Task, seats: Mapping[str, Seat], rules: str) -> None:
     from palaestra.agents.players import Seats
     from palaestra.core.episode import Key
     from palaestra.rollout.guarded_environment import LocalEnvironment
 
-    agents = {seat.player: _agent(seat, made) for seat in seats}
+    agents = {player: _agent(player, seat, made) for player, seat in seats.items()}
     environment = LocalEnvironment(made)
     async with AsyncExitStack() as held:
         models: dict[str, Model] = {}
-        for seat in seats:
-            if seat.agent:
-                model = _model(seat, agents[seat.player])
+        for player, seat in seats.items():
+            if seat != PERSON:
+                model = _model(seat, agents[player])
                 held.push_async_callback(model.close)
-                models[seat.player] = model.for_environment(environment)
+                models[player] = model.for_environment(environment)
         print(rules)
         session = Session(Key("play", 0), task, environment, Seats(agents), models)
         _show(await session.run())
 
 
-def _agent(seat: Seat, made: Environment) -> Agent:
-    if not seat.agent:
+def _agent(player: str, seat: Seat, made: Environment) -> Agent:
+    if seat == PERSON:
         return Person(made)
     from palaestra.agents.registry import make_agent
 
     agent = make_agent(seat.agent)
     if agent.several or agent.in_order:
         raise InputError(
-            f"The agent '{agent.name}' cannot play for {seat.player} alone; choose another one, "
+            f"The agent '{agent.name}' cannot play for {player} alone; choose another one, "
             "such as direct or react."
         )
     return agent

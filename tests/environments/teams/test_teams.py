@@ -21,7 +21,7 @@ from palaestra.core.task import Split, TaskSet
 from palaestra.core.team_words import PASS
 from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.families.questions.environment import Questions
-from palaestra.environments.registry import make, spec
+from palaestra.environments.registry import spec
 from palaestra.environments.teams.stages import Stages
 from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.teams.team_file import Team, load, templates

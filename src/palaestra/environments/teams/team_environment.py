@@ -115,7 +115,7 @@ class InTeam(Wrapper):
                 return transition
             self._took(player, transition, done)
         self._round = self._round[1:]
-        if not self._round:
+        if not self._round or player not in self._members:
             self._deliver(done)
         if done.over:
             self._end(done)
@@ -178,8 +178,9 @@ class InTeam(Wrapper):
 
     def _begin_episode(self, seed: int) -> None:
         self._teams = {
-            player: TeamState(team, seed) if self._alone else
-            TeamState(team, derive_seed(seed, player), player)
+            player: TeamState(team, seed)
+            if self._alone
+            else TeamState(team, derive_seed(seed, player), player)
             for player, team in self._declared.items()
         }
         self._round: list[str] = []  # players that have not replied in this round, in order
@@ -220,7 +221,10 @@ class InTeam(Wrapper):
         return (seen[player] if player in seen else observed_by(self.inner, player)).text
 
     def _deliver(self, done: _Done) -> None:
-        """Let the environment take the decisions whose turn it is, in its order."""
+        """Let the environment take the decisions whose turn it is, in its order.
+
+        That is at the end of a round, and for teams that have forfeited after any player's move.
+        """
         while not done.over:
             player = acting_in(self.inner)[0]
             team = self._teams.get(player)
@@ -301,7 +305,9 @@ class InTeam(Wrapper):
 class _Done:
     """What came of one step."""
 
-    ending: Transition = Transition(Observation(""))  # the last one of the environment
+    ending: Transition = field(default_factory=lambda: Transition(Observation("")))
+    """The last one of the environment; before that, nothing."""
+
     seen: dict[str, Observation] = field(default_factory=dict)  # then, by player
     rewards: dict[str, float] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)

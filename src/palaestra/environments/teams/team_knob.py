@@ -1,12 +1,13 @@
 """The value of the knob `team`: a team, or in a game the teams of some players.
 
-    questions/things-2?team=majority
-    openspiel/kuhn_poker:self?team=player0:majority,player1:my_team.toml
+questions/things-2?team=majority
+openspiel/kuhn_poker:self?team=player0:majority,player1:my_team.toml
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from palaestra.core.environment import Spec
 from palaestra.core.errors import InputError
@@ -23,6 +24,12 @@ def teams_in(spec: Spec, value: str) -> dict[str, Team]:
     """
     first, *others = spec.players
     if not others:
+        player, colon, name = value.partition(":")
+        if colon and not Path(value).is_file():
+            raise InputError(
+                f"team={value} names the player '{player}', and '{spec.id}' has a single one; "
+                f"write team={name}."
+            )
         return {first: load(value)}
     example = f"team={first}:majority"
     found: dict[str, Team] = {}
