@@ -30,7 +30,8 @@ OF_SUITES = ("n", "split", "repeats", "turns", "max_tokens", "deadline", "tried"
 """Options that a suite sets itself, besides its environments."""
 COUNTS = (
     "n", "repeats", "turns", "max_tokens", "reasoning_tokens", "context", "tried", "deadline",
-    "player_turns", "player_tokens", "player_seconds", "player_invalid",
+    "player_turns", "player_tokens", "player_seconds",
+    "player_turn_seconds", "player_invalid",
 )  # fmt: skip
 
 Environments = str | type[Environment] | Sequence[str | type[Environment]]
@@ -59,6 +60,9 @@ class Subject(TypedDict, total=False):
     """Tokens that each player may sample."""
     player_seconds: float
     """Seconds that each player may take to decide, in total."""
+    player_turn_seconds: float
+    """Seconds in which each player may decide on one action. Where the environment has an action
+    that does nothing, a late one passes; else it forfeits."""
     player_invalid: int
     """Actions in a row that are not understood, with which a player forfeits; by default 3."""
     suite: str | Path
@@ -213,6 +217,7 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
             given.get("player_tokens"),
             seconds=given.get("player_seconds"),
             invalid_actions=given.get("player_invalid", INVALID),
+            turn_seconds=given.get("player_turn_seconds"),
         ),
         temperature=given.get("temperature", 1.0),
         reasoning_tokens=given.get("reasoning_tokens"),
@@ -278,7 +283,7 @@ def _entries(environments: Sequence[str], given: Subject) -> list[Entry]:
 
 def _check_count(option: str, value: object, name: Naming) -> None:
     """Raise InputError unless the option is unset or leaves something to do."""
-    whole = option not in ("deadline", "player_seconds")
+    whole = option not in ("deadline", "player_seconds", "player_turn_seconds")
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):

@@ -34,7 +34,7 @@ OF_NEW_RUNS = (
     *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
     "agent_hide_rewards", "model", "role", "seed", "temperature", "reasoning_tokens",
     "context", "keep_thoughts", "shard", "price", "folder", "durability", "player", "team",
-    "player_turns", "player_tokens", "player_seconds", "player_invalid",
+    "player_turns", "player_tokens", "player_seconds", "player_turn_seconds", "player_invalid",
 )  # fmt: skip
 """Options that define what is evaluated, which a resumed run has fixed."""
 
@@ -95,6 +95,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--player-seconds", type=float, metavar="S", help="seconds that each may decide, in total"
     )
+    new.add_argument(
+        "--player-turn-seconds", type=float, metavar="S",
+        help="seconds that each may decide on one action; a late one passes where the environment "
+        "has an action that does nothing, and else forfeits",
+    )  # fmt: skip
     new.add_argument(
         "--player-invalid", type=int, metavar="K",
         help="actions in a row that are not understood, with which a player forfeits (default: 3)",
@@ -304,7 +309,7 @@ def asked_by(options: argparse.Namespace) -> MatrixRequest:
 SUBJECT = (
     "suite", "model", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried", "seed",
     "temperature", "reasoning_tokens", "context", "keep_thoughts",
-    "player_turns", "player_tokens", "player_seconds", "player_invalid",
+    "player_turns", "player_tokens", "player_seconds", "player_turn_seconds", "player_invalid",
 )  # fmt: skip
 """Options that `evaluation_request.Subject` has under the same names, and in the same form."""
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypedDict, Unpack, runtime_checkable
 
+from palaestra.core.budget import Budget
 from palaestra.core.errors import CapabilityMissing, UnknownName
 from palaestra.core.message import Image, ToolCall
 from palaestra.core.task import Task, TaskSet
@@ -109,6 +110,9 @@ class Stakes:
     teams: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The players that are a team, by the player in whose place they act. They have one return,
     which counts once where returns sum to 0, and one that forfeits passes: its team goes on."""
+
+    limits: Mapping[str, Budget] = field(default_factory=dict)
+    """Limits of single players, besides those that a run sets for each."""
 
     def sides(self, players: Iterable[str]) -> list[tuple[str, ...]]:
         """Return the players in groups that have one return: teams, and each other player."""

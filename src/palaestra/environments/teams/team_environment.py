@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from palaestra.core.budget import Budget
 from palaestra.core.environment import (
     Action,
     Capability,
@@ -37,6 +38,7 @@ from palaestra.core.task import Task
 from palaestra.core.team_words import PASS
 from palaestra.environments.base import hashed, refused
 from palaestra.environments.teams.protocol import protocol_of
+from palaestra.environments.teams.team_file import Team
 from palaestra.environments.teams.team_knob import names_of, teams_in
 from palaestra.environments.teams.team_state import TeamState, text_of
 from palaestra.environments.teams.votes import plain
@@ -75,7 +77,7 @@ class InTeam(Wrapper):
         return replace(
             spec,
             players=tuple(name for p in spec.players for name in names.get(p, (p,))),
-            stakes=replace(stakes, teams=names),
+            stakes=replace(stakes, teams=names, limits=_limits(spec, teams)),
             capabilities=spec.capabilities - lost,
             typical_turns=spec.typical_turns * replies,
             free_text=True,
@@ -299,6 +301,16 @@ class InTeam(Wrapper):
             info=done.info,
             rewards=rewards,
         )
+
+
+def _limits(spec: Spec, teams: Mapping[str, Team]) -> dict[str, Budget]:
+    """Return the limits of members that have some, as players."""
+    found = {
+        names_of(spec, player, team)[member]: one.limits
+        for player, team in teams.items()
+        for member, one in team.players.items()
+    }
+    return {name: limits for name, limits in found.items() if limits != Budget()}
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from palaestra.core.budget import Budget, Late
 from palaestra.core.errors import InputError, UnknownName
 
 Right = Literal["act", "send", "halt"]
@@ -54,6 +55,26 @@ class Member(_Table):
     rights: tuple[Right, ...] = Field(
         ("act", "send"), description="act: propose and take actions; send: talk; halt: end the talk"
     )
+    turns: int | None = Field(None, ge=1, description="replies; one that needs more forfeits")
+    tokens: int | None = Field(None, ge=1, description="tokens that it may sample, likewise")
+    seconds: float | None = Field(None, gt=0, description="in which it may think, likewise")
+    turn_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="in which it thinks about one reply; what a late one costs is `late`",
+    )
+    late: Late = Field("pass", description="pass: it says nothing in this turn; forfeit")
+
+    @property
+    def limits(self) -> Budget:
+        """The member's own limits."""
+        return Budget(
+            self.turns,
+            self.tokens,
+            seconds=self.seconds,
+            turn_seconds=self.turn_seconds,
+            late=self.late,
+        )
 
 
 class Stage(_Table):
@@ -212,8 +233,11 @@ def _check(name: str, team: Team) -> None:
     for member, one in team.members.items():
         if "." in member or "/" in member:
             raise wrong(f"has a member '{member}'; leave '.' and '/' out of names")
-        if one.team is not None and (one.model is not None or one.agent != "direct"):
-            raise wrong(f"gives '{member}' a team and an agent or a model; set one of both")
+        if one.team is not None and one.model_fields_set - {"team", "instructions", "rights"}:
+            own = ", ".join(sorted(one.model_fields_set - {"team", "instructions", "rights"}))
+            raise wrong(f"gives '{member}' a team, whose file has its members' {own}; drop them")
+        if one.turn_seconds is None and "late" in one.model_fields_set:
+            raise wrong(f"says what happens if '{member}' is late, and not when; set turn_seconds")
     for reader, seen in team.edges.items():
         for member in (reader, *seen):
             if member not in team.members:
