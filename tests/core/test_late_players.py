@@ -180,7 +180,8 @@ def test_members_have_limits_of_their_own(tmp_path: Path) -> None:
 
 
 numbers = st.none() | st.integers(1, 9)
-budgets = st.builds(Budget, numbers, numbers, turn_seconds=numbers, late=st.sampled_from(["pass", "forfeit"]))  # fmt: skip
+late = st.sampled_from(["pass", "forfeit"])
+budgets = st.builds(Budget, numbers, numbers, turn_seconds=numbers, late=late)
 
 
 @given(budgets, budgets)

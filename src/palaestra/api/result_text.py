@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from palaestra.core.mail import COUNTS
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -88,6 +90,16 @@ def _players(result: Row) -> list[list[str]]:
     return rows(from_json(result.get("players") or {}))
 
 
+def _channels(result: Row) -> list[tuple[str, Row]]:
+    return list((result.get("channels") or {}).items())
+
+
+def _said(result: Row, use: Row) -> str:
+    """Return how much was said on a channel in an episode."""
+    counts = (f"{use[name] / max(1, result['scored']):.1f} {name}" for name in COUNTS)
+    return f"{', '.join(counts)} an episode"
+
+
 def _strength(row: Row, run: str) -> list[str]:
     """Return the commands that measure how well the policies of a game play."""
     from palaestra.evaluation.statistics.player_results import strength_commands
@@ -112,6 +124,7 @@ def _lines(result: Row) -> list[tuple[str, str]]:
     rows.append(("faults", faults))
     rows.append(("outcomes", ", ".join(f"{k} {v}" for k, v in result["outcomes"].items())))
     rows.append(("tokens", f"{result['sampled_tokens']} sampled, {result['prompt_tokens']} read"))
+    rows += [(f"said: {name}", _said(result, use)) for name, use in _channels(result)]
     rows.append(("money", money(result)))
     rows.append(("seconds", f"{result['seconds']:.1f}"))
     if result["episodes"] < result["planned"]:

@@ -1,4 +1,4 @@
-"""Which agent and which model plays for each player, and which teams act, as an evaluation knows it.
+"""Who plays for each player, with which model, and which teams act, as an evaluation knows it.
 
 Everybody is a player: members of a team as well. So all of them together are the agent `players`
 with options, models by role, and a knob of the environment for its teams.

@@ -81,8 +81,8 @@ def seats_of(options: Sequence[str], environment: str, players: Sequence[str]) -
         )
     if PERSON not in seats.values():
         raise InputError(
-            f"No person plays; give --player {next(iter(seats))} alone, or evaluate the agents with "
-            "`palaestra eval`."
+            f"No person plays; give --player {next(iter(seats))} alone, or evaluate the agents "
+            "with `palaestra eval`."
         )
     return seats
 

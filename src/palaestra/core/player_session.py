@@ -17,6 +17,7 @@ from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Event, Key, Step, derive_seed
 from palaestra.core.errors import CapabilityMissing, ReplayMismatch
 from palaestra.core.graph import Call
+from palaestra.core.mail import Mail, inbox
 from palaestra.core.model import Generation, Model
 from palaestra.core.model_calls import Question
 from palaestra.core.outcome import Outcome, Owner
@@ -82,6 +83,11 @@ class PlayerSession(Session):
     @property
     def turn(self) -> str:
         return self.name
+
+    @property
+    def inbox(self) -> list[Mail]:
+        """All messages of the other players that this one was shown, in order."""
+        return inbox(self._game_of.whole.steps, self.name)
 
     @property
     def turns_left(self) -> int | None:

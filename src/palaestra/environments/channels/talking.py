@@ -23,6 +23,7 @@ from palaestra.core.environment import (
     observed_by,
 )
 from palaestra.core.errors import InputError
+from palaestra.core.mail import SEND, TEXT
 from palaestra.core.message import ToolCall
 from palaestra.core.task import Task
 from palaestra.core.tool import ACT, NotACall, Tool, checked, parse_call
@@ -31,16 +32,6 @@ from palaestra.environments.channels.channel_file import declared
 from palaestra.environments.channels.post import Post, Refused
 from palaestra.environments.wrappers.wrapper import Wrapper
 
-TEXT = {"type": "string"}
-SEND = Tool(
-    "send_message",
-    "Send a message to a player, to several (a, b) or to all; it makes no move.",
-    {
-        "type": "object",
-        "properties": {"to": TEXT, "text": TEXT, "channel": TEXT},
-        "required": ["to", "text"],
-    },
-)
 READ = Tool(
     "read_board",
     "Read all that stands on a board, or what stands under a key; it makes no move.",

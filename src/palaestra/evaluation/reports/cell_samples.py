@@ -6,7 +6,7 @@ A part is the episodes of one cell in one run: all of them, or those of its shar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,8 @@ def _whole(cost: Spent) -> float | None:
 def summary(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:
     """Return the values that `palaestra eval` reports for a cell; missing ones are None.
 
-    Only cells with several players have `players`, and success only if they share it.
+    Only cells with several players have `players`, and success only if they share it; only those in
+    which something was said have `channels`.
     """
     found = score(episodes)
     rate = found.success
@@ -134,6 +135,11 @@ def summary(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:
         "unknown_calls": spent.unknown,
         "unpriced_calls": spent.unpriced,
         **({"players": player_results.as_json(found.players)} if found.players else {}),
+        **(
+            {"channels": {n: asdict(c) for n, c in found.channels.items()}}
+            if found.channels
+            else {}
+        ),
     }
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from palaestra.core.episode import Episode
+from palaestra.core.mail import COUNTS
 from palaestra.core.outcome import Owner
 from palaestra.evaluation.reports import transcript
 from palaestra.evaluation.reports.learning_curves import learning_curve_png, learning_curve_text
@@ -224,7 +225,15 @@ def _players(title: str, comparison: Comparison, run: Path) -> list[_Section]:
     commands = player_results.strength_commands(comparison.environment, str(run), policies=1)
     note = "Where one policy plays all players, returns compare the seats with each other"
     note += f"; how well it plays: {' and '.join(commands)}." if commands else "."
-    return [_Section(title, ("policy", *player_results.HEADS), rows, note)]
+    found = [_Section(title, ("policy", *player_results.HEADS), rows, note)]
+    said = [
+        (_name_of(policy), channel, *(f"{getattr(use, n) / count:.1f}" for n in COUNTS))
+        for policy, score in comparison.scores.items()
+        if (count := max(1, score.episodes - score.faults))
+        for channel, use in score.channels.items()
+    ]
+    heads = ("policy", "channel", *COUNTS)
+    return [*found, *([_Section("said in an episode", heads, said)] if said else [])]
 
 
 def _success(title: str, comparison: Comparison, policies: Sequence[str]) -> _Section:
