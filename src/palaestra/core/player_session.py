@@ -179,9 +179,9 @@ class PlayerSession(Session):
         return super()._model(role)
 
     def _check_open(self) -> None:
-        whole = self._game_of.whole
+        whole = self._game_of.whole.state
         if whole.outcome is None and self._solo:
-            whole.state.check_limits()
+            whole.check_limits()
         if whole.outcome is not None:
             self._game_of.update(None)
         super()._check_open()
@@ -209,7 +209,8 @@ class PlayerSession(Session):
             return await self._too_late(action, call)
         await self.flush()
         taken = await self._game_of.move(self, action, None if call is None else self._global[call])
-        if self._game_of.whole.outcome is None:
+        whole = self._game_of.whole.state
+        if whole.outcome is None:
             self._spending.act(taken.valid)
             invalid = self._spending.too_many_invalid
             if invalid is not None:
@@ -224,25 +225,23 @@ class PlayerSession(Session):
         await self.passed.wait()
         await self.may_think.wait()
         self.missed = False
-        assert self.observation is not None
-        seen = replace(self.observation, text=f"{LATE}\n{self.observation.text}")
-        return self._received(Transition(seen, valid=False), action, call, seen)
+        return self._received(Transition(Observation(""), valid=False), action, call, f"{LATE}\n")
 
     def _received(
-        self, taken: Transition, action: Action, call: int | None, seen: Observation | None = None
+        self, taken: Transition, action: Action, call: int | None, note: str = ""
     ) -> Transition:
         """Return what a player gets for an action at its next turn, and note it as its step."""
-        seen = seen or self.observation
+        own, over = self.state, self._game_of.whole.state.outcome
+        seen = own.observation
         assert seen is not None
-        whole = self._game_of.whole
-        received = replace(
-            taken,
-            observation=seen,
-            reward=self.received,
-            terminated=whole.outcome is not None and whole.outcome.limit is None,
-            truncated=whole.outcome is not None and whole.outcome.limit is not None,
-            success=self.outcome is not None and self.outcome.solved,
-            rewards={},
+        received = Transition(
+            replace(seen, text=f"{note}{seen.text}") if note else seen,
+            self.received,
+            terminated=over is not None and over.limit is None,
+            truncated=over is not None and over.limit is not None,
+            success=own.outcome is not None and own.outcome.solved,
+            valid=taken.valid,
+            info=taken.info,
         )
         self.received = 0.0
         self.steps.append(Step(len(self.steps), call, action, received, Signals(turn=self.name)))

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from palaestra.agents.players import PlayersAgent
 from palaestra.core.budget import Budget
-from palaestra.core.environment import Action, Environment, Stakes, acting_in
+from palaestra.core.environment import Action, Environment, Stakes
 from palaestra.core.errors import InputError
 from palaestra.core.model import Model
+from palaestra.core.rare_capabilities import acting_in
 from palaestra.core.task import Split, TaskSet
 from palaestra.core.team_words import PASS
 from palaestra.environments.conformance.checking import check_environment

@@ -80,6 +80,6 @@ class Protocol(ABC):
 
 def protocol_of(team: Team, seed: int) -> Protocol:
     """Return the protocol that a team's file describes, at the beginning of its first turn."""
-    from palaestra.environments.teams.stages import Stages
+    from palaestra.environments.teams.staged_protocol import Stages
 
     return Stages(team, seed)

@@ -28,12 +28,10 @@ from palaestra.core.environment import (
     Spec,
     Stakes,
     Transition,
-    acting_in,
-    observed_by,
-    sample_action,
 )
 from palaestra.core.episode import derive_seed
 from palaestra.core.errors import EnvironmentFault
+from palaestra.core.rare_capabilities import acting_in, observed_by, sample_action
 from palaestra.core.task import Task
 from palaestra.core.team_words import PASS
 from palaestra.environments.base import hashed, refused
@@ -59,10 +57,11 @@ class InTeam(Wrapper):
         super().__init__(inner, value)
         self._alone = len(inner.spec.players) == 1
         self._declared = teams_in(inner.spec, value)
+        self._names = {p: names_of(inner.spec, p, team) for p, team in self._declared.items()}
         self._members = {
             name: (player, member)
-            for player, team in self._declared.items()
-            for member, name in names_of(inner.spec, player, team).items()
+            for player, names in self._names.items()
+            for member, name in names.items()
         }
         self._begin_episode(0)
 
@@ -216,8 +215,7 @@ class InTeam(Wrapper):
                     team.tell(("", self._view(player, seen)))
                 members = team.protocol.next()
                 team.begin(members)
-                names = names_of(self.inner.spec, player, team.team)
-                self._round += [names[member] for member in members]
+                self._round += [self._names[player][member] for member in members]
 
     def _view(self, player: str, seen: Mapping[str, Observation]) -> str:
         return (seen[player] if player in seen else observed_by(self.inner, player)).text

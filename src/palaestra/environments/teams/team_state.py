@@ -26,6 +26,7 @@ class TeamState:
         self.shown: dict[str, str] = {}  # what each saw at the beginning of its turn
         self._news: list[tuple[str, str]] = []  # all lines so far: by whom ("" is nobody), text
         self._read = dict.fromkeys(team.players, 0)  # how many of them each has been shown
+        self._hears: dict[tuple[str, str], bool] = {}  # reader and speaker, as `Team.sees`
         self._digest = ""  # of the news, so that a state key takes no longer the more was said
 
     def tell(self, *lines: tuple[str, str]) -> None:
@@ -39,7 +40,11 @@ class TeamState:
         for member in members:
             lines = [] if member in self.shown else [self._briefing(member)]
             for speaker, text in self._news[self._read[member] :]:
-                if not speaker or (speaker != member and self.team.sees(member, speaker)):
+                hears = self._hears.get((member, speaker))
+                if hears is None:
+                    hears = not speaker or (speaker != member and self.team.sees(member, speaker))
+                    self._hears[member, speaker] = hears
+                if hears:
                     lines.append(text)
             self._read[member] = len(self._news)
             self.shown[member] = "\n".join([*lines, self.protocol.asked(member)])
