@@ -85,15 +85,18 @@ def channel_use(episodes: Iterable[Episode]) -> dict[str, ChannelUse]:
         counted: set[int] = set()
         for step in episode.steps:
             info = step.transition.info
-            board = f"board {info['board']}" if "board" in info else None
+            board = f"board {info['board']}" if "version" in info else None
             name = info.get("channel", board)
-            if name is None or "bytes" not in info:
+            if name is None:
                 continue
+            size = info.get("bytes")
+            if size is None:  # a reply in a team
+                size = len(str(step.action.call or step.action.text).encode())
             tokens = 0
             if step.call is not None and step.call not in counted:
                 counted.add(step.call)
                 tokens = episode.calls[step.call].sampled
-            found[name] = found.get(name, ChannelUse()) + ChannelUse(1, info["bytes"], tokens)
+            found[name] = found.get(name, ChannelUse()) + ChannelUse(1, size, tokens)
     return found
 
 

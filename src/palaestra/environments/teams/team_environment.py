@@ -45,6 +45,7 @@ from palaestra.environments.wrappers.wrapper import Wrapper
 OVER = "It is over."
 WAIT = "It is not your turn."
 NOTHING = "The team decided on nothing."
+NO_MOVE = Transition(Observation(""))
 ALONE = frozenset({Capability.ADMISSIBLE, Capability.PICTURE})
 """Capabilities that do not hold with a team, since they are about one player's next action."""
 
@@ -285,11 +286,9 @@ class InTeam(Wrapper):
         rewards = dict.fromkeys(self.spec.players, 0.0) | done.rewards if done.rewards else {}
         reader = player if self._final else self._round[0]
         seen = None if reader in self._members else done.seen.get(reader)
-        text = text_of(action)
-        if player in self._members and plain(text) != PASS:
+        if player in self._members and plain(text_of(action)) != PASS:
             channel = "team" if self._alone else f"team {self._members[player][0]}"
-            said = {"channel": channel, "bytes": len(text.encode())}
-            done.info = {**said, **done.info}
+            done.info["channel"] = channel
         return Transition(
             seen or self.observe(reader),
             reward=rewards.get(player, 0.0),
@@ -315,9 +314,7 @@ def _limits(spec: Spec, teams: Mapping[str, Team]) -> dict[str, Budget]:
 class _Done:
     """What came of one step."""
 
-    ending: Transition = field(default_factory=lambda: Transition(Observation("")))
-    """The last one of the environment; before that, nothing."""
-
+    ending: Transition = NO_MOVE  # the last one of the environment
     seen: dict[str, Observation] = field(default_factory=dict)  # then, by player
     rewards: dict[str, float] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
