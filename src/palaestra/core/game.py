@@ -81,8 +81,6 @@ class Game:
             for task in tasks:
                 if task.done():
                     task.result()
-            for seat in self._seats.values():
-                await seat.flush()  # calls of those that were late to the end
         finally:
             for task in tasks:
                 task.cancel()

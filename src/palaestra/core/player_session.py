@@ -102,9 +102,14 @@ class PlayerSession(Session):
         )
 
     def append(self, key: Key, event: Event) -> Awaitable[None] | None:
-        """Record a call of this player, if its move is due; else that is done when it is due."""
+        """Record a call of this player, if its move is due; else that is done when it is due.
+
+        Calls for a move that is never due are not recorded: how many there are depends on who was
+        faster.
+        """
         assert isinstance(event, Call)
-        if not self.may_act.is_set() or self._game_of.ended_by_clock(self) is not None:
+        over = self._game_of.whole.state.outcome is not None
+        if over or not self.may_act.is_set() or self._game_of.ended_by_clock(self) is not None:
             return None
         before, saved = self._add_calls(), self._add_call(event)
         if not before:
