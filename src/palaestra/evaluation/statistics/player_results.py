@@ -169,8 +169,10 @@ def strength_commands(environment: str, run: str, *, policies: int) -> list[str]
         run: the run's folder.
         policies: how many different ones played.
     """
-    found = [f"palaestra ratings {run}"] if policies > 1 else []
-    game = environment.startswith("openspiel/") and "?" not in environment
+    _, _, knobs = environment.partition("?")
+    rated = policies > 1 and "team=" not in knobs  # several policies may be one player
+    found = [f"palaestra ratings {run}"] if rated else []
+    game = environment.startswith("openspiel/") and not knobs
     return [*found, *([f"palaestra exploitability {run}"] if game else [])]
 
 
