@@ -130,3 +130,21 @@ def test_seats_that_cannot_be_filled_are_refused_in_a_sentence(
 def test_a_team_in_an_environment_of_one_player_names_no_player() -> None:
     with pytest.raises(InputError, match="has a single one; write team=majority"):
         pa.evaluate("questions/things-2", teams={"white": "majority"}, model="random")
+
+
+def test_teams_are_rated_beside_players(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(tmp_path / "run")
+    seats = [
+        "--team",
+        "player0=majority",
+        "--role",
+        "player0=random",
+        "--player",
+        "player1=@random",
+    ]
+    assert main(["eval", "--env", KUHN, "-n", "12", "--workers", "0", "--run", run, *seats]) == 0
+    capsys.readouterr()
+    assert main(["ratings", run, "--json"]) == 0
+    rated = json.loads(capsys.readouterr().out)
+    assert rated["games"] == 12
+    assert {one["player"] for one in rated["players"]} == {"random", "team of 3: random"}

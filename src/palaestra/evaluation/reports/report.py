@@ -182,11 +182,12 @@ def _stage(row: Mapping[str, Any]) -> Stage:
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON; only the scores of games have `players`."""
+    """Return a comparison as JSON; only scores of games have `players` and `channels`."""
     found = asdict(comparison)
     for score in found["scores"].values():
-        if not score["players"]:
-            del score["players"]
+        for name in ("players", "channels"):
+            if not score[name]:
+                del score[name]
     return found
 
 
