@@ -189,10 +189,10 @@ class Game:
                 return True
             own, turn = seat.seconds_left(), seat.turn_seconds_left()
             if self.whole.state.recording.left:  # then the record has whose time was up
+                own = turn = None
                 recorded = self.ended_by_clock(seat) if limited and seat.deciding else None
-                caught_up = recorded is not None and seat.caught_up(recorded)
-                own = 0.0 if caught_up and recorded and not recorded.late else None
-                turn = 0.0 if caught_up and recorded and recorded.late else None
+                if recorded is not None and seat.caught_up(recorded):
+                    own, turn = (None, 0.0) if recorded.late else (0.0, None)
             if own is not None and own <= 0:
                 return False
             if turn is not None and turn <= 0:

@@ -237,6 +237,15 @@ def test_a_team_is_saved_in_the_middle_of_its_turn() -> None:
         ('do = "moderate"\n[[stage]]\ndo = "act"\nwho = ["ann"]', "must name `by`"),
         ('do = "act"\nwho = ["ann"]\nback = 1', "goes back 1 stages from stage 1"),
         ('do = "act"\nwho = ["ann"]\n[edges]\nann = ["bob"]', "must set edges"),
+        (
+            'do = "act"\nwho = ["ann"]\n[members.cat]\nlate = "forfeit"',
+            "says what happens if 'cat' is late, and not when; set turn_seconds",
+        ),
+        (
+            'do = "act"\nwho = ["ann"]\n[members.cat]\nteam = "majority"\ntokens = 5\n'
+            'agent = "react"',
+            "gives 'cat' a team, whose file has its members' agent, tokens; drop them",
+        ),
         ('do = "sing"', "'stage.0.do': Input should be 'talk', 'propose'"),
         ("do", "is no TOML"),
     ],
