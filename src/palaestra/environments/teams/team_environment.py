@@ -57,13 +57,16 @@ class InTeam(Wrapper):
         """`value` is a template or a file, in a game by player (see `teams_in`)."""
         super().__init__(inner, value)
         self._alone = len(inner.spec.players) == 1
-        self._declared = teams_in(inner.spec, value)
-        self._names = {p: names_of(inner.spec, p, team) for p, team in self._declared.items()}
+        self._described = teams_in(inner.spec, value)
+        self._names = {p: names_of(inner.spec, p, team) for p, team in self._described.items()}
         self._members = {
             name: (player, member)
             for player, names in self._names.items()
             for member, name in names.items()
         }
+        self._round: list[str] = []  # players that have not replied in this round, in order
+        self._returns: dict[str, float] = {}  # so far
+        self._final: dict[str, str] = {}  # what each player sees at the end; empty before
         self._begin_episode(0)
 
     @classmethod
@@ -183,11 +186,10 @@ class InTeam(Wrapper):
             player: TeamState(team, seed)
             if self._alone
             else TeamState(team, derive_seed(seed, player), player)
-            for player, team in self._declared.items()
+            for player, team in self._described.items()
         }
-        self._round: list[str] = []  # players that have not replied in this round, in order
-        self._returns = dict.fromkeys(self.spec.players, 0.0)  # so far
-        self._final: dict[str, str] = {}  # what each player sees at the end; empty before
+        self._round, self._final = [], {}
+        self._returns = dict.fromkeys(self.spec.players, 0.0)
 
     def _member(self, player: str) -> tuple[TeamState, str]:
         """Return the team of a member, and its name there."""
