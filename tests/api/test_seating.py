@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import palaestra as pa
-from palaestra.api.seating import Seat, seated
+from palaestra.api.seating import AgentAndModel, seated
 from palaestra.cli.main import main
 from palaestra.core.errors import InputError
 from palaestra.store.run_folder import RunFolder
@@ -54,9 +54,9 @@ def test_players_and_members_become_agents_and_models(team: str) -> None:
     }
     alone = seated({}, {"": "majority"}, {"second": "random"})
     assert alone == ("players", {"second": "random"}, "team=majority")
-    assert Seat.parse("--player", "white", "react") == ("react", "")
+    assert AgentAndModel.parse("--player", "white", "react") == ("react", "")
     with pytest.raises(InputError, match="--player white=@ names nobody; write NAME=AGENT@MODEL"):
-        Seat.parse("--player", "white", "@")
+        AgentAndModel.parse("--player", "white", "@")
 
 
 def test_teams_play_against_teams_and_players(tmp_path: Path, team: str) -> None:
@@ -78,7 +78,7 @@ def test_teams_play_against_teams_and_players(tmp_path: Path, team: str) -> None
         totals = episode.results
         assert sorted(totals) == sorted([*members, *others])
         assert {totals[name] for name in members} == {-totals[name] for name in others}
-    assert "said: team player0" in str(results)
+    assert "mean share of speech" in str(results)
 
 
 def test_the_command_line_seats_teams_beside_players(
@@ -96,7 +96,7 @@ def test_the_command_line_seats_teams_beside_players(
     ]
     assert main([*command, *seats]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert list(result["channels"]) == ["team player0"]
+    assert set(result["talk"]["shares"]) >= {"player0.first", "player0.third"}
     assert result["players"].keys() == {
         "player0.first", "player0.second", "player0.third", "player1"
     }  # fmt: skip

@@ -1,19 +1,16 @@
-"""Messages as data: a player's inbox, and how much was said by channel."""
+"""Messages as data: a player's inbox."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from palaestra.agents.direct import DirectAgent
-from palaestra.agents.players import PlayersAgent, Seats
+from palaestra.agents.players import Seats
 from palaestra.core.agent import Agent
-from palaestra.core.mail import ChannelUse, Mail, channel_use, inbox
+from palaestra.core.mail import Mail, inbox
 from palaestra.core.message import ToolCall
 from palaestra.core.player_session import PlayerSession
 from palaestra.core.session import Session
 from palaestra.environments.registry import make
 from palaestra.models.scripted.scripted_model import ScriptedModel
-from tests.core.small import renderer
 from tests.core.test_game import play
 
 
@@ -47,22 +44,3 @@ def test_a_player_has_the_messages_that_it_was_shown_in_order() -> None:
     assert inbox(episode.steps, "bob") == [first, second]
     assert [mail.text for mail in inbox(episode.steps, "cat")] == ["naïve", "yes"]
     assert inbox(episode.steps, "ann") == []
-    assert channel_use([episode]) == {"all": ChannelUse(3, 6 + 6 + 3, 0)}
-    assert channel_use([episode, episode])["all"].messages == 6
-
-
-def test_replies_in_teams_and_values_on_boards_are_counted_with_their_tokens(
-    tmp_path: Path,
-) -> None:
-    model = ScriptedModel(lambda messages: "1", name="one", renderer=renderer())
-    quiet = ScriptedModel(lambda messages: "(pass)", name="quiet", renderer=renderer())
-    world = make("tests.core.games:Tally?team=ann:majority")
-    episode = play(world, PlayersAgent(), {"agent": model, "ann.third": quiet})
-    own = [call for call in episode.calls if call.role in ("ann.first", "ann.second")]
-    assert channel_use([episode]) == {"team ann": ChannelUse(6, 6, sum(c.sampled for c in own))}
-    file = tmp_path / "talk.toml"
-    file.write_text("[boards.plan]\n")
-    writes = Talking("write_board(board='plan', key='a', value='1')", "read_board(board='plan')")
-    agents = Seats({"ann": writes, "bob": DirectAgent(), "cat": DirectAgent()})
-    episode = play(make(f"tests.core.games:Tally?messages={file}"), agents, {"agent": model})
-    assert channel_use([episode]) == {"board plan": ChannelUse(1, 1, 0)}

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from palaestra.core.mail import COUNTS
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -90,16 +88,6 @@ def _players(result: Row) -> list[list[str]]:
     return rows(from_json(result.get("players") or {}))
 
 
-def _channels(result: Row) -> list[tuple[str, Row]]:
-    return list((result.get("channels") or {}).items())
-
-
-def _said(result: Row, use: Row) -> str:
-    """Return how much was said on a channel in an episode."""
-    counts = (f"{use[name] / max(1, result['scored']):.1f} {name}" for name in COUNTS)
-    return f"{', '.join(counts)} an episode"
-
-
 def _strength(row: Row, run: str) -> list[str]:
     """Return the commands that measure how well the policies of a game play."""
     from palaestra.evaluation.statistics.player_results import strength_commands
@@ -110,6 +98,8 @@ def _strength(row: Row, run: str) -> list[str]:
 
 def _lines(result: Row) -> list[tuple[str, str]]:
     """Return the lines of a single cell: name and value."""
+    from palaestra.evaluation.statistics.conversation import talk_rows
+
     game = bool(result.get("players"))
     rows = [] if game and result["success"] is None else [("success", _success(result))]
     if result["interval"] is not None and not game:
@@ -122,9 +112,9 @@ def _lines(result: Row) -> list[tuple[str, str]]:
     rows.append(("invalid actions", f"{100 * result['invalid_rate']:.1f} %"))
     faults = ", ".join(f"{owner} {count}" for owner, count in result["faults"].items())
     rows.append(("faults", faults))
+    rows += talk_rows(result.get("talk"))
     rows.append(("outcomes", ", ".join(f"{k} {v}" for k, v in result["outcomes"].items())))
     rows.append(("tokens", f"{result['sampled_tokens']} sampled, {result['prompt_tokens']} read"))
-    rows += [(f"said: {name}", _said(result, use)) for name, use in _channels(result)]
     rows.append(("money", money(result)))
     rows.append(("seconds", f"{result['seconds']:.1f}"))
     if result["episodes"] < result["planned"]:

@@ -17,14 +17,14 @@ from palaestra.environments.teams.team_knob import knob_value
 EXAMPLE = "NAME=AGENT@MODEL, such as player0=react@smollm2-135m"
 
 
-class Seat(NamedTuple):
-    """Who plays for a player; a missing agent or model is empty."""
+class AgentAndModel(NamedTuple):
+    """What plays for a player; a missing agent or model is empty."""
 
     agent: str
     model: str
 
     @classmethod
-    def parse(cls, option: str, player: str, text: str) -> Seat:
+    def parse(cls, option: str, player: str, text: str) -> AgentAndModel:
         """Parse AGENT@MODEL, of which either part may be missing.
 
         Args:
@@ -58,7 +58,7 @@ def seated(
     """Return the seating of a request.
 
     Args:
-        players: agent and model by player, as in `Seat.parse`.
+        players: agent and model by player, as in `AgentAndModel.parse`.
         teams: names of teams by player; "" stands for the only player of an environment.
         roles: models by role or player; that of a player with a team is its members' model, unless
             they have their own.
@@ -82,10 +82,10 @@ def seated(
             if model := member.model or roles.get(player, ""):
                 models[called] = model
     for player, text in players.items():
-        seat = Seat.parse(name("players"), player, text)
-        agents[player] = seat.agent or "direct"
-        if seat.model:
-            models[player] = seat.model
+        own = AgentAndModel.parse(name("players"), player, text)
+        agents[player] = own.agent or "direct"
+        if own.model:
+            models[player] = own.model
     options = [
         f"{player}={quote(agent, safe=':')}"
         for player, agent in agents.items()

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from palaestra.agents.players import PlayersAgent
 from palaestra.core.errors import StorageFull
-from palaestra.environments.registry import make
 from palaestra.evaluation.reports import report as reports
 from palaestra.evaluation.reports.report import as_json, build, summary
 from palaestra.evaluation.reports.report_files import headline, markdown, render, write
@@ -22,9 +20,6 @@ from palaestra.evaluation.statistics.intervals import (
     task_scores,
     wilson,
 )
-from palaestra.models.scripted.scripted_model import ScriptedModel
-from tests.core.small import renderer
-from tests.core.test_game import play
 from tests.evaluation.made import (
     CRASH,
     LOST,
@@ -261,15 +256,3 @@ def test_a_worse_policy_is_called_worse() -> None:
         }
     )
     assert "below zero" in headline(build(store, RUN))
-
-
-def test_a_game_with_a_team_shows_how_much_was_said() -> None:
-    model = ScriptedModel(lambda messages: "1", renderer=renderer())
-    game = play(make("tests.core.games:Tally?team=ann:majority"), PlayersAgent(), {"agent": model})
-    tokens = sum(call.sampled for call in game.calls if call.role.startswith("ann."))
-    report = build(MemoryStore(recorded={"test/base": [game, game]}), RUN)
-    said = f"| base | team ann | 9.0 | 9.0 | {tokens:.1f} |"
-    assert said in markdown(report) and "messages" in printed(report)
-    assert as_json(report)["held_out"]["scores"]["base"]["channels"] == {
-        "team ann": {"messages": 18, "bytes": 18, "tokens": 2 * tokens}
-    }

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from palaestra.core.team_words import PASS
 from palaestra.environments.teams.team_file import Team
 
 
@@ -35,6 +36,13 @@ class Protocol(ABC):
     @abstractmethod
     def refusal(self, text: str, player: str = "") -> str | None:
         """Return why a reply of a player that is asked now is none; None: it is one."""
+
+    def kind(self, player: str, text: str) -> str:
+        """Return in a word what a reply does, of a player that is asked now: for the record.
+
+        A word of `ASKED`, or halt or pass.
+        """
+        return "pass" if text.strip() == PASS else "talk"
 
     @abstractmethod
     def take(self, player: str, text: str) -> str | None:

@@ -1,7 +1,8 @@
 """The knob `team`: members of a team are the players of an environment, in place of one of its own.
 
 Each reply of a member is an action of that player: a message, a proposal, a vote or, once the team
-has decided, an action of the environment. So everything that holds for several players holds for
+has decided, an action of the environment. The `info` of its step says which under `team`
+(`TeamNote`). So everything that holds for several players holds for
 members: any agent, records, resuming, forfeits, training by role. Members share the rewards of the
 player in whose place they act.
 
@@ -38,7 +39,7 @@ from palaestra.environments.base import hashed, refused
 from palaestra.environments.teams.protocol import protocol_of
 from palaestra.environments.teams.team_file import Team
 from palaestra.environments.teams.team_knob import names_of, teams_in
-from palaestra.environments.teams.team_state import TeamState, text_of
+from palaestra.environments.teams.team_state import TeamNote, TeamState, text_of
 from palaestra.environments.teams.votes import plain
 from palaestra.environments.wrappers.wrapper import Wrapper
 
@@ -113,7 +114,7 @@ class InTeam(Wrapper):
             reason = team.protocol.refusal(text_of(action), member)
             if reason is not None:
                 return refused(reason)
-            team.take(member, action)
+            done.note = team.take(member, action)
         else:
             transition = self.inner.step(action)
             if not transition.valid:
@@ -124,9 +125,9 @@ class InTeam(Wrapper):
             self._deliver(done)
         if done.over:
             self._end(done)
-        elif not self._round:
-            self._begin_round(done.seen)
-        return self._result(player, action, done)
+        elif not self._round and (heard := self._begin_round(done.seen)):
+            done.note["heard"] = heard
+        return self._result(player, done)
 
     def state_key(self) -> str:
         teams = [team.key() for team in self._teams.values()]
@@ -182,11 +183,12 @@ class InTeam(Wrapper):
     # ── details ──────────────────────────────────────────────────────────────
 
     def _begin_episode(self, seed: int) -> None:
+        described = self._described
         self._teams = {
             player: TeamState(team, seed)
             if self._alone
-            else TeamState(team, derive_seed(seed, player), player)
-            for player, team in self._described.items()
+            else TeamState(team, derive_seed(seed, player), player, place=place, of=len(described))
+            for place, (player, team) in enumerate(described.items())
         }
         self._round, self._final = [], {}
         self._returns = dict.fromkeys(self.spec.players, 0.0)
@@ -200,12 +202,16 @@ class InTeam(Wrapper):
         """Return who acts for a player of the environment: members of its team, or itself."""
         return self.spec.stakes.teams.get(player, (player,))
 
-    def _begin_round(self, seen: Mapping[str, Observation]) -> None:
+    def _begin_round(self, seen: Mapping[str, Observation]) -> dict[str, list[int]]:
         """Begin a round of all that can reply now.
 
         Args:
             seen: what players of the environment see now; others are asked for.
+
+        Returns:
+            the numbers of lines that members are shown, by member; see `TeamState.begin`.
         """
+        heard: dict[str, list[int]] = {}
         waits = False  # whether the next players move only after a team has decided
         for player in acting_in(self.inner):
             team = self._teams.get(player)
@@ -217,8 +223,9 @@ class InTeam(Wrapper):
                     team.deciding = True
                     team.tell(("", self._view(player, seen)))
                 members = team.protocol.next()
-                team.begin(members)
+                heard |= team.begin(members)
                 self._round += [self._names[player][member] for member in members]
+        return heard
 
     def _view(self, player: str, seen: Mapping[str, Observation]) -> str:
         return (seen[player] if player in seen else observed_by(self.inner, player)).text
@@ -283,14 +290,13 @@ class InTeam(Wrapper):
         views = {player: self._view(player, done.seen) for player in self.inner.spec.players}
         self._final = {name: text for p, text in views.items() for name in self._playing(p)}
 
-    def _result(self, player: str, action: Action, done: _Done) -> Transition:
+    def _result(self, player: str, done: _Done) -> Transition:
         """Return what the step of a player led to."""
         rewards = dict.fromkeys(self.spec.players, 0.0) | done.rewards if done.rewards else {}
         reader = player if self._final else self._round[0]
         seen = None if reader in self._members else done.seen.get(reader)
-        if player in self._members and plain(text_of(action)) != PASS:
-            channel = "team" if self._alone else f"team {self._members[player][0]}"
-            done.info["channel"] = channel
+        if done.note:
+            done.info["team"] = done.note
         return Transition(
             seen or self.observe(reader),
             reward=rewards.get(player, 0.0),
@@ -320,6 +326,7 @@ class _Done:
     seen: dict[str, Observation] = field(default_factory=dict)  # then, by player
     rewards: dict[str, float] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
+    note: TeamNote = field(default_factory=TeamNote)
 
     @property
     def over(self) -> bool:

@@ -4,21 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypedDict
 
 from palaestra.core.environment import Action
 from palaestra.core.message import ToolCall
+from palaestra.core.team_words import PASS
 from palaestra.environments.base import hashed
 from palaestra.environments.teams.protocol import protocol_of
 from palaestra.environments.teams.team_file import Team
+from palaestra.environments.teams.votes import plain
+
+
+class TeamNote(TypedDict, total=False):
+    """What the record says of a team besides the texts of replies, under `team` in the `info`."""
+
+    does: str  # what a member's reply is, see `Protocol.kind`
+    player: str  # in a game, the player in whose place its team acts
+    said: list[list[Any]]
+    """Lines that others may now read: number and speaker. Where that is a team in a member's place,
+    which has no reply of its own, also the line."""
+
+    heard: dict[str, list[int]]  # by player whose turn begins, the numbers of lines shown to it
+    did: str  # the action on which the team has decided
 
 
 class TeamState:
     """A team that acts for one player of an environment; members are named as in its file."""
 
-    def __init__(self, team: Team, seed: int, player: str = "") -> None:
-        """Begin; `player` is the one in whose place the team acts, empty for the only one."""
+    def __init__(
+        self, team: Team, seed: int, player: str = "", *, place: int = 0, of: int = 1
+    ) -> None:
+        """Begin an episode.
+
+        Args:
+            team: what its file says.
+            seed: of its protocol.
+            player: in whose place it acts; empty for the only one.
+            place: among the teams of the environment, from 0.
+            of: how many there are.
+        """
         self.team, self.player = team, player
+        self._place, self._of = place, of
         self.protocol = protocol_of(team, seed)
         self.deciding = False  # whether it is the player's turn, and the team has not decided
         self.decision: Action | None = None  # until the environment takes it
@@ -35,28 +61,48 @@ class TeamState:
         if lines:
             self._digest = hashed(self._digest, lines)
 
-    def begin(self, members: Iterable[str]) -> None:
-        """Begin the turns of members, who see what is new to them and what they are asked for."""
+    def begin(self, members: Iterable[str]) -> dict[str, list[int]]:
+        """Begin the turns of members, who see what is new to them and what they are asked for.
+
+        Returns:
+            the numbers of the lines of others that each of them is shown, where there are any.
+        """
+        heard: dict[str, list[int]] = {}
         for member in members:
             lines = [] if member in self.shown else [self._briefing(member)]
-            for speaker, text in self._news[self._read[member] :]:
+            first = self._read[member]
+            for at, (speaker, text) in enumerate(self._news[first:], first):
                 hears = self._hears.get((member, speaker))
                 if hears is None:
                     hears = not speaker or (speaker != member and self.team.sees(member, speaker))
                     self._hears[member, speaker] = hears
                 if hears:
                     lines.append(text)
+                    if speaker:
+                        heard.setdefault(self._called(member), []).append(self._number(at))
             self._read[member] = len(self._news)
             self.shown[member] = "\n".join([*lines, self.protocol.asked(member)])
+        return heard
 
-    def take(self, member: str, action: Action) -> None:
-        """Take a member's reply, which may complete the decision."""
+    def take(self, member: str, action: Action) -> TeamNote:
+        """Take a member's reply, which may complete the decision; return what to record of it."""
         text = text_of(action)
+        note = TeamNote(does=self.protocol.kind(member, text))
+        if self.player:
+            note["player"] = self.player
         decision = self.protocol.take(member, text)
-        self.tell(*self.protocol.said())
+        if said := self.protocol.said():
+            note["said"] = [
+                [self._number(at), self._called(who), *([] if who in self.team.players else [line])]
+                for at, (who, line) in enumerate(said, len(self._news))
+            ]
+            self.tell(*said)
         if decision is not None:
             self.deciding = False
             self.decision = action if decision == text else Action(decision)
+            if plain(decision) != PASS:
+                note["did"] = decision
+        return note
 
     def acted(self, refused: str | None) -> None:
         """Begin the team's next turn, once the environment has taken or refused its decision.
@@ -92,6 +138,14 @@ class TeamState:
         if decision is not None:
             call = decision["call"]
             self.decision = Action(decision["text"], None if call is None else ToolCall(**call))
+
+    def _number(self, at: int) -> int:
+        """Return the number of a line, of which no other team has an equal one."""
+        return at * self._of + self._place
+
+    def _called(self, member: str) -> str:
+        """Return the name of a member as a player."""
+        return f"{self.player}.{member}" if self.player else member
 
     def _briefing(self, member: str) -> str:
         plays = f" Together you play {self.player}." if self.player else ""

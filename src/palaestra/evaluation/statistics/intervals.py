@@ -22,7 +22,6 @@ import numpy as np
 
 from palaestra.core.episode import Episode
 from palaestra.core.errors import GroupTooSmall, InputError
-from palaestra.core.mail import ChannelUse, channel_use
 from palaestra.core.outcome import Outcome, Owner, Status
 
 if TYPE_CHECKING:
@@ -235,7 +234,6 @@ class Score:
     reward: float  # mean of the scored episodes
     outcomes: dict[str, int]  # how the episodes ended
     players: dict[str, PlayerScore] = field(default_factory=dict)  # empty for a single player
-    channels: dict[str, ChannelUse] = field(default_factory=dict)  # of scored episodes, in total
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +294,6 @@ def score(episodes: Sequence[Episode]) -> Score:
         reward=sum(episode.reward for episode in scored) / count,
         outcomes=dict(Counter(_ending(e.outcome, one) for e in episodes).most_common()),
         players=players,
-        channels=channel_use(scored),
     )
 
 
