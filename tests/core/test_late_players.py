@@ -24,6 +24,7 @@ from palaestra.core.player_session import PlayerSession
 from palaestra.core.session import Session
 from palaestra.environments.registry import spec
 from palaestra.evaluation.reports.transcript import turns
+from palaestra.evaluation.statistics.conversation import conversation
 from palaestra.models.scripted.scripted_model import ScriptedModel
 from tests.core.games import Tally
 from tests.core.test_game import Delayed, Kept, Killed, play, same
@@ -111,6 +112,7 @@ def test_a_late_player_passes_in_its_turn_and_goes_on_in_the_next(clock: Clock) 
     assert own[0].action.text == "1" and own[0].call is None
     assert [step.call is None for step in own] == [True, False, False]
     assert [turn.late for turn in turns(episode)[:4]] == [True, False, False, False]
+    assert conversation(episode).members["ann"].does == {"pass": 1, "act": 2}
     assert ann.seen[0].startswith(f"{player_session.LATE}\nann, round 2. Last: ann 1")
     assert len([call for call in episode.calls if call.role == "ann"]) == 3  # one came too late
     assert not episode.players["ann"].forfeited and episode.players["ann"].turns == 3

@@ -338,7 +338,7 @@ def _does(step: Step, call: ToolCall | None, note: Mapping[str, Any], *, out: bo
         return "forfeit"
     if not step.transition.valid:
         return "invalid"
-    if out:  # the environment goes on with its idle action
+    if out or step.late:  # the environment goes on with its idle action
         return "pass"
     if "does" in note:
         return str(note["does"])
