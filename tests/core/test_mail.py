@@ -7,7 +7,6 @@ from palaestra.agents.players import Seats
 from palaestra.core.agent import Agent
 from palaestra.core.mail import Mail, inbox
 from palaestra.core.message import ToolCall
-from palaestra.core.player_session import PlayerSession
 from palaestra.core.session import Session
 from palaestra.environments.registry import make
 from palaestra.models.scripted.scripted_model import ScriptedModel
@@ -23,7 +22,6 @@ class Talking(Agent):
         self.sends, self.inboxes = sends, list[list[Mail]]()
 
     async def run(self, session: Session) -> None:
-        assert isinstance(session, PlayerSession)
         for send in self.sends:
             await session.act(send)
         while not session.over:

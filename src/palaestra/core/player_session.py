@@ -86,7 +86,7 @@ class PlayerSession(Session):
 
     @property
     def inbox(self) -> list[Mail]:
-        """All messages of the other players that this one was shown, in order."""
+        """The messages of other players that this one was shown, in order."""
         return inbox(self._game_of.whole.steps, self.name)
 
     @property
