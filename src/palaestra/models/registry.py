@@ -63,6 +63,10 @@ def models() -> dict[str, About]:
             "a simulated member of a team, of known competence (see models/scripted/reader.py)",
             "palaestra",
         ),
+        "planner?own=P&others=P": About(
+            "a simulated planner for boxes, of known competence (see models/scripted/planner.py)",
+            "palaestra",
+        ),
         "random": About("chooses uniformly among the environment's actions", "palaestra"),
         "null": About(
             "replies with nothing: solves only what is solved from the start", "palaestra"
@@ -113,6 +117,9 @@ def check_model(name: str) -> None:
     if name.partition("?")[0] == "reader":
         _probabilities(name, READER)
         return
+    if name.partition("?")[0] == "planner":
+        _probabilities(name, PLANNER)
+        return
     if is_remote(name):
         from palaestra.models.remote.remote_names import parse_remote
 
@@ -153,7 +160,7 @@ def licence_of(name: str) -> str:
 
 def is_local(name: str) -> bool:
     """Return whether a name is that of a checkpoint, which this process loads."""
-    if is_remote(name) or name.partition("?")[0] in ("expert", "reader", "random", "null", "tiny"):
+    if is_remote(name) or name.partition("?")[0] in SCRIPTED:
         return False
     return not _is_scorer(name)
 
@@ -266,6 +273,10 @@ def load_model(
         from palaestra.models.scripted.reader import Competence, ReaderModel
 
         return ReaderModel(agent, competence=Competence(**_probabilities(name, READER)))
+    if name.partition("?")[0] == "planner":
+        from palaestra.models.scripted.planner import PlannerCompetence, PlannerModel
+
+        return PlannerModel(agent, competence=PlannerCompetence(**_probabilities(name, PLANNER)))
     if name == "random":
         from palaestra.models.scripted.random_choice import RandomModel
 
@@ -395,6 +406,8 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 READER = ("right", "recall", "false", "honesty")  # options of the model `reader`
+PLANNER = ("own", "others", "active")  # of the model `planner`
+SCRIPTED = ("expert", "reader", "planner", "random", "null", "tiny")
 
 
 def _probabilities(name: str, options: Sequence[str]) -> dict[str, float]:

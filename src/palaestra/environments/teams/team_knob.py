@@ -7,10 +7,9 @@ openspiel/kuhn_poker:self?team=player0:majority,player1:my_team.toml
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from palaestra.core.environment import Spec
-from palaestra.core.errors import InputError
+from palaestra.core.errors import InputError, UnknownName
 from palaestra.environments.teams.team_file import Team, load
 
 
@@ -24,13 +23,16 @@ def teams_in(spec: Spec, value: str) -> dict[str, Team]:
     """
     first, *others = spec.players
     if not others:
-        player, colon, name = value.partition(":")
-        if colon and not Path(value).is_file():
+        try:
+            return {first: load(value)}
+        except UnknownName:
+            player, _, name = value.partition(":")
+            if not _exists(name):
+                raise
             raise InputError(
                 f"team={value} names the player '{player}', and '{spec.id}' has a single one; "
                 f"write team={name}."
-            )
-        return {first: load(value)}
+            ) from None
     example = f"team={first}:majority"
     found: dict[str, Team] = {}
     for part in value.split(","):
@@ -49,6 +51,15 @@ def teams_in(spec: Spec, value: str) -> dict[str, Team]:
             raise InputError(f"team={value} names '{player}' twice; give each player one team.")
         found[player] = load(name)
     return found
+
+
+def _exists(name: str) -> bool:
+    """Return whether there is a team of that name."""
+    try:
+        load(name)
+    except InputError:
+        return False
+    return True
 
 
 def names_of(spec: Spec, player: str, team: Team) -> dict[str, str]:
