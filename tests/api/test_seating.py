@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 import palaestra as pa
+from palaestra.api.evaluation_request import asked
+from palaestra.api.registering import roles_of
 from palaestra.api.seating import AgentAndModel, seated
 from palaestra.cli.main import main
 from palaestra.core.errors import InputError
+from palaestra.evaluation.running.matrix import plan
 from palaestra.store.run_folder import RunFolder
 
 KUHN = "openspiel/kuhn_poker:self"
@@ -148,3 +151,13 @@ def test_teams_are_rated_beside_players(tmp_path: Path, capsys: pytest.CaptureFi
     rated = json.loads(capsys.readouterr().out)
     assert rated["games"] == 12
     assert {one["player"] for one in rated["players"]} == {"random", "team of 3: random"}
+
+
+def test_processes_register_for_members_of_a_team_in_a_game(team: str) -> None:
+    told = Path(team)
+    told.write_text(told.read_text().replace('model = "random"', 'instructions = "Object."'))
+    given = asked(
+        KUHN,
+        {"teams": {"player0": team}, "roles": {"player0.critic": "registered"}, "model": "random"},
+    )
+    assert roles_of(plan(given)[0]) == {"player0.critic": "Object."}
