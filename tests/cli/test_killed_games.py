@@ -16,6 +16,8 @@ from tests.training.runs import command, environment, in_this_process, recorded_
 
 GAME = ("--env", "pettingzoo/rps:self?messages=all", "--player", "player_0=direct@random",
         "--player", "player_1=direct@random", "-n", "60")  # fmt: skip
+AGAINST = ("--env", "pettingzoo/rps:self", "--team", "player_0=majority",
+           "--team", "player_1=review", "--model", "random", "-n", "60")  # fmt: skip
 TEAM = ("--env", "questions/things-2", "--team", "review",
         "--model", "reader?right=0.6&recall=0.8&false=0.1", "-n", "100")  # fmt: skip
 WORKERS = ("--workers", "1", "--concurrency", "8")
@@ -24,7 +26,7 @@ KILLS = 5
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("asked", [GAME, TEAM], ids=["game", "team"])
+@pytest.mark.parametrize("asked", [GAME, TEAM, AGAINST], ids=["game", "team", "teams"])
 def test_whatever_is_killed_ends_as_if_it_had_not_been(
     tmp_path: Path, asked: tuple[str, ...], seed: int
 ) -> None:

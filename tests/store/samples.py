@@ -176,6 +176,7 @@ steps = st.lists(
         floats,
         st.none() | small,
         st.none() | forfeits,
+        st.booleans(),
     ),
     max_size=4,
 ).map(tuple)

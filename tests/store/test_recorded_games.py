@@ -164,3 +164,17 @@ def test_a_parquet_file_has_a_column_of_players(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert ParquetTrace.open(file).episodes("eval/test") == [game]
     assert json.loads(row["raw_events"][-1]["body"])["forfeit"]["player"] == "bob"
+
+
+def test_games_are_exported_by_who_won(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with RunFolder.create(tmp_path / "run", {"command": "eval", "environment": GAME}) as run:
+        run.database.finish(forfeited())
+    folder, file = str(tmp_path / "run"), tmp_path / "x.jsonl"
+    export = ["export", folder, "--format", "json", "--to", str(file)]
+    assert main([*export, "--solved"]) == 2
+    assert "in which no episode is solved; give --won PLAYER" in capsys.readouterr().err
+    for player, count in (("ann", 0), ("bob", 0)):
+        assert main([*export, "--won", player]) == 0
+        assert capsys.readouterr().out.startswith(f"{count} episodes")
+    assert main([*export, "--won", "dan"]) == 2
+    assert "no player 'dan'" in capsys.readouterr().err

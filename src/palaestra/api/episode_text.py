@@ -55,6 +55,7 @@ def show_episode(
             notes = ["at the same time"] if turn.together else []
             notes += [f"reward {turn.reward:g}"] if turn.reward else []
             notes += [] if turn.valid else ["not understood"]
+            notes += ["too late"] if turn.late else []
             notes += [f"forfeits: {turn.forfeit}"] if turn.forfeit else []
             note = f"   ({', '.join(notes)})" if notes else ""
             who = f"{turn.player}: " if turn.player else ""

@@ -310,7 +310,8 @@ def place_of(made: Plan, effort: Effort) -> OnRay | None:
 def new_folder(asked: MatrixRequest) -> Path:
     """Return a path in the folder of runs that is free for this evaluation."""
     environment = asked.entries[0].environment
-    short = (environment.partition("/")[2] or environment).rpartition(":")[2]
+    name, asks, knobs = (environment.partition("/")[2] or environment).partition("?")
+    short = f"{name.rpartition(':')[2]}{asks}{knobs}"
     title = asked.suite.name if asked.suite is not None else short
     return new_run_path(default_root(), f"eval-{title}")
 

@@ -13,13 +13,13 @@ from typing import Any, TypedDict, cast
 from palaestra.api.naming import named, several
 from palaestra.api.policy import Policy
 from palaestra.api.registering import Registration, check_registration
-from palaestra.api.seating import seated
-from palaestra.api.teaming import teamed, with_knob
+from palaestra.api.seating import EXAMPLE, Seating, seated, with_knob
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Environment
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import parse_split
+from palaestra.environments.registry import spec
 from palaestra.evaluation.running.evaluation_plan import Plan
 from palaestra.evaluation.running.matrix import MatrixRequest
 from palaestra.evaluation.running.spending_budget import SpendingBudget
@@ -31,7 +31,8 @@ OF_SUITES = ("n", "split", "repeats", "turns", "max_tokens", "deadline", "tried"
 """Options that a suite sets itself, besides its environments."""
 COUNTS = (
     "n", "repeats", "turns", "max_tokens", "reasoning_tokens", "context", "tried", "deadline",
-    "player_turns", "player_tokens", "player_seconds", "player_invalid",
+    "player_turns", "player_tokens", "player_seconds",
+    "player_turn_seconds", "player_invalid",
 )  # fmt: skip
 
 Environments = str | type[Environment] | Sequence[str | type[Environment]]
@@ -52,12 +53,17 @@ class Subject(TypedDict, total=False):
     `agent`; others are played by `direct` with `model`."""
     team: str
     """A template or a file of a team that acts in the environment, instead of `agent`."""
+    teams: Mapping[str, str]
+    """Teams that act for players of a game, such as {"white": "majority"}, beside `players`."""
     player_turns: int
     """Actions of each player; one that needs more forfeits. So with the next two."""
     player_tokens: int
     """Tokens that each player may sample."""
     player_seconds: float
     """Seconds that each player may take to decide, in total."""
+    player_turn_seconds: float
+    """Seconds in which each player may decide on one action. Where the environment has an action
+    that does nothing, a late one passes; else it forfeits."""
     player_invalid: int
     """Actions in a row that are not understood, with which a player forfeits; by default 3."""
     suite: str | Path
@@ -170,18 +176,17 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
     """
     for option in COUNTS:
         _check_count(option, given.get(option), name)
-    seating = seated(given["players"], name) if given.get("players") else None
-    team = teamed(given["team"]) if given.get("team") else None
-    acting = [option for option in ("agent", "players", "team") if given.get(option)]
+    game = [option for option in ("players", "teams") if given.get(option)]
+    acting = [option for option in ("agent", "team") if given.get(option)] + game[:1]
     if len(acting) > 1:
         raise InputError(
             f"{' and '.join(map(name, acting))} each say who acts; set only one of them."
         )
-    if team is not None and "suite" in given:
+    teams = {"": given["team"]} if given.get("team") else given.get("teams", {})
+    if teams and "suite" in given:
         raise InputError(f"{name('team')} needs {name('env')}, and does not act in suites.")
-    model = given.get("model") or (seating.first if seating else None)
-    if not model:
-        raise InputError(f"{name('model')} is missing; choose one of `palaestra list models`.")
+    roles = given.get("roles", {})
+    seating = seated(given.get("players", {}), teams, roles, name) if teams or game else None
     if (env is None) == ("suite" not in given):
         raise InputError(
             f"Set either {name('env')} (environments) or {name('suite')} (a suite), not both."
@@ -197,21 +202,25 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
         entries = list(suite.entries)
     else:
         ids = [named(one) for one in several(env)]
-        entries = _entries([with_knob(id, team.knob) for id in ids] if team else ids, given)
+        entries = _entries([with_knob(id, seating.knob) for id in ids] if seating else ids, given)
+    model = given.get("model") or (_only_own(seating, entries, name) if seating else None)
+    if not model:
+        raise InputError(f"{name('model')} is missing; choose one of `palaestra list models`.")
     prices = given.get("prices", {})
     return MatrixRequest(
         entries=entries,
-        agents=[found.agent]
-        if (found := seating or team) is not None
+        agents=[seating.agent]
+        if seating
         else [named(agent) for agent in several(given.get("agent", "direct"))],
         models=[str(one) for one in several(model)],
         seeds=several(given.get("seed", 1)),
-        roles={**(found.roles if found else {}), **given.get("roles", {})},
+        roles=seating.roles if seating else roles,
         player_budget=Budget(
             given.get("player_turns"),
             given.get("player_tokens"),
             seconds=given.get("player_seconds"),
             invalid_actions=given.get("player_invalid", INVALID),
+            turn_seconds=given.get("player_turn_seconds"),
         ),
         temperature=given.get("temperature", 1.0),
         reasoning_tokens=given.get("reasoning_tokens"),
@@ -239,6 +248,22 @@ def effort(env: Environments | None, given: Evaluating) -> Effort:
     )
 
 
+def _only_own(seating: Seating, entries: Sequence[Entry], name: Naming) -> str | None:
+    """Return one of the models of players that all have their own; None if none of them has.
+
+    Raises:
+        InputError: a player of an environment has no model.
+    """
+    for entry in entries if seating.roles else ():
+        for player in spec(entry.environment).players:
+            if player not in seating.roles:
+                raise InputError(
+                    f"Nobody plays for {player} in '{entry.environment}'; add {name('players')} "
+                    f"{EXAMPLE}, or set {name('model')} for all others."
+                )
+    return next(iter(seating.roles.values()), None)
+
+
 def _entries(environments: Sequence[str], given: Subject) -> list[Entry]:
     for id in environments:
         if environments.count(id) > 1:
@@ -261,7 +286,7 @@ def _entries(environments: Sequence[str], given: Subject) -> list[Entry]:
 
 def _check_count(option: str, value: object, name: Naming) -> None:
     """Raise InputError unless the option is unset or leaves something to do."""
-    whole = option not in ("deadline", "player_seconds")
+    whole = option not in ("deadline", "player_seconds", "player_turn_seconds")
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from palaestra.agents.memory.retrieval import best
 from palaestra.core.errors import InputError, MissingPackage
-from palaestra.environments.teams.team_file import load
+from palaestra.environments.registry import spec
+from palaestra.environments.teams.team_knob import names_of, teams_in
 from palaestra.environments.wrappers.knobs import split
 from palaestra.evaluation.running.evaluation_plan import Plan
 from palaestra.models.registry import REGISTERED
@@ -74,11 +75,16 @@ def roles_of(plan: Plan) -> dict[str, str]:
     """Return the roles that processes reply for, each with its instructions in a team's file."""
     found: dict[str, str] = {}
     for cell in plan.cells:
-        team = split(cell.environment)[1].get("team")
-        members = {} if team is None else load(team).players
+        id, knobs = split(cell.environment)
+        instructions: dict[str, str] = {}
+        if "team" in knobs:
+            facts = spec(id)
+            for player, team in teams_in(facts, knobs["team"]).items():
+                for member, name in names_of(facts, player, team).items():
+                    instructions[name] = team.players[member].instructions
         for role, model in {"agent": cell.model, **cell.roles}.items():
             if model == REGISTERED:
-                found[role] = members[role].instructions if role in members else ""
+                found[role] = instructions.get(role, "")
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -34,7 +35,7 @@ OF_NEW_RUNS = (
     *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
     "agent_hide_rewards", "model", "role", "seed", "temperature", "reasoning_tokens",
     "context", "keep_thoughts", "shard", "price", "folder", "durability", "player", "team",
-    "player_turns", "player_tokens", "player_seconds", "player_invalid",
+    "player_turns", "player_tokens", "player_seconds", "player_turn_seconds", "player_invalid",
 )  # fmt: skip
 """Options that define what is evaluated, which a resumed run has fixed."""
 
@@ -83,9 +84,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--agent (r)",
     )  # fmt: skip
     new.add_argument(
-        "--team", metavar="NAME",
-        help="a team that acts, in place of --agent: a TOML file, or one of "
-        "`palaestra list teams`; models of members by --role",
+        "--team", action="append", metavar="[PLAYER=]NAME",
+        help="a team that acts, in place of --agent or for a player of a game: a TOML file, or one "
+        "of `palaestra list teams`; models by --role, of a player or a member (r)",
     )  # fmt: skip
     new.add_argument(
         "--player-turns", type=int, metavar="T",
@@ -95,6 +96,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--player-seconds", type=float, metavar="S", help="seconds that each may decide, in total"
     )
+    new.add_argument(
+        "--player-turn-seconds", type=float, metavar="S",
+        help="seconds that each may decide on one action; a late one passes where the environment "
+        "has an action that does nothing, and else forfeits",
+    )  # fmt: skip
     new.add_argument(
         "--player-invalid", type=int, metavar="K",
         help="actions in a row that are not understood, with which a player forfeits (default: 3)",
@@ -297,6 +303,7 @@ def asked_by(options: argparse.Namespace) -> MatrixRequest:
     agents = [*(options.agent or ()), *commands]
     given |= {"agent": agents or None, "roles": _named(options.role, "--role", "MODEL")}
     given["players"] = _named(options.player, "--player", "AGENT@MODEL") or None
+    given |= _teams(options.team or ())
     subject = cast("Subject", {name: value for name, value in given.items() if value is not None})
     found = asked(options.env, subject, _flag)
     shard = None if options.shard is None else parse_shard(options.shard)
@@ -306,7 +313,7 @@ def asked_by(options: argparse.Namespace) -> MatrixRequest:
 SUBJECT = (
     "suite", "model", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried", "seed",
     "temperature", "reasoning_tokens", "context", "keep_thoughts",
-    "player_turns", "player_tokens", "player_seconds", "player_invalid", "team",
+    "player_turns", "player_tokens", "player_seconds", "player_turn_seconds", "player_invalid",
 )  # fmt: skip
 """Options that `evaluation_request.Subject` has under the same names, and in the same form."""
 
@@ -318,12 +325,25 @@ def _flag(option: str) -> str:
         "folder": "--run",
         "prices": "--price MODEL=IN/OUT",
         "players": "--player",
+        "teams": "--team",
         "roles": "--role",
     }
     return known.get(option, f"--{option.replace('_', '-')}")
 
 
-def _named(given: list[str] | None, flag: str, what: str) -> dict[str, str]:
+def _teams(given: Sequence[str]) -> dict[str, object]:
+    """Return the team of an environment's only player, or the teams of a game's players."""
+    if not any("=" in text for text in given):
+        if len(given) > 1:
+            raise InputError(
+                f"--team {given[1]} is a second team; write --team PLAYER=NAME for a game's "
+                "players, or set one."
+            )
+        return {"team": given[0]} if given else {}
+    return {"teams": _named(given, "--team", "TEAM")}
+
+
+def _named(given: Sequence[str] | None, flag: str, what: str) -> dict[str, str]:
     """Return what texts of the form NAME=… give to each name."""
     found: dict[str, str] = {}
     for text in given or ():

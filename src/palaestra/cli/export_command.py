@@ -38,6 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--solved", action="store_true", help="only solved episodes")
     parser.add_argument(
+        "--won", metavar="PLAYER",
+        help="only games in which that player's return is above 0; a game has no success",
+    )  # fmt: skip
+    parser.add_argument(
         "--conventions", metavar="VERSION",
         help="of OpenTelemetry's GenAI conventions, for otel: 1.36 or 1.41 (the default)",
     )  # fmt: skip
@@ -54,7 +58,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         phases = choose(recorded.phases(), options.phases)
         start = _start(folder, options.run)
-        count = _write(recorded, _episodes(recorded, phases, options.solved), start, options)
+        chosen = _chosen(recorded, phases, options.solved, options.won, options.run)
+        count = _write(recorded, chosen, start, options)
     finally:
         recorded.close()
     named = ", ".join(phases) if len(phases) <= 3 else f"{len(phases)} phases"
@@ -130,8 +135,37 @@ def _start(folder: Path | None, name: str) -> datetime:
         return opened.record.created
 
 
-def _episodes(recorded: Recorded, phases: list[str], solved: bool) -> Iterator[Episode]:
-    for phase in phases:
-        for episode in recorded.episodes(phase):
-            if episode.outcome.solved or not solved:
-                yield episode
+def _chosen(
+    recorded: Recorded, phases: list[str], solved: bool, won: str | None, run: str
+) -> Iterator[Episode]:
+    """Return the episodes to write.
+
+    Raises:
+        InputError: solved ones of a game are wanted, or ones that a player won who does not play.
+    """
+    from palaestra.evaluation.statistics.player_results import has_success
+
+    if solved or won is not None:
+        players = {
+            (episode.task.environment, *episode.results)
+            for phase in phases
+            for episode in recorded.episodes(phase)
+        }
+        for environment, *names in players if solved else ():
+            if not has_success(environment, names):
+                raise InputError(
+                    f"'{environment}' is a game between players, in which no episode is solved; "
+                    f"give --won PLAYER in place of --solved, with one of {', '.join(names)}."
+                )
+        known = {name for _, *names in players for name in names}
+        if won is not None and not known:
+            raise InputError(f"'{run}' has no games of several players; drop --won {won}.")
+        if won is not None and won not in known:
+            raise UnknownName("player", won, known)
+    return (
+        episode
+        for phase in phases
+        for episode in recorded.episodes(phase)
+        if (episode.outcome.solved or not solved)
+        and (won is None or (episode.outcome.scored and episode.results.get(won, 0.0) > 0))
+    )

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from palaestra.api.seating import AgentAndModel
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action
@@ -41,10 +42,10 @@ class Seat:
             InputError: the agent or the model is missing.
         """
         player, equals, played = text.partition("=")
-        agent, _, model = played.partition("@")
-        if not player or (equals and not (agent and model)):
+        own = AgentAndModel.parse("--player", player, played) if equals else AgentAndModel("", "")
+        if not player or (equals and not all(own)):
             raise InputError(f"--player {text} names no agent with a model; give {FORM}.")
-        return cls(player, agent, model)
+        return cls(player, *own)
 
 
 class Front(Protocol):

@@ -13,12 +13,15 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Literal
 
 from palaestra.core.outcome import Limit
 
 BEAT = 0.1  # seconds between beats
 MOST = 0.5  # the most seconds that count between two beats
+
+Late = Literal["pass", "forfeit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,10 @@ class Budget:
     the episode ends as the agent's own error. `total_tokens` bounds the tokens read and sampled
     together. A prompt that would leave no tokens for the reply is not sent to a model that exposes
     its tokens; for any other model, the excess is known only after the call.
+
+    `turn_seconds` is for one of several players: the seconds in which it decides on an action. One
+    that is late passes in that turn, if the environment has an action that does nothing for it, and
+    otherwise, or with `late = "forfeit"`, it forfeits.
     """
 
     turns: int | None = None
@@ -48,6 +55,8 @@ class Budget:
     seconds: float | None = None  # in which this process ran
     invalid_actions: int | None = None
     tried: int | None = None  # in trials; one action more ends the episode
+    turn_seconds: float | None = None
+    late: Late = "pass"
 
     def exhausted(self, turns: int, sampled: int, seconds: float, read: int = 0) -> Limit | None:
         """Return the first limit that these turns, tokens and seconds reach, or None."""
@@ -60,6 +69,15 @@ class Budget:
         if self.seconds is not None and seconds >= self.seconds:
             return Limit.SECONDS
         return None
+
+    def within(self, other: Budget) -> Budget:
+        """Return the budget that keeps both: the smaller of each two limits."""
+        limits = {}
+        for name in (one.name for one in fields(Budget) if one.name != "late"):
+            given = [x for x in (getattr(self, name), getattr(other, name)) if x is not None]
+            limits[name] = min(given, default=None)
+        late: Late = "forfeit" if "forfeit" in (self.late, other.late) else "pass"
+        return Budget(**limits, late=late)
 
     def tokens_left(self, sampled: int, read: int = 0) -> int | None:
         """Return how many more tokens may be sampled after these; None: any number."""

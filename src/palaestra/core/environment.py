@@ -19,9 +19,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, NoReturn, TypedDict, Unpack
 
+from palaestra.core.budget import Budget
 from palaestra.core.errors import CapabilityMissing, UnknownName
 from palaestra.core.message import Image, ToolCall
 from palaestra.core.task import Task, TaskSet
+from palaestra.core.team_words import PASS
 from palaestra.core.tool import Tool
 
 
@@ -102,6 +104,37 @@ class Stakes:
     """The action that does nothing, with which the others play on after a forfeit. Without one a
     forfeit ends the episode: the others share what the player lost where returns sum to 0, get the
     same where they are equal, and keep what they have where they are neither."""
+
+    teams: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The players that are a team, by the player in whose place they act. They have one return,
+    which counts once where returns sum to 0, and one that forfeits passes: its team goes on."""
+
+    limits: Mapping[str, Budget] = field(default_factory=dict)
+    """Limits of single players, besides those that a run sets for each."""
+
+    def sides(self, players: Iterable[str]) -> list[tuple[str, ...]]:
+        """Return the players in groups that have one return: teams, and each other player."""
+        team_of = {member: team for team in self.teams.values() for member in team}
+        return list(dict.fromkeys(team_of.get(player, (player,)) for player in players))
+
+    def idle_of(self, player: str) -> str | None:
+        """Return the action that does nothing of a player; None: a forfeit ends the episode."""
+        return PASS if any(player in team for team in self.teams.values()) else self.idle
+
+    def after_forfeit(self, loser: str, so_far: Mapping[str, float]) -> dict[str, float]:
+        """Return all returns of an episode that a forfeit ends; see `idle`.
+
+        Args:
+            loser: the player who forfeits, with its team.
+            so_far: the return of each player until then.
+        """
+        if self.returns == "common":
+            return dict.fromkeys(so_far, self.forfeit)
+        sides, left = self.sides(so_far), dict(so_far)
+        if self.returns == "zero-sum":
+            left = dict.fromkeys(so_far, -self.forfeit / (len(sides) - 1))
+        (lost,) = (side for side in sides if loser in side)
+        return left | dict.fromkeys(lost, self.forfeit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,10 @@ class Step:
     """The player whose turn it was forfeits here. If `transition.terminated` is true, that ended
     the episode, and the environment saw no action; else the action is the one that does nothing."""
 
+    late: bool = False
+    """The player whose turn it was did not decide in time; the action is the one that does nothing.
+    """
+
     @property
     def calls_before(self) -> int:
         """The number of model calls before it."""
@@ -234,6 +238,11 @@ class Recording:
             raise ReplayMismatch(f"{self._key}: {_MISMATCH[type(event)].format(event.index)}")
         self._past.popleft()
         return event
+
+    def next_step(self) -> Step | None:
+        """Return the next event of the interrupted attempt if it is a step, and leave it there."""
+        event = self._past[0] if self._past else None
+        return event if isinstance(event, Step) else None
 
     def without_calls(self) -> list[Call]:
         """Take the model calls out of the recorded events, and return them."""

@@ -55,6 +55,7 @@ class EpisodeState:
         action: Action,
         call: int | None,
         forfeit: Forfeit | None = None,
+        late: bool = False,
     ) -> Transition:
         """Take one step and record it, as proposed by a call of this episode."""
         started = time.monotonic()
@@ -68,6 +69,7 @@ class EpisodeState:
             seconds=time.monotonic() - started,
             calls_made=len(self.calls.graph.calls),
             forfeit=forfeit,
+            late=late,
         )
         self.signals = signals
         saved = self.record(step)

@@ -92,6 +92,21 @@ class Game:
         self.update(seat)
         return transition
 
+    async def was_late(self, seat: PlayerSession) -> bool:
+        """Let a player pass or forfeit who did so in the interrupted attempt, as its time was up.
+
+        Returns:
+            whether it did.
+        """
+        step = self.ended_by_clock(seat)
+        if step is None:
+            return False
+        if step.late:
+            await self._pass(seat)
+        else:
+            seat.outcome = Outcome.truncated(Limit.SECONDS)
+        return True
+
     def update(self, mover: PlayerSession | None) -> None:
         """Begin and end the turns of players after a step of `mover`, or after the reset.
 
@@ -141,10 +156,10 @@ class Game:
         why = Outcome.failure()  # the agent gave up
         running = asyncio.ensure_future(seat.agent.run(seat))
         try:
-            if await self._in_time(seat, running):
-                running.result()
-            else:
+            if not await self._in_time(seat, running):
                 why = Outcome.truncated(Limit.SECONDS)
+            elif running.done():
+                running.result()
         except SessionOver:
             pass
         except Exception as error:
@@ -159,30 +174,84 @@ class Game:
             await self._forfeit(seat, seat.outcome or why)
 
     async def _in_time(self, seat: PlayerSession, running: asyncio.Future[None]) -> bool:
-        """Wait for an agent; return false once its player has used up its seconds."""
-        limited = seat.seconds_left() is not None
+        """Wait for an agent; return false once its player forfeits, as its time is up.
+
+        An agent that is late does not keep the episode from ending.
+        """
+        limits, stakes = seat.limits, self.whole.environment.stakes
+        may_pass = limits.late == "pass" and stakes.idle_of(seat.name) is not None
+        limited = limits.seconds is not None or limits.turn_seconds is not None
         while not running.done():
-            left = seat.seconds_left()
-            if left is not None and left <= 0:
+            if self.whole.outcome is not None and seat.missed and not seat.state.recording.left:
+                return True
+            own, turn = seat.seconds_left(), seat.turn_seconds_left()
+            if self.whole.state.recording.left:  # then the record has whose time was up
+                own = turn = None
+                recorded = self.ended_by_clock(seat) if limited and seat.deciding else None
+                if recorded is not None and seat.caught_up(recorded):
+                    own, turn = (None, 0.0) if recorded.late else (0.0, None)
+            if own is not None and own <= 0:
                 return False
-            wait = POLL if left is None else min(left, POLL)
+            if turn is not None and turn <= 0:
+                if not may_pass:
+                    return False
+                await self._pass(seat)
+                continue
+            wait = min(left for left in (own, turn, POLL) if left is not None)
             await asyncio.wait({running}, timeout=wait if limited else None)
         return True
+
+    def ended_by_clock(self, seat: PlayerSession) -> Step | None:
+        """Return the step of the interrupted attempt that ended this turn of a player for its time.
+
+        None if the turn ended otherwise, has no step there, or is not due.
+        """
+        step = self.whole.state.recording.next_step()
+        if step is None or not seat.may_act.is_set():
+            return None
+        forfeits = step.forfeit is not None and step.forfeit.outcome.limit is Limit.SECONDS
+        return step if step.late or forfeits else None
+
+    async def _pass(self, seat: PlayerSession) -> None:
+        """Do nothing in the turn of a player that is late; its agent thinks on."""
+        idle = self.whole.environment.stakes.idle_of(seat.name)
+        assert idle is not None
+        seat.missed = True
+        seat.decided()
+        seat.passed.clear()
+        try:
+            await seat.may_act.wait()
+            if self.whole.outcome is not None:
+                return
+            recorded = self.ended_by_clock(seat)
+            await seat.flush(None if recorded is None else recorded.calls_before)
+            await self.whole.state.take(self.whole.environment, Action(idle), None, late=True)
+            seat.count_pass()
+            self.update(seat)
+        finally:
+            seat.passed.set()
 
     async def _forfeit(self, seat: PlayerSession, why: Outcome) -> None:
         """End the part of a player; the others play on if the environment has an idle action."""
         environment = self.whole.environment
         seat.outcome, stakes = why, environment.stakes
         await seat.may_act.wait()
+        recorded = self.ended_by_clock(seat)
+        while recorded is not None and recorded.late:  # it was late before it forfeited
+            await self._pass(seat)
+            await seat.may_act.wait()
+            recorded = self.ended_by_clock(seat)
         if self.whole.outcome is not None:
             return
-        await seat.flush()
-        if stakes.idle is None:
-            await self._end(Forfeit(seat.name, why, self._shared_out(seat.name)))
+        await seat.flush(None if recorded is None else recorded.calls_before)
+        idle = stakes.idle_of(seat.name)
+        if idle is None:
+            so_far = dict.fromkeys(self.whole.players, 0.0) | self.whole.episode().results
+            await self._end(Forfeit(seat.name, why, stakes.after_forfeit(seat.name, so_far)))
             return
         forfeit: Forfeit | None = Forfeit(seat.name, why, {seat.name: stakes.forfeit})
         while self.whole.outcome is None:
-            await self.whole.state.take(environment, Action(stakes.idle), None, forfeit)
+            await self.whole.state.take(environment, Action(idle), None, forfeit)
             forfeit = None
             self.update(seat)
             await seat.may_act.wait()
@@ -210,17 +279,6 @@ class Game:
         self.update(None)
         if saved is not None:
             await saved
-
-    def _shared_out(self, loser: str) -> dict[str, float]:
-        """Return the returns of an episode that a forfeit ends; see `Stakes.idle`."""
-        stakes, players = self.whole.environment.stakes, self.whole.players
-        lost = stakes.forfeit
-        if stakes.returns == "common":
-            return dict.fromkeys(players, lost)
-        left = self.whole.episode().results
-        if stakes.returns == "zero-sum":
-            left = dict.fromkeys(players, -lost / (len(players) - 1))
-        return {player: left.get(player, 0.0) for player in players} | {loser: lost}
 
 
 def _beginning(before: Sequence[str], after: Sequence[str], mover: str | None) -> Sequence[str]:

@@ -12,11 +12,12 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from palaestra.core.budget import ran
+from palaestra.core.budget import Budget, ran
 from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Event, Key, Step, derive_seed
 from palaestra.core.errors import CapabilityMissing, ReplayMismatch
 from palaestra.core.graph import Call
+from palaestra.core.mail import Mail, inbox
 from palaestra.core.model import Generation, Model
 from palaestra.core.model_calls import Question
 from palaestra.core.outcome import Outcome, Owner
@@ -25,6 +26,8 @@ from palaestra.core.trial import Trial
 
 if TYPE_CHECKING:
     from palaestra.core.game import Game
+
+LATE = "You were too late: nothing was done in your turn."
 
 
 class PlayerSession(Session):
@@ -48,8 +51,12 @@ class PlayerSession(Session):
         self._thought = 0.0  # seconds in which this player decided, before the present decision
         self._since: float | None = None  # when the present decision began; None: none is due
         self._solo = True  # whether nobody else acts in the round of its present turn
-        own, invalid = whole.player_budget, whole.player_budget.invalid_actions
-        self._seconds = own.seconds  # counted here: the clock of a session never stops
+        self.missed = False  # whether a turn has passed that the agent still thinks about
+        self.passed = asyncio.Event()  # cleared while a late player waits to pass
+        self.passed.set()
+        limits = whole.environment.stakes.limits.get(player, Budget())
+        own = self.limits = whole.player_budget.within(limits)
+        invalid = own.invalid_actions
         invalid = whole.budget.invalid_actions if invalid is None else invalid
         super().__init__(
             whole.key,
@@ -57,6 +64,7 @@ class PlayerSession(Session):
             whole.environment,
             whole.agent,
             whole.models,
+            # seconds are counted here: the clock of a session never stops
             budget=replace(own, seconds=None, invalid_actions=invalid),
             sampling=whole.sampling,
             seed=derive_seed(whole.seed, player),
@@ -77,6 +85,11 @@ class PlayerSession(Session):
         return self.name
 
     @property
+    def inbox(self) -> list[Mail]:
+        """The messages of other players that this one was shown, in order."""
+        return inbox(self._game_of.whole.steps, self.name)
+
+    @property
     def turns_left(self) -> int | None:
         own, whole = super().turns_left, self._game_of.whole.turns_left
         return own if whole is None else whole if own is None else min(own, whole)
@@ -89,25 +102,58 @@ class PlayerSession(Session):
         )
 
     def append(self, key: Key, event: Event) -> Awaitable[None] | None:
-        """Record a call of this player, if its move is due; else that is done when it is due."""
+        """Record a call of this player, if its move is due; else that is done when it is due.
+
+        Calls for a move that is never due are not recorded: how many there are depends on who was
+        faster.
+        """
         assert isinstance(event, Call)
-        if not self.may_act.is_set():
+        over = self._game_of.whole.state.outcome is not None
+        if over or not self.may_act.is_set() or self._game_of.ended_by_clock(self) is not None:
             return None
         before, saved = self._add_calls(), self._add_call(event)
         if not before:
             return saved
         return asyncio.ensure_future(_all(before if saved is None else [*before, saved]))
 
-    async def flush(self) -> None:
-        """Record all calls of this player so far."""
-        for saved in self._add_calls():
+    async def flush(self, before: int | None = None) -> None:
+        """Record all calls of this player so far.
+
+        Args:
+            before: in a replay, only those that the record has before this position.
+        """
+        for saved in self._add_calls(None if before is None else self._made_before(before)):
             await saved
+
+    def caught_up(self, step: Step) -> bool:
+        """Return whether this player has made its recorded calls before a step again."""
+        return len(self._calls.graph.calls) >= self._made_before(step.calls_before)
+
+    @property
+    def deciding(self) -> bool:
+        """Whether it is this player's turn, and it has not acted."""
+        return self._since is not None
 
     def seconds_left(self) -> float | None:
         """Return the time that is left to this player while it decides; None: any amount."""
-        if self._seconds is None or self._since is None:
+        if self.limits.seconds is None or self._since is None:
             return None
-        return self._seconds - self._thought - (ran() - self._since)
+        return self.limits.seconds - self._thought - (ran() - self._since)
+
+    def turn_seconds_left(self) -> float | None:
+        """Return the time that is left in this turn while the player decides; None: any amount."""
+        if self.limits.turn_seconds is None or self._since is None:
+            return None
+        return self.limits.turn_seconds - (ran() - self._since)
+
+    def decided(self) -> None:
+        """Stop the clock of this turn."""
+        if self._since is not None:
+            self._thought, self._since = self._thought + ran() - self._since, None
+
+    def count_pass(self) -> None:
+        """Count a turn in which the player was late."""
+        self._spending.act(valid=True)
 
     def wake(self, observation: Observation, *, alone: bool) -> None:
         """Begin a turn of this player, who sees this; `alone`: nobody else acts in the round."""
@@ -158,10 +204,14 @@ class PlayerSession(Session):
     async def _act(self, action: Action, by: Generation | None) -> Transition:
         self._check_open()
         call = None if by is None else self._calls.index_of(by)
-        if self._since is not None:
-            self._thought, self._since = self._thought + ran() - self._since, None
+        if self.missed:
+            return await self._too_late(action, call)
+        self.decided()
         await self.may_act.wait()
         self._check_open()
+        if await self._game_of.was_late(self):  # in the attempt that is replayed
+            self._check_open()
+            return await self._too_late(action, call)
         await self.flush()
         taken = await self._game_of.move(self, action, None if call is None else self._global[call])
         whole = self._game_of.whole.state
@@ -173,10 +223,24 @@ class PlayerSession(Session):
                 self.outcome = Outcome.error("unparsed", Owner.AGENT, detail)
             self._check_open()
         await self.may_think.wait()
-        own, over = self.state, whole.outcome
-        assert own.observation is not None
+        return self._received(taken, action, call)
+
+    async def _too_late(self, action: Action, call: int | None) -> Transition:
+        """Return the player's present turn for an action that came after its own turn."""
+        await self.passed.wait()
+        await self.may_think.wait()
+        self.missed = False
+        return self._received(Transition(Observation(""), valid=False), action, call, f"{LATE}\n")
+
+    def _received(
+        self, taken: Transition, action: Action, call: int | None, note: str = ""
+    ) -> Transition:
+        """Return what a player gets for an action at its next turn, and note it as its step."""
+        own, over = self.state, self._game_of.whole.state.outcome
+        seen = own.observation
+        assert seen is not None
         received = Transition(
-            own.observation,
+            replace(seen, text=f"{note}{seen.text}") if note else seen,
             self.received,
             terminated=over is not None and over.limit is None,
             truncated=over is not None and over.limit is not None,
@@ -188,9 +252,13 @@ class PlayerSession(Session):
         self.steps.append(Step(len(self.steps), call, action, received, Signals(turn=self.name)))
         return received
 
-    def _add_calls(self) -> list[Awaitable[None]]:
-        """Add the calls that are not yet in the whole record; return what to await."""
-        calls = self._calls.graph.calls[len(self._global) :]
+    def _made_before(self, position: int) -> int:
+        """Return how many recorded calls of this player come before a position in the record."""
+        return sum(index < position for index in self._recorded)
+
+    def _add_calls(self, most: int | None = None) -> list[Awaitable[None]]:
+        """Add calls that are not yet in the whole record, up to a number; return what to await."""
+        calls = self._calls.graph.calls[len(self._global) : most]
         return [saved for call in calls if (saved := self._add_call(call)) is not None]
 
     def _add_call(self, call: Call) -> Awaitable[None] | None:

@@ -36,6 +36,7 @@ from palaestra.core.trial import Trial
 
 if TYPE_CHECKING:
     from palaestra.core.game import Game
+    from palaestra.core.mail import Mail
 
 SingleAction = str | Action | ToolCall
 
@@ -151,6 +152,11 @@ class Session:
     def tries_left(self) -> int | None:
         """The number of actions in trials that the budget still allows; None: any number."""
         return self._spending.tries_left
+
+    @property
+    def inbox(self) -> list[Mail]:
+        """The messages that one of several players was shown, in order; else empty."""
+        return []
 
     def player(self, name: str) -> Session:
         """Return a session for one of several players, in which any agent plays for that player.

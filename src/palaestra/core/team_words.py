@@ -147,11 +147,6 @@ def taken(line: str) -> str | None:
     return member if between and not after else None
 
 
-def acted(action: str, observation: str) -> str:
-    """Return how all read what the team did, and what the environment showed."""
-    return f"{DID}{action}\n{observation}"
-
-
 def entries(text: str, names: Sequence[str]) -> dict[str, str]:
     """Return the entries of a ledger by name, as far as it has them; of a repeated one the last.
 

@@ -12,7 +12,9 @@ from statistics import fmean
 
 from palaestra.core.errors import PalaestraError
 from palaestra.core.task import Split
+from palaestra.evaluation.statistics.player_results import signed
 from palaestra.runtime.progress import percent
+from palaestra.store.recorded_players import phase_players
 from palaestra.training.learned_model_sections import ModelOfRun
 from palaestra.training.lineage import note_version
 from palaestra.training.policy_building import Valued
@@ -256,14 +258,16 @@ class Pipeline:
         if rule is None:
             return False
         tested = self._made.tested[rule.stage][-number:]  # in the rounds of this repeat
-        found = [self._success(f"{Split.VALIDATION}/{version}") for version in tested]
-        reached = rule.success is not None and found[-1] >= rule.success
+        found = [self._result(f"{Split.VALIDATION}/{version}", rule.player) for version in tested]
+        goal = rule.success if rule.player is None else rule.mean_return
+        reached = goal is not None and found[-1] >= goal
         best = max(range(len(found)), key=found.__getitem__)  # the first of equals
         tired = rule.patience is not None and len(found) - 1 - best >= rule.patience
         if reached or tired:
+            shown = percent if rule.player is None else signed
             context.reporter.say(
                 f"{name} ends after round {number} of {end.part.rounds}: {rule.stage} found "
-                f"{percent(found[-1])}, and {percent(max(found))} at best"
+                f"{shown(found[-1])}, and {shown(max(found))} at best"
             )
         return reached or tired
 
@@ -276,11 +280,16 @@ class Pipeline:
         learns = isinstance(step.part, Imitate | Prefer | Distil)
         return learns and not learned_rows(self._context, step.record)
 
-    def _success(self, phase: str) -> float:
-        outcomes = [
-            one.outcome for one in self._context.store.summaries(phase) if one.key.phase == phase
+    def _result(self, phase: str, player: str | None) -> float:
+        """Return the success of a test; in a game the mean return of a player."""
+        store = self._context.store
+        if player is None:
+            own = [one.outcome for one in store.summaries(phase) if one.key.phase == phase]
+            return fmean([outcome.solved for outcome in own if outcome.scored] or [0.0])
+        games = [
+            players for header, players in phase_players(store, phase) if header.outcome.scored
         ]
-        return fmean([outcome.solved for outcome in outcomes if outcome.scored] or [0.0])
+        return fmean([players[player].total for players in games] or [0.0])
 
     # ── versions ─────────────────────────────────────────────────────────────
 

@@ -41,7 +41,12 @@ def learning(recipe: Recipe, roles: Sequence[str] | None = None) -> dict[str, st
         roles: whose adapters are asked for; None: all that learn in some stage.
     """
     wanted = recipe.training.learners if roles is None else roles
-    return {role: OWN if role == AGENT else role for role in wanted}
+    return {role: name_in_network(role) for role in wanted}
+
+
+def name_in_network(role: str) -> str:
+    """Return the name of a role's adapter in the network, where names have no dots."""
+    return OWN if role == AGENT else role.replace(".", ":")
 
 
 def learners_of(recipe: Recipe, part: object) -> tuple[str, ...]:
@@ -170,7 +175,7 @@ def add_adapters(network: DecoderNetwork, recipe: Recipe) -> None:
     given = {AGENT: Adapter()} | recipe.training.adapters
     others = [role for role in given if role != AGENT]
     for role, part in given.items():
-        name = OWN if role == AGENT else role
+        name = name_in_network(role)
         folder = NamedCheckpoint.parse(_name(recipe, role)).adapter
         if folder is not None:
             factors = read_adapter(folder, network)
@@ -202,7 +207,7 @@ def acting_adapters(recipe: Recipe) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for role, part in ({AGENT: Adapter()} | recipe.training.adapters).items():
         has_one = not part.frozen or frozen_adapter(recipe, role) is not None
-        found[role] = (OWN if role == AGENT else role) if has_one else None
+        found[role] = name_in_network(role) if has_one else None
     return found
 
 
@@ -230,7 +235,7 @@ def models_of_roles(recipe: Recipe, policy: ResidentModel, acting: Model) -> dic
         if part.frozen:
             found[role] = policy.beside(_name(recipe, role), adapters[role], frozen=True)
         elif acting is policy and role != AGENT:
-            found[role] = policy.beside(adapted(policy.name, role), role)
+            found[role] = policy.beside(adapted(policy.name, role), adapters[role])
         else:
             found[role] = acting
     if acting is policy and policy.router is not None:

@@ -9,6 +9,7 @@ from typing import get_type_hints
 from palaestra.agents.registry import make_agent
 from palaestra.core.errors import GroupTooSmall, RecipeError, UnknownName
 from palaestra.environments.registry import spec
+from palaestra.evaluation.statistics.player_results import has_success
 from palaestra.learning.data.examples.example import Example
 from palaestra.learning.data.examples.preferred import Label, Pair
 from palaestra.learning.loop.preference_learning import takes_pairs
@@ -65,7 +66,7 @@ def check_stages(recipe: Recipe) -> None:
         InputError: the first problem found.
     """
     for part in _repeats(recipe.stage):
-        _check_until(part)
+        _check_until(part, recipe.environment.id)
     steps = program(recipe)
     _check_names(steps)
     used = _check_reads(recipe, steps)
@@ -79,10 +80,24 @@ def _repeats(stages: Sequence[StagePart]) -> list[Repeat]:
     return found + [inner for part in found for inner in _repeats(part.stages)]
 
 
-def _check_until(part: Repeat) -> None:
-    """Raise RecipeError unless the rule that ends a repeat reads a validation of its own."""
+def _check_until(part: Repeat, environment: str) -> None:
+    """Raise InputError unless the rule that ends a repeat reads a result of its own validation."""
     if part.until is None:
         return
+    player, players = part.until.player, spec(environment).players
+    game = not has_success(environment)
+    if game and player is None:
+        raise RecipeError(
+            f"{part.called}.until reads success, and '{environment}' is a game between players, "
+            "which has none; set player, whose mean return is then read."
+        )
+    if player is not None and not game:
+        raise RecipeError(
+            f"{part.called}.until reads the return of a player, and '{environment}' has one "
+            "success; unset player, and set success or patience."
+        )
+    if player is not None and player not in players:
+        raise UnknownName("player", player, players)
     inside = {one.called: one for one in part.stages}
     named = inside.get(part.until.stage)
     if not isinstance(named, Evaluate):

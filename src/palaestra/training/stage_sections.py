@@ -296,14 +296,22 @@ class Until(Section):
 
     stage: str = Field(description="an evaluation on the validation split, within the repeat")
     success: float | None = Field(None, gt=0, le=1, description="end at this success")
+    player: str | None = Field(
+        None, description="in a game: the player whose mean return is read in place of success"
+    )
+    mean_return: float | None = Field(None, description="end at this mean return of the player")
     patience: int | None = Field(
-        None, ge=1, description="end after so many rounds without a success above the best so far"
+        None, ge=1, description="end after so many rounds without a result above the best so far"
     )
 
     @model_validator(mode="after")
     def _something_ends_it(self) -> Until:
-        if self.success is None and self.patience is None:
-            raise ValueError("until needs success or patience; set one")
+        if self.success is None and self.mean_return is None and self.patience is None:
+            raise ValueError("until needs success or patience, or a mean_return; set one")
+        if self.mean_return is not None and self.player is None:
+            raise ValueError("until.mean_return needs the player whose return it is; set player")
+        if self.success is not None and self.player is not None:
+            raise ValueError("until.player has a mean_return and no success; set mean_return")
         return self
 
 

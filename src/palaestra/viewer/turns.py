@@ -68,6 +68,7 @@ class TurnView:
     player: str | None  # the acting player, if there are several
     together: bool  # it acted at the same time as the player of the turn before
     forfeit: str  # why that player forfeits here, with the returns that follow; else empty
+    late: bool  # that player did not decide in time, and nothing was done in its turn
     seen: Text | None  # the observation
     pictures: tuple[str, ...]  # of the observation, as `data:` URLs
     changed: tuple[Change, ...] | None  # against the previous observation, if requested
@@ -200,6 +201,7 @@ class _TurnBuilder:
             player=line(step.before.turn, 80) if step and step.before.turn else None,
             together=step is not None and together(self.steps.get(index - 1), step),
             forfeit=_forfeit(step) if step else "",
+            late=step is not None and step.late,
             seen=None if seen is None else cut(seen),
             pictures=_pictures(self._observed(index)),
             changed=changed,

@@ -7,13 +7,13 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestra.agents.players import PlayersAgent
-from palaestra.api.teaming import teamed
 from palaestra.core.budget import Budget
 from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, Event, Key
@@ -23,7 +23,7 @@ from palaestra.core.session import Session
 from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.environments.conformance.checking import check_environment
-from palaestra.environments.teams.team_file import TEMPLATES, templates
+from palaestra.environments.teams.team_file import TEMPLATES, load, templates
 from palaestra.models.scripted.competence import competence_of
 from palaestra.models.scripted.reader import ReaderModel
 from palaestra.models.scripted.scripted_model import ScriptedModel
@@ -75,8 +75,8 @@ def play(
 ) -> Episode:
     """Return an episode of a team, with the agents that its file names, and models by role."""
     id = f"{where}?team={team}"
-    query = teamed(team).agent.partition("?")[2]
-    agent = PlayersAgent(**dict(one.split("=", 1) for one in query.split("&") if one))
+    members = load(team).players
+    agent = PlayersAgent(**{member: quote(one.agent) for member, one in members.items()})
     world = LocalEnvironment(registry.make(id))
     loaded = {
         role: ReaderModel(agent, competence=competence_of(one)) if isinstance(one, str) else one

@@ -34,6 +34,8 @@ from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.store.run_folder import RunFolder
 from palaestra.viewer.facts import games_by_phase
 from tests.core.games import Ring, Tally
+from tests.core.small import renderer
+from tests.core.test_game import play
 
 CHANNELS = """per_turn = 2
 [channels.all]
@@ -202,6 +204,32 @@ def test_a_team_in_a_member_s_place_speaks_with_one_voice(tmp_path: Path) -> Non
     assert found.edges()[("author", "boss")] == 2  # a proposal, and "well"
 
 
+@pytest.mark.parametrize("name", ["select", "review", "debate"])
+def test_teams_in_a_game_hear_their_own_members_only(name: str) -> None:
+    game = make(f"tests.core.games:Tally?team=ann:{name},cat:{name}")
+    found = conversation(run(game, {}, "1"))
+    pairs = found.edges()
+    assert {speaker.partition(".")[0] for speaker, _ in pairs} == {"ann", "cat"}
+    assert all(one.partition(".")[0] == two.partition(".")[0] for one, two in pairs)
+    own = {pair: count for pair, count in pairs.items() if pair[0].startswith("ann.")}
+    assert {(f"cat{a[3:]}", f"cat{b[3:]}"): n for (a, b), n in own.items()} == {
+        pair: count for pair, count in pairs.items() if pair not in own
+    }
+    assert found.members["bob"].does == {"act": 3} and found.members["bob"].heard == 0
+    assert all(line.text == "1" for line in found.lines)
+
+
+def test_tokens_of_a_channel_are_those_of_the_replies_that_sent_its_messages() -> None:
+    left = [SAYINGS[4], "1", SAYINGS[5]]
+    model = ScriptedModel(lambda messages: left.pop(0) if left else "2", renderer=renderer())
+    game = make("tests.core.games:Tally?messages=all")
+    episode = play(
+        game, PlayersAgent(), {"agent": ScriptedModel(lambda messages: "3"), "ann": model}
+    )
+    sent = [episode.calls[s.call].sampled for s in episode.steps if "message" in s.transition.info]
+    assert conversation(episode).channels == {"all": Traffic(2, 13 + 6, sum(sent))} and sum(sent)
+
+
 def test_a_single_player_has_no_conversation() -> None:
     found = conversation(run(make("questions/things-2"), {}, "red"))
     assert found.players == () and found.moves == () and talk_of([found]) is None
@@ -225,5 +253,7 @@ def test_the_report_of_a_training_run_says_what_players_said(tmp_path: Path, cha
         episode = run(Messages(Tally(), channels), {"ann": [SAYINGS[4]]}, "1")
         opened.database.finish(replace(episode, key=Key("test/rl", 0)))
         report = build(opened.database, opened.path)
-    assert as_json(report)["talk"]["channels"] == {"all": {"messages": 1, "bytes": 13}}
+    assert as_json(report)["talk"]["channels"] == {
+        "all": {"messages": 1, "bytes": 13, "tokens": 0}  # of a model that exposes none
+    }
     assert "ann 100 %, bob 0 %, cat 0 %" in markdown(report)

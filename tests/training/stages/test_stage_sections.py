@@ -28,6 +28,12 @@ def stage(text: str) -> str:
     return f"[[stage]]\n{text}\n"
 
 
+def in_rounds(until: str) -> str:
+    stages = "{do = 'explore'}, {do = 'imitate', name = 'k', from = 'explore'}"
+    check = "{do = 'evaluate', name = 'v', split = 'validation'}"
+    return stage(f"do = 'repeat'\nrounds = 2\nuntil = {until}\nstages = [{stages}, {check}]")
+
+
 @pytest.mark.parametrize(
     ("stages", "words"),
     [
@@ -192,6 +198,18 @@ def stage(text: str) -> str:
             ),
             "until needs success or patience",
         ),
+        (
+            IMITATE + in_rounds("{stage = 'v', player = 'white', patience = 1}"),
+            "reads the return of a player, and 'babyai/GoToObjS4' has one success",
+        ),
+        (
+            IMITATE + in_rounds("{stage = 'v', player = 'white', success = 0.5}"),
+            "until.player has a mean_return and no success; set mean_return",
+        ),
+        (
+            IMITATE + in_rounds("{stage = 'v', mean_return = 0.5}"),
+            "until.mean_return needs the player whose return it is; set player",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(tmp_path: Path, stages: str, words: str) -> None:
@@ -262,3 +280,22 @@ def test_steps_in_rounds_are_recorded_with_the_rounds_numbers(tmp_path: Path) ->
         "explore-2", "prefer-2", "keep-2", "check-2",
         "merge", "rl", "evaluate",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("until", "words"),
+    [
+        ("{stage = 'v', success = 0.5}", "is a game between players, which has none; set player"),
+        ("{stage = 'v', player = 'dan', patience = 1}", "no player 'dan'"),
+        ("{stage = 'v', player = 'player1', mean_return = 0.5}", ""),
+    ],
+)
+def test_rounds_of_a_game_end_by_the_return_of_a_player(
+    tmp_path: Path, until: str, words: str
+) -> None:
+    keys = ("environment.id=openspiel/kuhn_poker:self", "agent.name=players")
+    text = HEAD + in_rounds(until)
+    if words:
+        assert words in refusal(tmp_path, text, *keys)
+    else:
+        recipe_of(tmp_path, text, *keys)

@@ -15,6 +15,7 @@ from typing import Any
 
 from palaestra.core.environment import Action, Environment, Observation, Spec, Transition
 from palaestra.core.errors import InputError
+from palaestra.core.mail import SEND, TEXT
 from palaestra.core.message import ToolCall
 from palaestra.core.rare_capabilities import acting_in, observed_by
 from palaestra.core.task import Task
@@ -24,16 +25,6 @@ from palaestra.environments.channels.channel_file import declared
 from palaestra.environments.channels.post import Post, Refused
 from palaestra.environments.wrappers.wrapper import Wrapper
 
-TEXT = {"type": "string"}
-SEND = Tool(
-    "send_message",
-    "Send a message to a player, to several (a, b) or to all; it makes no move.",
-    {
-        "type": "object",
-        "properties": {"to": TEXT, "text": TEXT, "channel": TEXT},
-        "required": ["to", "text"],
-    },
-)
 READ = Tool(
     "read_board",
     "Read all that stands on a board, or what stands under a key; it makes no move.",

@@ -151,7 +151,10 @@ def simultaneous_moves_commute(subject: Subject) -> None:
 
 
 def returns_are_as_declared(subject: Subject) -> None:
-    """Require that the players' returns sum to 0, or are equal, where `stakes` says so."""
+    """Require that the players' returns sum to 0, or are equal, where `stakes` says so.
+
+    Members of a team have one return, which counts once.
+    """
     env = subject.new()
     stakes = env.spec.stakes
     require(math.isfinite(stakes.forfeit), f"the return of a forfeit is {stakes.forfeit}")
@@ -162,9 +165,12 @@ def returns_are_as_declared(subject: Subject) -> None:
         for transition, _ in history:
             for player, reward in transition.rewards.items():
                 total[player] += reward
+        sides = [[total[player] for player in side] for side in stakes.sides(total)]
+        for side in sides:
+            require(max(side) - min(side) <= TOLERANCE, f"the returns of a team are {side}")
         broken = {
             "general": False,
-            "zero-sum": abs(sum(total.values())) > TOLERANCE,
+            "zero-sum": abs(sum(side[0] for side in sides)) > TOLERANCE,
             "common": max(total.values()) - min(total.values()) > TOLERANCE,
         }
         require(
@@ -175,16 +181,17 @@ def returns_are_as_declared(subject: Subject) -> None:
 
 def the_idle_action_is_a_move(subject: Subject) -> None:
     """Require that the idle action is valid at any time; it is what a forfeit leaves to do."""
-    idle = subject.new().spec.stakes.idle
-    if idle is None:
+    spec = subject.new().spec
+    if all(spec.stakes.idle_of(player) is None for player in spec.players):
         return
     for task in subject.some()[:2]:
         env, rng = subject.new(), random.Random(task.seed)
         env.reset(task)
         for _ in range(subject.steps):
             mover = acting_in(env)[0]
-            rests = rng.random() < 0.5
-            transition = env.step(Action(idle) if rests else sample_action(env, rng))
+            idle = spec.stakes.idle_of(mover)
+            rests = idle is not None and rng.random() < 0.5
+            transition = env.step(Action(idle) if idle and rests else sample_action(env, rng))
             require(transition.valid or not rests, f"{idle!r} is idle, and no move of {mover}")
             if ended(transition):
                 break

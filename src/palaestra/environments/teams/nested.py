@@ -76,13 +76,16 @@ class Nested(Protocol):
     def halt(self) -> str | None:
         return self.outer.halt()
 
-    def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
-        inner = self._replying()
-        return self.outer.sample(rng, action) if inner is None else inner.sample(rng, action)
+    def sample(self, rng: random.Random, action: Callable[[], str], player: str = "") -> str:
+        member, _, within = (player or self.next()[0]).partition(".")
+        if within:
+            return self.inner[member].sample(rng, action, within)
+        return self.outer.sample(rng, action, member)
 
-    def ideal(self, action: str) -> str:
-        inner, reply = self._replying(), self.outer.ideal(action)
-        return reply if inner is None else inner.ideal(reply)
+    def ideal(self, action: str, player: str = "") -> str:
+        member, _, within = (player or self.next()[0]).partition(".")
+        reply = self.outer.ideal(action, member)
+        return self.inner[member].ideal(reply, within) if within else reply
 
     def most_replies(self, each: Mapping[str, int] = ONE_EACH) -> int:
         return self.outer.most_replies(
@@ -100,7 +103,3 @@ class Nested(Protocol):
         self.outer.restore(outer)
         for name, one in self.inner.items():
             one.restore(inner[name])
-
-    def _replying(self) -> Protocol | None:
-        """Return the inner team that replies next; None: a member does."""
-        return self.inner.get(self.outer.next()[0])

@@ -154,7 +154,7 @@ class Orchestrator(Protocol):
         self.work.phase = "decide"
         return None
 
-    def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
+    def sample(self, rng: random.Random, action: Callable[[], str], player: str = "") -> str:
         match self.work.phase:
             case "plan":
                 return "facts: none\nguesses: none\nplan: try"
@@ -163,7 +163,7 @@ class Orchestrator(Protocol):
                 return f"done: no\nstalled: {stalled}\nnext: {rng.choice(self._nameable())}: try"
         return action()
 
-    def ideal(self, action: str) -> str:
+    def ideal(self, action: str, player: str = "") -> str:
         match self.work.phase:
             case "plan":
                 return f"facts: none\nguesses: none\nplan: {action}"

@@ -55,7 +55,9 @@ class Protocol(ABC):
 
     @abstractmethod
     def take(self, player: str, text: str) -> str | None:
-        """Take the reply of the first of `next`; return the action once the team decided on one.
+        """Take the reply of one of `next`; return the action once the team decided on one.
+
+        All of `next` reply before others are asked, in its order.
 
         The action `PASS` means that nobody decided: the episode ends.
         """
@@ -82,12 +84,12 @@ class Protocol(ABC):
         """
 
     @abstractmethod
-    def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
-        """Return a random reply to what is asked; `action` samples one of the environment."""
+    def sample(self, rng: random.Random, action: Callable[[], str], player: str = "") -> str:
+        """Return a random reply of a player to what it is asked; `action` samples an action."""
 
     @abstractmethod
-    def ideal(self, action: str) -> str:
-        """Return the reply of a member that knows the right action."""
+    def ideal(self, action: str, player: str = "") -> str:
+        """Return the reply of a player that knows the right action."""
 
     @abstractmethod
     def most_replies(self, each: Mapping[str, int] = ONE_EACH) -> int:

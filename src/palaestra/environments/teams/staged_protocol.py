@@ -114,8 +114,8 @@ class Stages(Protocol):
             self._hear(player, text)
         return None if turn.left else self._after_stage()
 
-    def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
-        """Return a random reply to what is asked; `action` samples one of the environment."""
+    def sample(self, rng: random.Random, action: Callable[[], str], player: str = "") -> str:
+        """Return a random reply of a player to what it is asked; `action` samples an action."""
         if self.turn.speaker is not None or self.stage.do == "talk":
             return rng.choice((PASS, action()))  # about what the team may do
         match self.stage.do:
@@ -127,8 +127,8 @@ class Stages(Protocol):
                 return str(1 + rng.randrange(len(self._choices())))
         return action()
 
-    def ideal(self, action: str) -> str:
-        """Return the reply of a member that knows the right action."""
+    def ideal(self, action: str, player: str = "") -> str:
+        """Return the reply of a player that knows the right action."""
         if self.turn.speaker is not None or self.stage.do in TALKING:
             right = all(plain(text) == plain(action) for _, text in self.turn.proposals)
             if self.turn.speaker is None and self.stage.do == "moderate":

@@ -30,6 +30,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from palaestra.core.budget import Budget, Late
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.environments.teams import layouts
 from palaestra.environments.teams.team_checks import (
@@ -41,6 +42,9 @@ from palaestra.environments.teams.team_checks import (
 Right = Literal["act", "send", "halt", "spawn"]
 
 DECIDING = ("act", "count", "vote")
+OF_TEAMS = {"team", "instructions", "rights", "skills", "from_turn", "until_turn", "reserve"}
+"""What a member can have in whose place there is a team; the rest its members have."""
+
 TEMPLATES = files("palaestra.environments.teams") / "templates"
 
 
@@ -70,6 +74,27 @@ class Member(_Table):
     def there(self, turn: int) -> bool:
         """Return whether it is there in a turn, unless it is in reserve."""
         return self.from_turn <= turn and (self.until_turn is None or turn <= self.until_turn)
+
+    turns: int | None = Field(None, ge=1, description="replies; one that needs more forfeits")
+    tokens: int | None = Field(None, ge=1, description="tokens that it may sample, likewise")
+    seconds: float | None = Field(None, gt=0, description="in which it may think, likewise")
+    turn_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="in which it thinks about one reply; what a late one costs is `late`",
+    )
+    late: Late = Field("pass", description="pass: it says nothing in this turn; forfeit")
+
+    @property
+    def limits(self) -> Budget:
+        """The member's own limits."""
+        return Budget(
+            self.turns,
+            self.tokens,
+            seconds=self.seconds,
+            turn_seconds=self.turn_seconds,
+            late=self.late,
+        )
 
 
 class Stage(_Table):
@@ -280,8 +305,11 @@ def _check(name: str, team: Team) -> None:
     for member, one in team.members.items():
         if "." in member or "/" in member:
             raise wrong(f"has a member '{member}'; leave '.' and '/' out of names")
-        if one.team is not None and (one.model is not None or one.agent != "direct"):
-            raise wrong(f"gives '{member}' a team and an agent or a model; set one of both")
+        if one.team is not None and one.model_fields_set - OF_TEAMS:
+            own = ", ".join(sorted(one.model_fields_set - OF_TEAMS))
+            raise wrong(f"gives '{member}' a team, whose file has its members' {own}; drop them")
+        if one.turn_seconds is None and "late" in one.model_fields_set:
+            raise wrong(f"says what happens if '{member}' is late, and not when; set turn_seconds")
     for reader, seen in team.edges.items():
         for member in (reader, *seen):
             if member not in team.members:

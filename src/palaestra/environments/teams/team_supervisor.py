@@ -98,11 +98,13 @@ class Supervised(Protocol):
     def halt(self) -> str | None:
         return self.inner.halt()
 
-    def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
-        return rng.choice([HALT, GO_ON]) if self.seen.question else self.inner.sample(rng, action)
+    def sample(self, rng: random.Random, action: Callable[[], str], player: str = "") -> str:
+        if self.seen.question:
+            return rng.choice([HALT, GO_ON])
+        return self.inner.sample(rng, action, player)
 
-    def ideal(self, action: str) -> str:
-        return GO_ON if self.seen.question else self.inner.ideal(action)
+    def ideal(self, action: str, player: str = "") -> str:
+        return GO_ON if self.seen.question else self.inner.ideal(action, player)
 
     def most_replies(self, each: Mapping[str, int] = ONE_EACH) -> int:
         most = self.inner.most_replies(each)

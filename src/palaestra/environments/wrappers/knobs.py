@@ -23,7 +23,8 @@
                         whose preferences are not shown with `any,hidden`
 `messages=all`          players send each other messages; a TOML file declares channels and boards
                         (see `channels/channel_file.py`)
-`team=NAME`             a team acts, whose members are the players (see `teams/team_file.py`)
+`team=NAME`             a team acts, whose members are the players (see `teams/team_file.py`); in a
+                        game `team=PLAYER:NAME,…`
 `latency=S`             seconds of sleep before each answer
 `errors=P`              a share of actions fails with a transient error: nothing happens, try again
 `stale=P`               a share of observations repeats the previous one

@@ -32,6 +32,7 @@ class Turn:
     valid: bool  # whether the action was valid
     player: str = ""  # who acted, of several players
     together: bool = False  # at the same time as the player before
+    late: bool = False  # the player did not decide in time
     forfeit: str = ""  # why the player forfeits here; empty: it does not
 
 
@@ -50,6 +51,7 @@ def turns(episode: Episode) -> list[Turn]:
             valid=step.transition.valid or step.forfeit is not None,
             player=step.before.turn or "",
             together=together(before, step),
+            late=step.late,
             forfeit="" if step.forfeit is None else forfeit_reason(step.forfeit.outcome),
         )
         rows.append(turn)
@@ -169,6 +171,8 @@ def _cell(index: int, turn: Turn | None) -> Text:
         text.append(turn.action or "(empty reply)", "bold" if turn.valid else "red")
     if not turn.valid:
         text.append("  invalid", "red")
+    if turn.late:
+        text.append("  too late", "red")
     if turn.forfeit:
         text.append(f"\n{index + 1} {turn.player} forfeits: {turn.forfeit}", "red")
     if turn.reward:
@@ -204,6 +208,8 @@ def _markdown_cell(turn: Turn | None) -> str:
         parts.append(f"**{player}> {_escape(turn.action) or '(empty reply)'}**")
     if not turn.valid:
         parts[-1] += " *(invalid)*"
+    if turn.late:
+        parts[-1] += " *(too late)*"
     if turn.forfeit:
         parts.append(f"*{_escape(turn.player)} forfeits: {_escape(turn.forfeit)}*")
     if turn.reward:

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from palaestra.core.environment import Observation
 from palaestra.core.episode import Episode, Step, player_of
+from palaestra.core.mail import SEND
 from palaestra.core.message import ToolCall
 from palaestra.core.team_words import proposal, proposed
 from palaestra.core.tool import NotACall, parse_call
-from palaestra.environments.channels.talking import READ, SEND, WRITE
+from palaestra.environments.channels.talking import READ, WRITE
 
 SPEECH = ("message", "talk", "propose", "plan")
 """What counts as speech: words for other players, shown to them or not."""
@@ -77,10 +77,13 @@ class Traffic:
 
     messages: int = 0
     bytes: int = 0
+    tokens: int = 0  # sampled for them; those of a reply with several count for its first one
 
     def __add__(self, other: Traffic) -> Traffic:
         """Return the sum of both."""
-        return Traffic(self.messages + other.messages, self.bytes + other.bytes)
+        return Traffic(
+            self.messages + other.messages, self.bytes + other.bytes, self.tokens + other.tokens
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ class Conversation:
 def conversation(episode: Episode) -> Conversation:
     """Return the conversation of an episode, finished or not; empty for a single player."""
     players = _players(episode)
-    read = _Reader(episode.observation)
+    read = _Reader(episode)
     for step in episode.steps if players else ():
         read.read(step)
     lines = tuple(sorted(read.lines, key=lambda line: line.step))
@@ -218,7 +221,8 @@ def talk_rows(document: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 
 def traffic_text(channel: str, traffic: Traffic) -> str:
     """Return the traffic of a channel as text: "orders 3 (81 bytes)"."""
-    return f"{channel} {traffic.messages:,} ({traffic.bytes:,} bytes)"
+    tokens = f", {traffic.tokens:,} tokens" if traffic.tokens else ""
+    return f"{channel} {traffic.messages:,} ({traffic.bytes:,} bytes{tokens})"
 
 
 # ── details ──────────────────────────────────────────────────────────────────
@@ -238,14 +242,16 @@ def _players(episode: Episode) -> tuple[str, ...]:
 class _Reader:
     """Reads steps in order; `moves`, `lines` and `sent` are what was done and said so far."""
 
-    def __init__(self, first: Observation | None) -> None:
+    def __init__(self, episode: Episode) -> None:
         self.moves: list[Move] = []
         self.lines: list[Line] = []
         self.sent: dict[str, dict[str, Traffic]] = {}  # by player and channel
         self._messages: dict[int, Line] = {}  # by number
         self._said: dict[int, Line] = {}  # lines of a team, by number
-        self._proposals: list[Line] = []  # of the team's present turn
+        self._proposals: dict[str, list[Line]] = {}  # of the present turn of each team
         self._latest: dict[str, Move] = {}  # by player
+        self._sampled = {call.index: call.sampled for call in episode.calls}  # not yet counted
+        first = episode.observation
         self._seen = "" if first is None else first.text  # by the player that acts next
         self._out: set[str] = set()  # players that have forfeited
 
@@ -256,7 +262,8 @@ class _Reader:
         call = _message_call(step)
         does = _does(step, call, note, out=player in self._out)
         text = _text(step)
-        acted = note.get("did") if note else text if does == "act" else None
+        acted = note.get("did") if "does" in note else text if does == "act" else None
+        team = note.get("player", "")
         move = self._latest[player] = Move(step.index, player, does, text, acted)
         self.moves.append(move)
         if step.forfeit is not None:
@@ -266,24 +273,27 @@ class _Reader:
             line = Line(step.index, player, does, words, info["channel"], info["bytes"], to)
             self._messages[info["message"]] = line
             self.lines.append(line)
-            self._count(player, line.channel, line.bytes)
+            self._count(player, line.channel, line.bytes, step)
         elif does == "write":
-            self._count(player, info["board"], info["bytes"])
-        elif does == "act" and note:
-            self._decide(move)
+            self._count(player, info["board"], info["bytes"], step)
+        elif does == "act" and "does" in note:
+            self._decide(move, team)
         for said in note.get("said", ()):
-            self._say(move, *said)
+            self._say(move, team, *said)
         _show(step, info.get("shown"), self._messages)
         _show(step, note.get("heard"), self._said)
         if "did" in note:
-            self._proposals = []
+            self._proposals.pop(team, None)
         self._seen = step.transition.observation.text
 
-    def _count(self, player: str, channel: str, size: int) -> None:
+    def _count(self, player: str, channel: str, size: int, step: Step) -> None:
         of = self.sent.setdefault(player, {})
-        of[channel] = of.get(channel, Traffic()) + Traffic(1, size)
+        tokens = 0 if step.call is None else self._sampled.pop(step.call, 0)
+        of[channel] = of.get(channel, Traffic()) + Traffic(1, size, tokens)
 
-    def _say(self, move: Move, number: int, speaker: str, line: str | None = None) -> None:
+    def _say(
+        self, move: Move, team: str, number: int, speaker: str, line: str | None = None
+    ) -> None:
         """Add a line of a team; only a team in a member's place has its `line` in the record."""
         if line is None:
             reply = self._latest.get(speaker, move)
@@ -296,11 +306,11 @@ class _Reader:
         self._said[number] = said
         self.lines.append(said)
         if does == "propose":
-            self._proposals.append(said)
+            self._proposals.setdefault(team, []).append(said)
 
-    def _decide(self, move: Move) -> None:
+    def _decide(self, move: Move, team: str) -> None:
         """Note which proposals a player was shown only with the question to decide."""
-        latest = {line.team or line.speaker: line for line in self._proposals}
+        latest = {line.team or line.speaker: line for line in self._proposals.get(team, ())}
         for name, line in latest.items():
             stood = proposal(name.rpartition(".")[2], line.text) in self._seen
             if stood and line.speaker != move.player and move.player not in line.shown:
@@ -310,7 +320,7 @@ class _Reader:
 def _team_note(info: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a team's environment recorded of a reply; empty for any other environment."""
     note = info.get("team")
-    return note if isinstance(note, Mapping) and "does" in note else {}
+    return note if isinstance(note, Mapping) and note.keys() & {"does", "heard"} else {}
 
 
 def _show(step: Step, read: Any, lines: Mapping[int, Line]) -> None:
@@ -332,9 +342,9 @@ def _does(step: Step, call: ToolCall | None, note: Mapping[str, Any], *, out: bo
         return "forfeit"
     if not step.transition.valid:
         return "invalid"
-    if out:  # the environment goes on with its idle action
+    if out or step.late:  # the environment goes on with its idle action
         return "pass"
-    if note:
+    if "does" in note:
         return str(note["does"])
     if call is not None and call.name == SEND.name and "message" in info:
         return "message"

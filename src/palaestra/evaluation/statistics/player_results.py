@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from palaestra.core.environment import Spec
+from palaestra.core.environment import Spec, Stakes
 from palaestra.core.episode import Episode, PlayerResult
 from palaestra.core.errors import GroupTooSmall, InputError
 from palaestra.core.outcome import Outcome, Status
@@ -75,6 +75,12 @@ def has_success(environment: str, players: Collection[str] | None = None) -> boo
     if found is None:
         return players is None
     return len(found.players) < 2 or found.stakes.returns == "common"
+
+
+def sides_of(environment: str, players: Collection[str]) -> list[tuple[str, ...]]:
+    """Return the players of recorded episodes in groups that have one return: teams, and others."""
+    found = _known_spec(environment)
+    return (Stakes() if found is None else found.stakes).sides(players)
 
 
 def refuse_games(episodes: Sequence[Episode], runs: Sequence[str]) -> None:
@@ -169,7 +175,8 @@ def strength_commands(environment: str, run: str, *, policies: int) -> list[str]
         run: the run's folder.
         policies: how many different ones played.
     """
-    found = [f"palaestra ratings {run}"] if policies > 1 else []
+    rated = policies > 1 and not has_success(environment)
+    found = [f"palaestra ratings {run}"] if rated else []
     game = environment.startswith("openspiel/") and "?" not in environment
     return [*found, *([f"palaestra exploitability {run}"] if game else [])]
 

@@ -10,7 +10,7 @@ Sources: Bradley and Terry 1952; Ford 1957 (when the fit exists); Elo 1978.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, isfinite, log, sqrt
 from statistics import NormalDist
@@ -18,9 +18,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from palaestra.core.episode import Episode, player_of
+from palaestra.core.episode import Episode, PlayerResult, player_of
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.evaluation.statistics.intervals import Interval
+from palaestra.evaluation.statistics.player_results import sides_of
 
 Array = NDArray[np.float64]
 ELO_SCALE = 400 / log(10)  # points of Elo per unit of strength
@@ -145,24 +146,38 @@ def elo(games: Sequence[Game], *, k: float = 32.0, start: float = 1500.0) -> dic
 def game_of(episode: Episode) -> Game | None:
     """Return an episode as a game between the policies behind the players' calls.
 
-    The winner is the player with the larger return, which a forfeit may decide.
+    The winner is the side with the larger return, which a forfeit may decide. A team is a side, and
+    rated by its size and its policies, as "team of 3: NAME".
 
     Returns:
         None if it is not a game between two policies: it has no valid result or not exactly two
-        players, one of them made no call, or a policy played itself.
+        sides, one of them made no call, or a policy played itself.
     """
     if not episode.outcome.scored:
         return None
-    totals = episode.results
+    players = episode.players
+    sides = sides_of(episode.task.environment, players)
     policies = {player_of(call.role): call.policy for call in episode.calls}
     policies |= {call.role: call.policy for call in episode.calls}
-    if len(totals) != 2 or not totals.keys() <= policies.keys():
+    if len(sides) != 2 or not all(policies.keys() & side for side in sides):
         return None
-    one, two = totals
-    if policies[one] == policies[two]:
+    one, two = (_name_of(side, policies) for side in sides)
+    if one == two:
         return None
-    score = 0.5 if totals[one] == totals[two] else float(totals[one] > totals[two])
-    return Game(policies[one], policies[two], score)
+    first, second = (_return_of(side, players) for side in sides)
+    return Game(one, two, 0.5 if first == second else float(first > second))
+
+
+def _name_of(side: Sequence[str], policies: Mapping[str, str]) -> str:
+    """Return how a side is rated."""
+    names = ", ".join(sorted({policies[player] for player in side if player in policies}))
+    return names if len(side) == 1 else f"team of {len(side)}: {names}"
+
+
+def _return_of(side: Sequence[str], players: Mapping[str, PlayerResult]) -> float:
+    """Return what a side won: the return of a member that did not forfeit, if there is one."""
+    results = sorted((players[player] for player in side), key=lambda one: one.forfeited)
+    return results[0].total
 
 
 def _fit(won: Array) -> tuple[Array, Array]:

@@ -40,10 +40,12 @@ def observation_json(text: str, rest: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def who_acted(step: Step) -> dict[str, JSON]:
-    """Return the player of a step, and why it forfeits if it does; empty for a single player."""
+    """Return the player of a step, and whether it was late or forfeits; empty for a single one."""
     found: dict[str, JSON] = {}
     if step.before.turn is not None:
         found["player"] = step.before.turn
+    if step.late:
+        found["late"] = True
     if step.forfeit is not None:
         found["forfeit"] = str(step.forfeit.outcome)
     return found

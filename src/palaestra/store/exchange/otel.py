@@ -253,6 +253,8 @@ def _attributes(values: Mapping[str, JSON]) -> list[dict[str, JSON]]:
 
 def _any_value(value: JSON) -> dict[str, JSON]:
     """Return a value in OTLP's form: integers as text, since JSON's numbers are too narrow."""
+    if isinstance(value, bool):
+        return {"boolValue": value}
     if isinstance(value, int):
         return {"intValue": str(value)}
     if isinstance(value, float):
