@@ -19,6 +19,7 @@ ASKED = {
     "act": "Decide: reply with the action.",
     "majority": "Vote: reply with the number of the best one.",
     "approval": "Vote: reply with the numbers of all that you approve, or: none.",
+    "rate": "Rate each proposal from 0 to 5: reply with a number for each, in their order.",
     "ranked": "Vote: reply with the numbers from the best to the worst, such as 2 > 1.",
 }
 """What members are asked for, by stage, and for votes by rule: the last line of their prompts."""

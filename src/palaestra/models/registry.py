@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from palaestra.models.local.quantisation import Quantisation
     from palaestra.models.renderers.chat_template import TemplateRenderer
     from palaestra.models.renderers.chatml import ChatMLRenderer
+    from palaestra.models.scripted.reader import Competence
 
 REMOTE = ("openai:", "anthropic:", "azure:")
 REVISIONS = "revisions"
@@ -111,7 +112,7 @@ def check_model(name: str) -> None:
         _probabilities(name, ["error"])
         return
     if name.partition("?")[0] == "reader":
-        _probabilities(name, READER)
+        _competence(name)
         return
     if is_remote(name):
         from palaestra.models.remote.remote_names import parse_remote
@@ -263,9 +264,9 @@ def load_model(
 
         return ExpertModel(agent, error=_probabilities(name, ["error"]).get("error", 0.0))
     if name.partition("?")[0] == "reader":
-        from palaestra.models.scripted.reader import Competence, ReaderModel
+        from palaestra.models.scripted.reader import ReaderModel
 
-        return ReaderModel(agent, competence=Competence(**_probabilities(name, READER)))
+        return ReaderModel(agent, competence=_competence(name))
     if name == "random":
         from palaestra.models.scripted.random_choice import RandomModel
 
@@ -394,7 +395,19 @@ def multiplies_bf16(device: torch.device) -> bool:
     return "avx512_bf16" in text or "amx_bf16" in text or " bf16" in text
 
 
-READER = ("right", "recall", "false", "honesty")  # options of the model `reader`
+READER = ("right", "recall", "false", "honesty", "outside", "skill")  # options of `reader`
+
+
+def _competence(name: str) -> Competence:
+    """Return what the options of a reader say; raise InputError if they cannot be used."""
+    from palaestra.models.scripted.reader import Competence
+
+    model, _, query = name.partition("?")
+    parts = query.split("&") if query else []
+    skills = [part.removeprefix("skill=") for part in parts if part.startswith("skill=")]
+    numbers = "&".join(part for part in parts if not part.startswith("skill="))
+    found = _probabilities(f"{model}?{numbers}", READER)
+    return Competence(**found, skill="".join(skills[-1:]))
 
 
 def _probabilities(name: str, options: Sequence[str]) -> dict[str, float]:

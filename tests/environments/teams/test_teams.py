@@ -22,6 +22,7 @@ from palaestra.core.team_words import PASS
 from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.families.questions.environment import Questions
 from palaestra.environments.registry import make, spec
+from palaestra.environments.teams.protocol import protocol_of
 from palaestra.environments.teams.stages import Stages
 from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.teams.team_file import Team, load, templates
@@ -133,10 +134,10 @@ def test_ballots() -> None:
 def test_a_protocol_always_asks_somebody_and_survives_being_saved(
     name: str, given_replies: list[str]
 ) -> None:
-    protocol = Stages(load(name), 3)
+    protocol = protocol_of(load(name), 3)
     for text in given_replies:
         assert protocol.next() and set(protocol.next()) <= set(protocol.team.members)
-        again = Stages(protocol.team, 3)
+        again = protocol_of(protocol.team, 3)
         again.restore(json.loads(json.dumps(protocol.saved())))
         assert (again.next(), again.asked()) == (protocol.next(), protocol.asked())
         protocol = again

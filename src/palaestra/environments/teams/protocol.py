@@ -43,13 +43,20 @@ class Protocol(ABC):
         The action `PASS` means that nobody decided: the episode ends.
         """
 
-    @abstractmethod
     def said(self) -> list[tuple[str, str]]:
         """Return speaker and line of all that was said since the last call, in its order."""
+        return []
 
     @abstractmethod
     def begin_turn(self) -> None:
         """Begin the next turn, once the environment has taken the action or refused it."""
+
+    def show(self, text: str) -> None:
+        """Take what the environment shows before a turn; most protocols need not know it."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the record holds of the turn that was just decided, as JSON."""
+        return {}
 
     @abstractmethod
     def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
@@ -78,6 +85,12 @@ class Protocol(ABC):
 
 def protocol_of(team: Team, seed: int) -> Protocol:
     """Return the protocol that a team's file describes, at the beginning of its first turn."""
+    from palaestra.environments.teams.network import LayeredNetwork
+    from palaestra.environments.teams.routing import Routing
     from palaestra.environments.teams.stages import Stages
 
+    if team.network is not None:
+        return LayeredNetwork(team, team.network, seed)
+    if team.routing is not None:
+        return Routing(team, team.routing, seed)
     return Stages(team, seed)

@@ -57,6 +57,10 @@ class Stages(Protocol):
         """The present stage."""
         return self.team.stage[self.turn.at]
 
+    def show(self, text: str) -> None:
+        for inner in self.inner.values():
+            inner.show(text)
+
     def next(self) -> list[str]:
         """Return the players that reply now: one, or several at the same time; at least one."""
         together = self.stage.order == "together" and self.stage.do != "act"

@@ -73,6 +73,7 @@ class InTeam(Wrapper):
         self._read = dict.fromkeys(self._team.players, 0)
         self._news, self._shown, self._digest = [], {}, ""
         self._tell(("", first.text))
+        self._protocol.show(first.text)
         self._begin(self.acting())
         return Observation(self._shown[self.acting()[0]], first.images)
 
@@ -95,7 +96,8 @@ class InTeam(Wrapper):
         if decision is None:
             return self._went_on(before)
         if decision == PASS:
-            return self._ended(Transition(Observation(NOTHING), terminated=True), before)
+            info = self._protocol.facts()
+            return self._ended(Transition(Observation(NOTHING), terminated=True, info=info), before)
         return self._acted(decision, action if decision == text else Action(decision), before)
 
     def state_key(self) -> str:
@@ -158,15 +160,20 @@ class InTeam(Wrapper):
             self.turn += 1
         note = "" if transition.valid else "That was no valid action. "
         self._tell(("", f"Your team did: {decision}\n{note}{transition.observation.text}"))
+        info = {**transition.info, **self._protocol.facts()}
+        if not transition.valid:
+            info["refused"] = True
         if transition.terminated or transition.truncated:
-            return self._ended(transition, before)
+            return self._ended(replace(transition, info=info), before)
+        if transition.valid:
+            self._protocol.show(transition.observation.text)
         self._protocol.begin_turn()
         went_on = self._went_on(before)
         return replace(
             went_on,
             reward=transition.reward,
             rewards=dict.fromkeys(self._team.players, transition.reward),
-            info=transition.info if transition.valid else {**transition.info, "refused": True},
+            info=info,
         )
 
     def _went_on(self, before: Sequence[str]) -> Transition:

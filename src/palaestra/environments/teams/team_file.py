@@ -1,4 +1,4 @@
-"""Team files: members, and the stages of each of their turns, in TOML.
+"""Team files: members, and the protocol of each of their turns, in TOML.
 
     [members.solver]
     instructions = "Solve it."
@@ -16,17 +16,18 @@
     do = "act"
     who = ["solver"]
 
-For each action of the environment the team goes through its stages; the last one decides on it.
+For each action of the environment the team goes through its stages; the last one decides on it. In
+place of stages, a table `[network]` or `[routing]` is the protocol (see the modules of that name).
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -85,11 +86,39 @@ class Stage(_Table):
     )
 
 
+class Network(_Table):
+    """A layered network of all members."""
+
+    layers: int = Field(3, ge=2, le=10, description="at most, in one turn")
+    keep: int = Field(
+        2, ge=1, description="members that answer again after the first layer: the best rated"
+    )
+    consensus: float = Field(
+        2 / 3, gt=0, le=1,
+        description="a layer decides if more than this share of its answers are equal; 1: only "
+        "the last one decides",
+    )  # fmt: skip
+
+
+class RoutingTable(_Table):
+    """Decentralised routing, and what a network with it has learned (`palaestra team RUN --to`)."""
+
+    hops: int = Field(2, ge=1, description="how often a task may be forwarded")
+    edges: dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]] = Field(
+        default_factory=dict, description="learned: the weight of each used edge, by its source"
+    )
+    past: dict[str, tuple[tuple[str, bool], ...]] = Field(
+        default_factory=dict, description="learned: each member's tasks, and whether it solved them"
+    )
+
+
 class Team(_Table):
-    """Members and stages."""
+    """Members and their protocol: stages, a layered network, or routing."""
 
     members: dict[str, Member] = Field(min_length=2)
-    stage: tuple[Stage, ...] = Field(min_length=1)
+    stage: tuple[Stage, ...] = ()
+    network: Network | None = None
+    routing: RoutingTable | None = None
     see: Literal["all", "own", "neighbours"] = Field(
         "all",
         description="whose words a member sees: of all, of nobody, or of its neighbours",
@@ -161,6 +190,15 @@ def load(name: str, within: Sequence[str] = ()) -> Team:
         text = path.read_text(encoding="utf-8", errors="replace")
     else:
         raise UnknownName("team", name, templates())
+    team = parse(name, text)
+    for member in team.members.values():
+        if member.team is not None:
+            load(member.team, (*within, name))
+    return team
+
+
+def parse(name: str, text: str) -> Team:
+    """Return the team that a TOML text describes; raise InputError if it cannot be used."""
     try:
         team = Team.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -170,9 +208,6 @@ def load(name: str, within: Sequence[str] = ()) -> Team:
         where = ".".join(map(str, first["loc"]))
         raise InputError(f"The team '{name}': '{where}': {first['msg']}; correct it.") from None
     _check(name, team)
-    for member in team.members.values():
-        if member.team is not None:
-            load(member.team, (*within, name))
     return team
 
 
@@ -188,6 +223,28 @@ def _check(name: str, team: Team) -> None:
     def wrong(reason: str) -> InputError:
         return InputError(f"The team '{name}' {reason}.")
 
+    if [team.stage or None, team.network, team.routing].count(None) != 2:
+        raise wrong("must have one protocol: stages, a network or routing")
+    if team.stage:
+        _check_stages(team, wrong)
+    else:
+        _check_members(team, wrong)
+    for member, one in team.members.items():
+        if "." in member or "/" in member:
+            raise wrong(f"has a member '{member}'; leave '.' and '/' out of names")
+        if one.team is not None and (one.model is not None or one.agent != "direct"):
+            raise wrong(f"gives '{member}' a team and an agent or a model; set one of both")
+    for reader, seen in team.edges.items():
+        for member in (reader, *seen):
+            if member not in team.members:
+                raise wrong(f"has an edge to '{member}', who is no member; name one of {known}")
+    if (team.see == "neighbours") != bool(team.edges):
+        raise wrong("must set edges with see = 'neighbours', and only then")
+
+
+def _check_stages(team: Team, wrong: Callable[[str], InputError]) -> None:
+    """Raise InputError for stages that could not be gone through."""
+    known = ", ".join(team.members)
     for number, stage in enumerate(team.stage, 1):
         where = f"stage {number} ({stage.do})"
         for member in (*stage.who, *([stage.by] if stage.by else ())):
@@ -209,14 +266,25 @@ def _check(name: str, team: Team) -> None:
         raise wrong("must decide in its last stage, and only there: by act, count or vote")
     if team.stage[-1].do in ("count", "vote") and not any(s.do == "propose" for s in team.stage):
         raise wrong("counts proposals, and no stage proposes; add one")
-    for member, one in team.members.items():
-        if "." in member or "/" in member:
-            raise wrong(f"has a member '{member}'; leave '.' and '/' out of names")
-        if one.team is not None and (one.model is not None or one.agent != "direct"):
-            raise wrong(f"gives '{member}' a team and an agent or a model; set one of both")
-    for reader, seen in team.edges.items():
-        for member in (reader, *seen):
-            if member not in team.members:
-                raise wrong(f"has an edge to '{member}', who is no member; name one of {known}")
-    if (team.see == "neighbours") != bool(team.edges):
-        raise wrong("must set edges with see = 'neighbours', and only then")
+
+
+def _check_members(team: Team, wrong: Callable[[str], InputError]) -> None:
+    """Raise InputError for what a network or routing could not use."""
+    for name, member in team.members.items():
+        if "act" not in member.rights:
+            raise wrong(f"lets '{name}' propose actions without the right 'act'")
+        if member.team is not None:
+            raise wrong(
+                f"has the team {member.team} as '{name}'; only stages take teams as members"
+            )
+    if team.see != "all":
+        raise wrong("sets `see`, which only stages have; drop it")
+    if team.network is not None and team.network.keep > len(team.members):
+        raise wrong(f"keeps {team.network.keep} of {len(team.members)} members; keep fewer")
+    table = team.routing or RoutingTable()
+    named = {*table.edges, *(to for targets in table.edges.values() for to in targets), *table.past}
+    for stranger in sorted(named - team.members.keys()):
+        raise wrong(
+            f"has learned about '{stranger}', who is no member; take a member out with "
+            "`palaestra team RUN --without MEMBER --to FILE`"
+        )

@@ -8,8 +8,11 @@ against which protocols can be checked (`scripts/teams_study.py`).
 Asked for an action, it gives the right one with probability `right`, else another one; its last
 proposal again if reviews accepted it, and a new one if they did not. Asked to say something, it
 calls the last proposal in its prompt wrong with probability `recall` if it is wrong, `false` if it
-is right, and accepts it otherwise. In a vote it judges each proposal rightly with probability
-`honesty`, and prefers those that it thinks right.
+is right, and accepts it otherwise. In a vote and in ratings it judges each proposal rightly with
+probability `honesty`; it prefers those that it thinks right, and rates them 5, the others 0.
+
+With a `skill` it is right with probability `right` only where this word is in the task, elsewhere
+with probability `outside`. See `routing_reader` for how it forwards and splits tasks.
 """
 
 from __future__ import annotations
@@ -18,13 +21,16 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Model, Prompt, Renderer
+from palaestra.core.routing_words import TOGETHER
 from palaestra.core.team_words import ACCEPT, ASKED, DONE, PASS, proposed
+from palaestra.models.scripted import routing_reader
 from palaestra.models.scripted.scripted_model import given_generation
 
 WRONG = "wrong"  # the beginning of a review against a proposal
@@ -33,7 +39,7 @@ TRIES = 100  # samples of an action that is not the right one
 
 @dataclass(frozen=True, slots=True)
 class Competence:
-    """What a reader can do; all are probabilities.
+    """What a reader can do; all numbers are probabilities.
 
     Raises:
         InputError: a number is none.
@@ -42,12 +48,24 @@ class Competence:
     right: float = 1.0  # of the right action
     recall: float = 1.0  # that it calls a wrong proposal wrong
     false: float = 0.0  # that it calls a right proposal wrong
-    honesty: float = 1.0  # that its vote judges a proposal rightly
+    honesty: float = 1.0  # that its vote or rating judges a proposal rightly
+    skill: str = ""  # the word of tasks that it is good at; empty: of all tasks
+    outside: float = 0.0  # of the right action in other tasks
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if not 0 <= value <= 1:
+            if name != "skill" and not 0 <= value <= 1:
                 raise InputError(f"The reader's {name}={value} is no probability; give 0 to 1.")
+        if self.outside and not self.skill:
+            raise InputError(f"The reader's outside={self.outside} needs a skill; set skill=WORD.")
+
+    def of(self, text: str) -> float:
+        """Return the probability of the right action in a task, or of all its numbered lines."""
+        if not self.skill:
+            return self.right
+        lines = routing_reader.numbered(text) or [text]
+        skill = self.skill.casefold()
+        return prod(self.right if skill in line.casefold() else self.outside for line in lines)
 
 
 class ReaderModel(Model):
@@ -98,12 +116,21 @@ class ReaderModel(Model):
             reply = self._review(lines, right, rng)
         elif asked in (ASKED["majority"], ASKED["approval"], ASKED["ranked"]):
             reply = self._vote(prompt.messages, right, asked, rng)
+        elif asked == ASKED["rate"]:
+            good = self._judged(prompt.messages, right, rng)
+            reply = ", ".join("5" if judged else "0" for judged in good.values())
         elif asked == ASKED["moderate"]:
             reply = DONE
         elif asked == ASKED["bid"]:
             reply = PASS
+        elif asked == TOGETHER:
+            reply = routing_reader.joined(prompt.messages[-1].text)
         else:
-            reply = await self._action(self.environment, prompt.messages, right, rng)
+            text = "\n".join(lines)
+            routed = routing_reader.route(prompt.messages[-1].text, text, asked, rng)
+            if routed is None:
+                routed = await self._action(self.environment, prompt.messages, right, rng)
+            reply = routed
         return given_generation(self.agent.phrase(Action(reply)), prompt, self)
 
     async def _action(
@@ -118,13 +145,19 @@ class ReaderModel(Model):
         reviews = [] if last is None else _reviews(messages[-1].text)
         if last is not None and reviews and all(text.startswith(ACCEPT) for text in reviews):
             return last
-        if rng.random() < self.competence.right:
+        part = routing_reader.part_at_hand(messages[-1].text)
+        text = part or "\n".join(message.text for message in messages)
+        if part is not None:
+            right = routing_reader.word_of(part, right)
+        if rng.random() < self.competence.of(text):
             return right
         for _ in range(TRIES):
             try:
                 other = (await environment.sample(rng.getrandbits(32))).text
             except CapabilityMissing as error:
                 raise EnvironmentFault("sample", "it samples no wrong actions") from error
+            if part is not None:
+                other = routing_reader.word_of(part, other)
             if other != right:
                 return other
         raise EnvironmentFault("sample", f"{TRIES} random actions were all the right one")
@@ -140,15 +173,21 @@ class ReaderModel(Model):
         )
         return f"{WRONG}: {text}" if flagged else ACCEPT
 
+    def _judged(
+        self, messages: Sequence[Message], right: str, rng: random.Random
+    ) -> dict[str, bool]:
+        """Return whether it thinks each numbered proposal right, by its number."""
+        paper = re.findall(r"^(\d+): (.*)$", messages[-1].text, re.MULTILINE)
+        honest = self.competence.honesty
+        return {number: (text == right) == (rng.random() < honest) for number, text in paper}
+
     def _vote(self, messages: Sequence[Message], right: str, asked: str, rng: random.Random) -> str:
         """Return a ballot."""
-        paper = re.findall(r"^(\d+): (.*)$", messages[-1].text, re.MULTILINE)
-        good = [
-            n for n, text in paper if (text == right) == (rng.random() < self.competence.honesty)
-        ]
+        judged = self._judged(messages, right, rng)
+        good = [number for number, is_good in judged.items() if is_good]
         if asked == ASKED["approval"]:
             return ", ".join(good) or "none"
-        rest = [number for number, _ in paper if number not in good]
+        rest = [number for number in judged if number not in good]
         rng.shuffle(rest)
         ranked = [*good, *rest]
         return ranked[0] if asked == ASKED["majority"] else " > ".join(ranked)

@@ -1,0 +1,42 @@
+"""BM25: how well texts match a query by the words that they share.
+
+Source: Robertson and Zaragoza 2009. The collections are small and change all the time, so there is
+no index.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+K1, B = 1.2, 0.75  # term-frequency saturation; length normalisation
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def scores(query: str, texts: Sequence[str]) -> list[float]:
+    """Return the BM25 score of each text for the query; 0 where they share no word."""
+    counts = [Counter(words(text)) for text in texts]
+    lengths = [count.total() for count in counts]
+    mean = sum(lengths) / len(texts) if any(lengths) else 1.0
+    found = [0.0] * len(texts)
+    for word in set(words(query)):
+        having = sum(word in count for count in counts)
+        rarity = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
+        for index, (count, length) in enumerate(zip(counts, lengths, strict=True)):
+            often = count[word]
+            found[index] += rarity * often * (K1 + 1) / (often + K1 * (1 - B + B * length / mean))
+    return found
+
+
+def best(query: str, texts: Sequence[str], count: int) -> list[int]:
+    """Return the indices of the best texts by BM25, at most `count`, best first.
+
+    Texts that share no word with the query are left out; of equals, the later one comes first.
+    """
+    rated = [(score, index) for index, score in enumerate(scores(query, texts)) if score > 0]
+    return [index for _, index in sorted(rated, reverse=True)[:count]]
