@@ -53,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
             {"member": m, "importance": one.mean, "interval": [one.low, one.high]}
             for m, one in sorted(importance.items(), key=lambda item: -item[1].mean)
         ]
+        if not rows:
+            raise InputError("No turn of the network was decided in this run; name another one.")
     else:
         work = work_of(episodes, [*team.members])
         rows = [{"member": m, **one._asdict()} for m, one in work.items()]

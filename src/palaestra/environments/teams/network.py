@@ -2,8 +2,8 @@
 
 In the first layer all members propose an action, and see nothing of each other. Before each next
 layer its members rate the distinct answers of the layer before, from 0 to 5; those whose answers
-were rated best answer again. A layer in which enough answers are equal decides at once, and the
-last layer decides by plurality.
+were rated best answer again (chance, which follows from the seed, decides between equals). A layer
+in which enough answers are equal decides at once, and the last layer decides by plurality.
 
 What each member contributed is its Agent Importance Score. Members of layer t are i, those of the
 next layer that rated them are j, and r is the rating that j gave to the answer of i:
@@ -39,6 +39,7 @@ Weights = Mapping[str, Mapping[str, float]]  # of members of one layer, by rater
 class Forward:
     """Where the network is within one of the team's turns."""
 
+    number: int  # of the turn in the episode
     active: list[str]  # members of the present layer, in the order of the file
     left: list[str]  # those that have not replied yet
     rating: bool = False  # whether they rate the answers of the layer before theirs
@@ -53,11 +54,11 @@ class LayeredNetwork(Protocol):
     def __init__(self, team: Team, network: Network, seed: int) -> None:
         """Begin the first turn."""
         self.team, self.network, self.seed = team, network, seed
-        self.begin_turn()
+        self.turn = Forward(0, [*team.members], [*team.members])
 
     def begin_turn(self) -> None:
-        members = [*self.team.members]
-        self.turn = Forward(members, [*members])
+        members = self.team.members
+        self.turn = Forward(self.turn.number + 1, [*members], [*members])
 
     def next(self) -> list[str]:
         return [*self.turn.left]
@@ -121,7 +122,8 @@ class LayeredNetwork(Protocol):
 
     def key(self) -> tuple[object, ...]:
         turn = self.turn
-        return turn.active, turn.left, turn.rating, turn.replies, turn.answers, turn.weights
+        layers = turn.answers, turn.weights
+        return turn.number, turn.active, turn.left, turn.rating, turn.replies, *layers
 
     def saved(self) -> Any:
         return asdict(self.turn)
@@ -148,7 +150,9 @@ class LayeredNetwork(Protocol):
             given = parse_ratings(text, len(choices)) or [0.0] * len(choices)  # (pass)
             weights[rater] = normalised({m: given[choice] for m, choice in answers.items()})
         score = {m: sum(each.get(m, 0.0) for each in weights.values()) for m in turn.active}
-        best = sorted(turn.active, key=lambda m: -score[m])[: self.network.keep]
+        ranked = [*turn.active]
+        random.Random(f"kept {self.seed} {turn.number} {len(turn.answers)}").shuffle(ranked)
+        best = sorted(ranked, key=lambda m: -score[m])[: self.network.keep]
         turn.weights.append(weights)
         turn.active = [member for member in turn.active if member in best]
         turn.rating, turn.left = False, [*turn.active]

@@ -38,12 +38,12 @@ def mean_importance(episodes: Sequence[Episode]) -> dict[str, Interval]:
 
 
 def work_of(episodes: Sequence[Episode], members: Sequence[str]) -> dict[str, Work]:
-    """Return what members did in decentralised routing."""
+    """Return what members did in decentralised routing, also of those who are not named."""
     found = dict.fromkeys(members, Work(0, 0, 0))
     for episode in episodes:
         for route in routes_of(episode):
             for member in route["path"]:
-                held, done, solved = found[member]
+                held, done, solved = found.get(member, Work(0, 0, 0))
                 own = member == route["path"][-1] and not route["split"]
                 won = own and episode.outcome.solved
                 found[member] = Work(held + 1, done + own, solved + won)
