@@ -11,8 +11,9 @@ calls the last proposal in its prompt wrong with probability `recall` if it is w
 is right, and accepts it otherwise. In a vote and in ratings it judges each proposal rightly with
 probability `honesty`; it prefers those that it thinks right, and rates them 5, the others 0.
 
-With a `skill` it is right with probability `right` only where this word is in the task, elsewhere
-with probability `outside`. See `routing_reader` for how it forwards and splits tasks.
+With a `skill` it is right with probability `right` only where this word is in its prompt (or in the
+part of a task that it holds), elsewhere with probability `outside`. See `routing_reader` for how it
+forwards and splits tasks.
 """
 
 from __future__ import annotations
