@@ -25,7 +25,9 @@ from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.teams.learned_routes import MEMORY, learned, without
 from palaestra.environments.teams.routing import Routing
 from palaestra.environments.teams.team_file import Team, load, parse
+from palaestra.models.registry import check_model
 from palaestra.models.scripted import routing_reader
+from palaestra.models.scripted.reader import Competence
 
 MEMBERS = ("ann", "bob", "cat")
 TASK = "music question 4"
@@ -292,3 +294,24 @@ def test_routing_keeps_the_contract(tmp_path: Path) -> None:
     file.write_text(SPECIALISTS)
     id = f"tests.environments.teams.skills:Skills?team={file}"
     assert [f for f in check_environment(id) if not f.holds] == []
+
+
+def test_a_skill_is_a_word_of_the_task_and_every_numbered_line_needs_one() -> None:
+    reader = Competence(right=0.9, skill="music", outside=0.2)
+    assert reader.of("a music question") == 0.9 and reader.of("a law question") == 0.2
+    assert reader.of("1. music\n2. law") == pytest.approx(0.18)
+    assert Competence(right=0.9).of("1. music\n2. law") == 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("reader?outside=0.5", "outside=0.5 needs a skill; set skill=WORD"),
+        ("reader?skill=law&outside=2", "outside must be a number from 0 to 1"),
+        ("reader?skil=law", "option of the model 'reader'"),
+    ],
+)
+def test_a_reader_that_cannot_be(name: str, error: str) -> None:
+    check_model("reader?skill=law&right=0.9&outside=0.2")
+    with pytest.raises(InputError, match=error):
+        check_model(name)

@@ -85,7 +85,7 @@ class Protocol(ABC):
 
 def protocol_of(team: Team, seed: int) -> Protocol:
     """Return the protocol that a team's file describes, at the beginning of its first turn."""
-    from palaestra.environments.teams.network import LayeredNetwork
+    from palaestra.environments.teams.layered_network import LayeredNetwork
     from palaestra.environments.teams.routing import Routing
     from palaestra.environments.teams.stages import Stages
 

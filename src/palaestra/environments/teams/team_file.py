@@ -17,7 +17,7 @@
     who = ["solver"]
 
 For each action of the environment the team goes through its stages; the last one decides on it. In
-place of stages, a table `[network]` or `[routing]` is the protocol (see the modules of that name).
+place of stages, `[network]` or `[routing]` is the protocol (`layered_network.py`, `routing.py`).
 """
 
 from __future__ import annotations

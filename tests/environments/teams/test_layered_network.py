@@ -13,7 +13,7 @@ import palaestra as pa
 from palaestra.cli.main import main
 from palaestra.core.errors import InputError
 from palaestra.core.team_words import ASKED, PASS
-from palaestra.environments.teams.network import LayeredNetwork, importance, normalised
+from palaestra.environments.teams.layered_network import LayeredNetwork, importance, normalised
 from palaestra.environments.teams.protocol import protocol_of
 from palaestra.environments.teams.team_file import Network, Team, load, parse
 from palaestra.environments.teams.votes import parse_ratings
