@@ -21,8 +21,9 @@ from typing import Any, Protocol
 
 from measuring import PeerUnavailable, Result, alternate, run
 
-from palaestra.core.environment import Action, sample_action
+from palaestra.core.environment import Action
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.registry import make, tasks
 

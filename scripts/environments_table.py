@@ -18,8 +18,9 @@ import time
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from palaestra.core.environment import Action, Capability, Environment, sample_action
+from palaestra.core.environment import Action, Capability, Environment
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Split, Task
 from palaestra.environments import registry
 from palaestra.rollout.guarded_environment import GuardedEnvironment

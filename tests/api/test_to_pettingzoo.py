@@ -8,8 +8,9 @@ import sys
 import pytest
 
 import palaestra as pa
-from palaestra.core.environment import Action, sample_action
+from palaestra.core.environment import Action
 from palaestra.core.errors import InputError, MissingPackage, UnknownName
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Split, TaskSet
 from tests.core.games import Tally
 

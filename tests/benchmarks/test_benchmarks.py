@@ -27,6 +27,7 @@ def test_every_benchmark_has_a_help_text(name, capsys, monkeypatch):
     assert name == "collect" or "--json" in output
 
 
+@pytest.mark.slow
 def test_the_limits_of_this_machine_are_printed_as_a_result():
     small = "--seconds 0 --square 64 --rows 8 --mebibytes 1 --json".split()
     command = [sys.executable, str(BENCHMARKS / "limits.py"), *small]

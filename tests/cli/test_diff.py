@@ -341,6 +341,7 @@ def test_unknown_runs_and_phases_are_refused_with_what_there_is(
 # ── on real runs ─────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_the_expert_is_told_from_chance(palaestra: Palaestra) -> None:
     for model in ("random", "expert"):
         done = palaestra(

@@ -76,6 +76,7 @@ def test_before_a_run_exists_nothing_was_begun(tmp_path: Path, arguments: tuple[
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_training_that_loads_its_model_stops_cleanly_and_says_how_to_resume(tmp_path: Path) -> None:
     with waiting(tmp_path, "reset", *TRAIN) as process:
         for _ in range(2):  # as `timeout` sends it: to the process and to its group

@@ -7,10 +7,10 @@ import pytest
 
 from palaestra.agents.react import ReActAgent, action_of
 from palaestra.cli.resources import measure
-from palaestra.core.environment import stated_actions
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.message import user
 from palaestra.core.model import Prompt, Sampling
+from palaestra.core.rare_capabilities import stated_actions
 from palaestra.environments.registry import make
 from palaestra.models.local.checkpoint_format import write_network
 from palaestra.models.local.tiny import learn_vocabulary, tiny_network

@@ -65,6 +65,7 @@ def test_work_goes_on_where_no_one_reads_its_progress(tmp_path: Path) -> None:
         assert run.database.get("evaluation") is not None
 
 
+@pytest.mark.slow
 def test_training_outlives_its_terminal(tmp_path: Path) -> None:
     words = command("train", write_recipe(tmp_path), "--run", tmp_path / "run")
     words += ["--set", *SMALLER.split()]

@@ -75,6 +75,7 @@ def alike(one: Path, other: Path) -> bool:
     ) == recorded_episodes(other / "run")
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_with_other_ranks_of_which_one_is_killed(tmp_path: Path) -> None:
     async def kill(launcher: Processes) -> None:
         rng = random.Random(1)

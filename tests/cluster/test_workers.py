@@ -91,6 +91,7 @@ def alike(first: list[Episode], second: list[Episode]) -> bool:
     return [essence(e) for e in first] == [essence(e) for e in second]
 
 
+@pytest.mark.slow
 def test_sessions_elsewhere_leave_the_record_of_sessions_here(tmp_path: Path) -> None:
     async def run() -> None:
         for model in (Walker(), RandomModel(make_agent("direct"))):  # asked here, and there
@@ -200,6 +201,7 @@ def test_starts_that_are_lost_with_their_machine_do_not_stop_the_run() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_machine_with_other_versions_is_refused_and_named() -> None:
     async def run() -> None:
         other = "import palaestra.cluster.supervised_process as it; it.versions = lambda: "
@@ -247,6 +249,7 @@ def test_too_few_workers_are_said_in_one_sentence(monkeypatch: pytest.MonkeyPatc
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_worker_that_joins_later_gets_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "LOOK", 0.1)
 
@@ -265,6 +268,7 @@ def test_a_worker_that_joins_later_gets_sessions(monkeypatch: pytest.MonkeyPatch
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_asked_to_leave_hands_its_sessions_over_and_no_turn_is_redone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

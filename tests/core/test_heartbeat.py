@@ -101,6 +101,7 @@ print(episode.outcome, flush=True)
 """
 
 
+@pytest.mark.slow
 def test_an_episode_in_a_process_that_was_stopped_keeps_its_time() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", LIVING],

@@ -15,11 +15,10 @@ from palaestra.core.environment import (
     Observation,
     Spec,
     Transition,
-    acting_in,
     declared,
-    names_actions,
 )
 from palaestra.core.errors import CapabilityMissing, UnknownName
+from palaestra.core.rare_capabilities import acting_in, names_actions
 from palaestra.core.task import Split, Task
 from palaestra.environments import registry
 from palaestra.environments.environment_listing import entries

@@ -95,6 +95,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_has_a_page_for_each_document(site: Path) -> None:
     for page in ROOT.glob("docs/**/*.md"):
         assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).is_file(), page

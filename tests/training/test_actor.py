@@ -17,6 +17,7 @@ from tests.training.runs import write_recipe
 from tests.training.test_asynchronous import BOUND, GROUP, KEYS, STEPS, TASKS, execute_in
 
 
+@pytest.mark.slow
 def test_another_process_acts_with_the_weights_that_are_learned_here(tmp_path: Path) -> None:
     keys = ["rl.actor=process", "model.schedule=attained", "model.slots=4"]
     execute_in(tmp_path / "run", *keys, folder=tmp_path)

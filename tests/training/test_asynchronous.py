@@ -52,6 +52,7 @@ def test_no_token_is_staler_than_the_bound(on_update: str, tmp_path: Path) -> No
         assert 0 < max(stale) <= BOUND * updates
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_with_the_groups_that_are_left(tmp_path: Path) -> None:
     path = tmp_path / "run"
     execute_in(path, folder=tmp_path)

@@ -20,6 +20,7 @@ LEVELS = [
 ]
 
 
+@pytest.mark.slow
 def test_measured_cosines_change_no_choice_and_projection_does(start: Path, tmp_path: Path) -> None:
     pair = " and ".join(ENVIRONMENTS)
     with train(start, tmp_path / "measured", *LEVELS, "rl.conflict=measure") as run:

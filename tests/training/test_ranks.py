@@ -126,6 +126,7 @@ def test_ranks_end_with_the_weights_and_episodes_of_one_process(tmp_path: Path) 
     assert min(updates(tmp_path / "one")) > 3 * 200  # which training.memory allows in one pass
 
 
+@pytest.mark.slow
 def test_bad_input_ends_all_ranks_with_one_sentence(tmp_path: Path) -> None:
     ranks = launched(recipe(tmp_path), "--set", "rl.group=0", "--run", tmp_path / "run")
     outputs = [process.communicate(timeout=60) for process in ranks]

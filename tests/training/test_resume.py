@@ -94,6 +94,7 @@ def test_a_run_killed_twenty_times_ends_as_if_undisturbed(
         assert recorded_episodes(run) == recorded_episodes(undisturbed)
 
 
+@pytest.mark.slow
 def test_the_same_short_recipe_and_seed_give_the_same_run_in_two_processes(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, SHORT)
     palaestra("train", recipe, "--run", tmp_path / "there")
@@ -149,6 +150,7 @@ def test_a_live_run_goes_on_within_an_episode(tmp_path: Path) -> None:
             assert opened.database.episode(episode.key) == episode
 
 
+@pytest.mark.slow
 def test_two_processes_cannot_work_on_one_run(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path / "run", load("quick").model_dump(mode="json")):
         refused = palaestra("train", "--resume", tmp_path / "run", check=2)

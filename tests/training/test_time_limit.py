@@ -61,6 +61,7 @@ def step(run: RunFolder, number: int, seconds: float, tokens: float = 100.0) -> 
     transfer=st.booleans(),
     duration=st.floats(1, 90),
 )
+@pytest.mark.slow
 def test_a_run_of_even_steps_ends_within_its_minutes(
     tmp_path_factory: pytest.TempPathFactory,
     minutes: float,

@@ -177,6 +177,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> pa.Run:
     return pa.train("quick", log=log, rl=rl, run=folder, **SMALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tracker", TRACKERS)
 def test_a_tracker_has_every_figure_of_a_run_once(run: pa.Run, tracker: str) -> None:
     assert pa.Run(run.path).resume(progress=False).metrics == run.metrics  # adds nothing

@@ -155,14 +155,14 @@ HIDDEN = [part for part in OURS if part not in LISTED]
 
 TRAINED = [part for part in LISTED if part.name not in OTHER_WORLDS]
 FAST = {  # at least one of each kind; the others are tried in the slow suite
-    Kind.CREDIT: ("gae", "gigpo"),
+    Kind.CREDIT: ("gigpo",),
     Kind.LOSS: ("dapo",),
     Kind.REWARD: ("outcome",),
     Kind.CORRECTION: ("tis",),
     Kind.FILTER: ("dapo",),
-    Kind.CURRICULUM: ("alp", "scaling-inter"),
+    Kind.CURRICULUM: ("alp",),
     Kind.PREFERENCE: ("step-dpo",),
-    Kind.EXAMPLES: ("filtered-cloning", "journeys"),
+    Kind.EXAMPLES: ("filtered-cloning",),
 }
 TYPICAL = [part for part in TRAINED if part.name in FAST[part.kind]]
 

@@ -15,14 +15,9 @@ from typing import Any
 from gymnasium.spaces import Dict, Text
 from pettingzoo import AECEnv, ParallelEnv
 
-from palaestra.core.environment import (
-    Action,
-    Transition,
-    acting_in,
-    observed_by,
-    sample_action,
-)
+from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import CapabilityMissing, InputError
+from palaestra.core.rare_capabilities import acting_in, observed_by, sample_action
 from palaestra.core.task import Split, parse_split
 from palaestra.environments import registry
 

@@ -9,8 +9,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from palaestra.core.environment import Action, Capability, acting_in
+from palaestra.core.environment import Action, Capability
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import acting_in
 from palaestra.core.task import Split, parse_split
 from palaestra.runtime.visible_text import visible
 

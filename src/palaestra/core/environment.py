@@ -13,18 +13,16 @@ nothing that the agent must not see.
 
 from __future__ import annotations
 
-import random
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypedDict, Unpack, runtime_checkable
+from typing import Any, ClassVar, Literal, NoReturn, TypedDict, Unpack
 
 from palaestra.core.errors import CapabilityMissing, UnknownName
 from palaestra.core.message import Image, ToolCall
 from palaestra.core.task import Task, TaskSet
-from palaestra.core.tool import Tool, random_call
+from palaestra.core.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,200 +266,6 @@ class Environment(ABC):
 def declared(cls: type[Environment]) -> Spec:
     """Return the facts that a class declares for all its names."""
     return cls._declared
-
-
-# ── rare capabilities: an environment has one if it has the method ───────────
-
-
-@runtime_checkable
-class Pictured(Protocol):
-    """An environment that can declare `picture`."""
-
-    def picture(self) -> bytes:
-        """Return what the agent sees now, as a PNG; equal states give equal images."""
-        ...
-
-    def caption(self) -> str:
-        """Return what the first observation says that no picture shows, such as the goal."""
-        return ""
-
-
-@runtime_checkable
-class Answered(Protocol):
-    """An environment that can declare `answer`."""
-
-    def answer(self) -> Action:
-        """Return the action that solves the task, by itself and at any time before its end.
-
-        It is the same throughout the task: what an agent would do at once if it knew. With several
-        players, the task is solved once all have given it.
-        """
-        ...
-
-
-@runtime_checkable
-class Privileged(Protocol):
-    """An environment whose spec names `privileged` numbers."""
-
-    def privileged_state(self) -> Sequence[float]:
-        """Return these numbers in the present state, in the spec's order, each about -1 to 1."""
-        ...
-
-
-@runtime_checkable
-class Multiplayer(Protocol):
-    """An environment with several `players`.
-
-    It takes the actions of players who act at the same time one by one, in the order of `acting`:
-    each stays pending, and hidden from the other players, until all have acted (`Simultaneous`).
-    """
-
-    def acting(self) -> Sequence[str]:
-        """Return the players that act next: one, or several at the same time; none at the end."""
-        ...
-
-    def observe(self, player: str) -> Observation:
-        """Return what a player sees now, at any time of an episode and at its end.
-
-        It depends on nothing that only other players may know.
-        """
-        ...
-
-
-@runtime_checkable
-class Sampling(Protocol):
-    """An environment that samples the actions of a random agent itself."""
-
-    def sample_action(self, rng: random.Random) -> Action:
-        """Return a random action that is valid now."""
-        ...
-
-
-@runtime_checkable
-class Contextual(Protocol):
-    """An environment whose spec has a `context` that can be changed."""
-
-    def set_context(self, values: Mapping[str, float]) -> None:
-        """Change these numbers from the next reset on; all others take their usual values."""
-        ...
-
-
-def picture_of(environment: Environment) -> bytes:
-    """Return what the agent sees now, as a PNG; raises CapabilityMissing if it is undeclared."""
-    if isinstance(environment, Pictured) and Capability.PICTURE in environment.spec.capabilities:
-        return environment.picture()
-    environment._undeclared(Capability.PICTURE)
-
-
-def caption_of(environment: Environment) -> str:
-    """Return the text beside the first picture where pictures take the place of text."""
-    return environment.caption() if isinstance(environment, Pictured) else ""
-
-
-def answer_of(environment: Environment) -> Action:
-    """Return the known right answer; raises CapabilityMissing if it is undeclared."""
-    if isinstance(environment, Answered) and Capability.ANSWER in environment.spec.capabilities:
-        return environment.answer()
-    environment._undeclared(Capability.ANSWER)
-
-
-def privileged_of(environment: Environment) -> tuple[float, ...]:
-    """Return the privileged numbers of the present state; empty where the spec names none."""
-    if not environment.spec.privileged:
-        return ()
-    if not isinstance(environment, Privileged):
-        raise CapabilityMissing(
-            f"{type(environment).__name__} names privileged numbers, and has no method "
-            "`privileged_state`; add it."
-        )
-    return tuple(map(float, environment.privileged_state()))
-
-
-def acting_in(environment: Environment) -> tuple[str, ...]:
-    """Return the players that act next; see `Multiplayer.acting`.
-
-    Raises:
-        CapabilityMissing: the spec names several players, and the class is not `Multiplayer`.
-    """
-    if hasattr(environment, "acting"):  # a hundred times faster than asking for the protocol
-        return tuple(environment.acting())
-    if len(environment.spec.players) > 1:
-        raise CapabilityMissing(
-            f"{type(environment).__name__} has several players, and lacks the method `acting` or "
-            "`observe`; add both."
-        )
-    return environment.spec.players
-
-
-def observed_by(environment: Environment, player: str) -> Observation:
-    """Return what a player sees now; raises like `acting_in`."""
-    acting_in(environment)
-    assert isinstance(environment, Multiplayer)
-    return environment.observe(player)
-
-
-def signals_of(environment: Environment) -> Signals:
-    """Return the declared signals of the present state."""
-    has = environment.spec.capabilities
-    acting = acting_in(environment) if len(environment.spec.players) > 1 else ()
-    return Signals(
-        state_key=environment.state_key() if Capability.STATE_KEY in has else None,
-        progress=environment.progress() if Capability.PROGRESS in has else None,
-        turn=acting[0] if acting else None,
-        together=acting[1:],
-        privileged=privileged_of(environment),
-    )
-
-
-def sample_action(environment: Environment, rng: random.Random) -> Action:
-    """Return a random action that is valid now: what a random agent does.
-
-    Use the environment's own sampler if it is `Sampling`, else an admissible action, else a call
-    of a tool with arguments that fit its schema, else a word that the instructions list.
-
-    Raises:
-        CapabilityMissing: there is nothing to sample from.
-    """
-    if isinstance(environment, Sampling):
-        return environment.sample_action(rng)
-    return usual_action(environment, rng)
-
-
-def usual_action(environment: Environment, rng: random.Random) -> Action:
-    """Return `sample_action` for an environment that has no sampler of its own."""
-    if Capability.ADMISSIBLE in environment.spec.capabilities and (
-        words := environment.admissible()
-    ):
-        return Action(rng.choice(list(words)))
-    if environment.tools:
-        call = random_call(environment.tools, rng)
-        return Action(str(call), call)
-    if stated := stated_actions(environment.instructions):
-        return Action(rng.choice(stated))
-    raise CapabilityMissing(
-        f"'{environment.spec.id}' names no actions to sample from; choose another model than "
-        "chance."
-    )
-
-
-def names_actions(cls: type[Environment], spec: Spec) -> bool:
-    """Return whether `sample_action` has anything to sample from, judging by the class.
-
-    Instructions that exist only once the environment is made are assumed to name actions.
-    """
-    if issubclass(cls, Sampling) or Capability.ADMISSIBLE in spec.capabilities or spec.tools:
-        return True
-    instructions: object = cls.instructions
-    return bool(stated_actions(instructions)) if isinstance(instructions, str) else True
-
-
-def stated_actions(instructions: str) -> list[str]:
-    """Return the words of the last list "…: a, b, c." in the instructions; empty without one."""
-    lists = [found for found in re.findall(r":\s+([^:.\n]+)", instructions) if "," in found]
-    if not lists:
-        return []
-    words = (re.sub(r"^(and|or)\s+", "", part.strip()) for part in lists[-1].split(","))
-    return [word for word in words if word]
 
 
 class AsyncEnvironment(ABC):

@@ -96,7 +96,7 @@ class PlayerResult:
     forfeited: bool  # whether the player's own limit or error ended its part
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Episode:
     """One finished episode."""
 
@@ -110,6 +110,11 @@ class Episode:
     usage: Usage
     progress: float | None = None  # at the end, where the environment declares it
     labels: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return one line: a whole episode may be megabytes of text."""
+        steps, calls = len(self.steps), len(self.calls)
+        return f"<Episode {self.key} of {self.task.id}: {self.outcome}, {steps=}, {calls=}>"
 
     @property
     def graph(self) -> MessageGraph:

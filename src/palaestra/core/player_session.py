@@ -138,9 +138,9 @@ class PlayerSession(Session):
         return super()._model(role)
 
     def _check_open(self) -> None:
-        whole = self._game_of.whole
+        whole = self._game_of.whole.state
         if whole.outcome is None and self._solo:
-            whole.state.check_limits()
+            whole.check_limits()
         if whole.outcome is not None:
             self._game_of.update(None)
         super()._check_open()
@@ -164,7 +164,8 @@ class PlayerSession(Session):
         self._check_open()
         await self.flush()
         taken = await self._game_of.move(self, action, None if call is None else self._global[call])
-        if self._game_of.whole.outcome is None:
+        whole = self._game_of.whole.state
+        if whole.outcome is None:
             self._spending.act(taken.valid)
             invalid = self._spending.too_many_invalid
             if invalid is not None:
@@ -172,16 +173,16 @@ class PlayerSession(Session):
                 self.outcome = Outcome.error("unparsed", Owner.AGENT, detail)
             self._check_open()
         await self.may_think.wait()
-        assert self.observation is not None
-        whole = self._game_of.whole
-        received = replace(
-            taken,
-            observation=self.observation,
-            reward=self.received,
-            terminated=whole.outcome is not None and whole.outcome.limit is None,
-            truncated=whole.outcome is not None and whole.outcome.limit is not None,
-            success=self.outcome is not None and self.outcome.solved,
-            rewards={},
+        own, over = self.state, whole.outcome
+        assert own.observation is not None
+        received = Transition(
+            own.observation,
+            self.received,
+            terminated=over is not None and over.limit is None,
+            truncated=over is not None and over.limit is not None,
+            success=own.outcome is not None and own.outcome.solved,
+            valid=taken.valid,
+            info=taken.info,
         )
         self.received = 0.0
         self.steps.append(Step(len(self.steps), call, action, received, Signals(turn=self.name)))

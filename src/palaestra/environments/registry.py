@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 
-from palaestra.core import environment
+from palaestra.core import rare_capabilities
 from palaestra.core.environment import Environment, Spec, declared
 from palaestra.core.errors import (
     InputError,
@@ -307,7 +307,7 @@ def spec(id: str) -> Spec:
 def names_actions(id: str) -> bool:
     """Return whether random actions can be sampled there, as far as is known without making it."""
     cls, name = environment_class(id)
-    return environment.names_actions(cls, cls.spec_of(name))
+    return rare_capabilities.names_actions(cls, cls.spec_of(name))
 
 
 def states_goals(id: str) -> bool:

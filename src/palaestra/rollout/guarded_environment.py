@@ -28,12 +28,9 @@ from palaestra.core.environment import (
     Signals,
     Stakes,
     Transition,
-    answer_of,
-    observed_by,
-    sample_action,
-    signals_of,
 )
 from palaestra.core.errors import EnvironmentFault, InputError
+from palaestra.core.rare_capabilities import answer_of, observed_by, sample_action, signals_of
 from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.rollout.wire import BytesWire, Wire

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.core.agent import Agent
-from palaestra.core.environment import Action, acting_in, observed_by, signals_of
+from palaestra.core.environment import Action
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
+from palaestra.core.rare_capabilities import acting_in, observed_by, signals_of
 from palaestra.core.session import Session
 from palaestra.core.task import Split, TaskSet
 from palaestra.environments.channels.channel_file import Board, Channel, Channels

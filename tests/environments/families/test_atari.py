@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from palaestra.core.environment import Action, Capability, Transition, sample_action
+from palaestra.core.environment import Action, Capability, Transition
 from palaestra.core.errors import CapabilityMissing, InputError, UnknownName
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.conformance.clauses import CLAUSES, Subject
 

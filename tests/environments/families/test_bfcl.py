@@ -21,9 +21,10 @@ from unittest.mock import MagicMock, patch
 
 import pytest
 
-from palaestra.core.environment import Action, Transition, signals_of
+from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.message import ToolCall
+from palaestra.core.rare_capabilities import signals_of
 from palaestra.core.task import Split, Task
 from palaestra.core.tool import random_call
 
@@ -581,7 +582,7 @@ def test_worlds_of_several_threads_do_not_disturb_each_other() -> None:
 def test_an_episode_is_the_same_in_another_process_and_time_zone() -> None:
     script = """
 import random
-from palaestra.core.environment import signals_of
+from palaestra.core.rare_capabilities import signals_of
 from palaestra.environments.families.bfcl.data import conversations
 from tests.environments.families.test_bfcl import LONG, started
 for plan in conversations(LONG)[::40]:

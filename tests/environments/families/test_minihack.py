@@ -15,8 +15,9 @@ import gymnasium
 import numpy as np
 from nle.nethack import Nethack
 
-from palaestra.core.environment import Action, Capability, Transition, sample_action
+from palaestra.core.environment import Action, Capability, Transition
 from palaestra.core.errors import CapabilityMissing, InputError, UnknownName
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Task
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject

@@ -22,8 +22,9 @@ import numpy as np
 from nle import nethack
 from nle.nethack import Nethack
 
-from palaestra.core.environment import Action, Transition, sample_action
+from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Task
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from palaestra.core.environment import Action, Capability, Transition, sample_action
+from palaestra.core.environment import Action, Capability, Transition
 from palaestra.core.errors import CapabilityMissing, InputError, UnknownName
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Split, Task, TaskSet
 
 pytest.importorskip("pyspiel", reason="needs open-spiel")

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palaestra.core.environment import Action, Transition, sample_action
+from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import InputError, MissingPackage, UnknownName
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Split, Task, TaskSet
 
 pytest.importorskip("pettingzoo", reason="needs pettingzoo")

@@ -14,8 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from palaestra.core.environment import Action, Environment, Transition, sample_action
+from palaestra.core.environment import Action, Environment, Transition
 from palaestra.core.errors import EnvironmentFault, InputError, UnknownName
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import ListedTasks, Split, Task
 
 pytest.importorskip("scienceworld", reason="the package 'scienceworld' is not installed")

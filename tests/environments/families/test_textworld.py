@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestra.core.environment import Action, Transition, signals_of
+from palaestra.core.environment import Action, Transition
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.rare_capabilities import signals_of
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments import registry
 
@@ -90,7 +91,7 @@ def test_the_contract_holds_on_every_level(name: str, clause: Callable[[Subject]
     clause(Subject.of(id))
 
 
-@pytest.mark.parametrize("name", mostly_slow(LEVELS, "coin-easy", "rooms"))
+@pytest.mark.parametrize("name", mostly_slow(LEVELS, "coin-easy"))
 def test_the_oracle_solves_with_rising_progress_and_the_whole_score(name: str) -> None:
     world = TextWorld(name)
     for seed in range(2):
@@ -211,6 +212,7 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_worlds_of_several_threads_do_not_disturb_each_other() -> None:
     won: list[bool] = []
 
@@ -235,7 +237,7 @@ def test_the_first_observation_holds_goal_and_room_and_nothing_else() -> None:
     )
 
 
-@pytest.mark.parametrize("name", mostly_slow(LEVELS, "coin-easy", "rooms"))
+@pytest.mark.parametrize("name", mostly_slow(LEVELS, "coin-easy"))
 def test_observations_carry_no_titles_scores_prompts_or_blank_lines(name: str) -> None:
     world = started(name, 1)
     for transition in [act(world, "look"), act(world, "inventory"), *solve(world)]:

@@ -10,8 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from palaestra.core.environment import Action, Environment, Transition, sample_action, signals_of
+from palaestra.core.environment import Action, Environment, Transition
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.rare_capabilities import sample_action, signals_of
 from palaestra.core.task import Split, Task
 
 pytest.importorskip("textworld_express", reason="'textworld-express' is not installed")

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 from PIL import Image
 
-from palaestra.core.environment import Action, picture_of
+from palaestra.core.environment import Action
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import picture_of
 from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES

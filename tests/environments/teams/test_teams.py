@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from palaestra.agents.players import PlayersAgent
 from palaestra.core.budget import Budget
-from palaestra.core.environment import Action, Environment, acting_in
+from palaestra.core.environment import Action, Environment
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.model import Model
+from palaestra.core.rare_capabilities import acting_in
 from palaestra.core.session import Session
 from palaestra.core.task import Split, TaskSet
 from palaestra.core.team_words import PASS
@@ -23,7 +24,7 @@ from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.families.questions.environment import Questions
 from palaestra.environments.registry import make, spec
 from palaestra.environments.teams.protocol import protocol_of
-from palaestra.environments.teams.stages import Stages
+from palaestra.environments.teams.staged_protocol import Stages
 from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.teams.team_file import Team, load, templates
 from palaestra.environments.teams.votes import approval, borda, majority, parse_ballot

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestra.core.environment import Action, Environment, sample_action
+from palaestra.core.environment import Action, Environment
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES

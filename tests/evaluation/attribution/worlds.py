@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from palaestra.core.budget import Usage
-from palaestra.core.environment import Action, Capability, Environment, Spec, signals_of
+from palaestra.core.environment import Action, Capability, Environment, Spec
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.outcome import Limit, Outcome
+from palaestra.core.rare_capabilities import signals_of
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.authoring import Refused, ToolWorld, tool
 

@@ -380,6 +380,7 @@ def test_a_pause_stops_the_work_and_its_end_goes_on_with_equal_scores(
     assert boards[0].candidates[0].scores == boards[1].candidates[0].scores
 
 
+@pytest.mark.slow
 def test_a_cancelled_evaluation_reports_what_is_done_and_can_be_gone_on_with(
     tmp_path: Path, running: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -50,6 +50,7 @@ def test_the_calibration_error_is_that_of_the_bins_by_hand() -> None:
     assert found.ece == pytest.approx(0.5 * 0.125 + 0.5 * abs(0.925 - 0.5))
 
 
+@pytest.mark.slow
 def test_truthful_chances_are_well_calibrated_and_boasts_are_not() -> None:
     rng = np.random.default_rng(0)
     chances = rng.random(4000)

@@ -171,6 +171,7 @@ def success(logits):
     return chance
 
 
+@pytest.mark.slow
 def test_decoding_with_values_stitches_what_behaviour_cloning_cannot():
     made = maze()
     behaviour = cloned(made)

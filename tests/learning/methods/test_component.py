@@ -196,6 +196,7 @@ def test_the_script_finds_a_rule_in_the_folder_it_runs_in(tmp_path: Path) -> Non
 # Packages
 
 
+@pytest.mark.slow
 def test_a_package_adds_parts_by_an_entry_point(tmp_path: Path) -> None:
     site, folder = tmp_path / "site", tmp_path / "folder"
     about = site / "plugged-1.0.dist-info"

@@ -309,6 +309,7 @@ def end(process: ServingProcess, how: int) -> None:
     os.kill(process.pid, how)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
     old, new = (checkpoint(tmp_path / name, seed) for seed, name in enumerate(("old", "new")))
 

@@ -193,6 +193,7 @@ def serve(limiter: RateLimiter, most: int, requests: int, turned_away: list[int]
 
 @settings(max_examples=15, deadline=None)
 @given(most=st.integers(1, 100))
+@pytest.mark.slow
 def test_the_limit_settles_near_what_the_server_bears(most: int) -> None:
     limiter, turned_away = RateLimiter(), list[int]()
     serve(limiter, most, 1500, turned_away)

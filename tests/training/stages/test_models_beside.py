@@ -164,6 +164,7 @@ steer = {beta = 32.0}
 )
 
 
+@pytest.mark.slow
 def test_evaluations_are_steered_by_action_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

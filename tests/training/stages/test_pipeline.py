@@ -130,6 +130,7 @@ def test_only_versions_that_are_still_read_keep_their_checkpoints(undisturbed: P
     assert set(checkpoint.names(undisturbed / "checkpoints")) == {"rl-000001", "rl-000002"}
 
 
+@pytest.mark.slow
 def test_a_merge_is_the_mean_of_its_versions(tmp_path: Path) -> None:
     text = (
         HEAD

@@ -19,9 +19,10 @@ from pydantic import Field
 from palaestra.agents.constraints.obligations import Monitor
 from palaestra.agents.constraints.temporal_logic import Moment, parse
 from palaestra.core.agent import Agent
-from palaestra.core.environment import Capability, stated_actions
+from palaestra.core.environment import Capability
 from palaestra.core.message import Message, assistant, system, user
 from palaestra.core.model import Generation
+from palaestra.core.rare_capabilities import stated_actions
 from palaestra.core.session import Session
 
 RULE = "\nWhat you do must satisfy this formula of temporal logic: "

@@ -13,17 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from palaestra.core.environment import (
-    Action,
-    Environment,
-    Observation,
-    Spec,
-    Transition,
-    acting_in,
-    observed_by,
-)
+from palaestra.core.environment import Action, Environment, Observation, Spec, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
+from palaestra.core.rare_capabilities import acting_in, observed_by
 from palaestra.core.task import Task
 from palaestra.core.tool import ACT, NotACall, Tool, checked, parse_call
 from palaestra.environments.base import hashed, refused

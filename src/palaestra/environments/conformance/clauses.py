@@ -24,13 +24,10 @@ from palaestra.core.environment import (
     Observation,
     Signals,
     Transition,
-    answer_of,
-    picture_of,
-    sample_action,
-    signals_of,
 )
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.message import Image, ToolCall
+from palaestra.core.rare_capabilities import answer_of, picture_of, sample_action, signals_of
 from palaestra.core.task import Split, Task
 from palaestra.environments.conformance.oracle_clauses import (
     the_known_answer_solves,

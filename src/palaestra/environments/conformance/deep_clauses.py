@@ -7,7 +7,8 @@ import random
 import time
 from collections.abc import Callable
 
-from palaestra.core.environment import Action, Capability, sample_action, signals_of
+from palaestra.core.environment import Action, Capability
+from palaestra.core.rare_capabilities import sample_action, signals_of
 from palaestra.core.task import Split
 from palaestra.environments.conformance.subject import Subject, ended, follow, require, walk
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Environment,
-    answer_of,
-    signals_of,
-)
+from palaestra.core.environment import Action, Capability, Environment
+from palaestra.core.rare_capabilities import answer_of, signals_of
 from palaestra.environments.conformance.subject import Subject, ended, follow, require, walk
 
 ASKED = 60  # the longest plan for which the oracle is asked at every step

@@ -12,17 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Environment,
-    Observation,
-    Transition,
-    acting_in,
-    observed_by,
-    sample_action,
-    signals_of,
-)
+from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
+from palaestra.core.rare_capabilities import acting_in, observed_by, sample_action, signals_of
 from palaestra.core.task import Task
 from palaestra.environments.conformance.subject import (
     History,

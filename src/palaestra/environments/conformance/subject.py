@@ -17,9 +17,8 @@ from palaestra.core.environment import (
     Observation,
     Signals,
     Transition,
-    sample_action,
-    signals_of,
 )
+from palaestra.core.rare_capabilities import sample_action, signals_of
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments import registry
 

@@ -18,8 +18,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from palaestra.core.environment import Action, Observation, Sampling, Transition
+from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import Sampling
 from palaestra.core.task import Task
 from palaestra.environments.base import refused
 from palaestra.environments.shared.challenge import Challenge

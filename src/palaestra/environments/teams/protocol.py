@@ -87,7 +87,7 @@ def protocol_of(team: Team, seed: int) -> Protocol:
     """Return the protocol that a team's file describes, at the beginning of its first turn."""
     from palaestra.environments.teams.layered_network import LayeredNetwork
     from palaestra.environments.teams.routing import Routing
-    from palaestra.environments.teams.stages import Stages
+    from palaestra.environments.teams.staged_protocol import Stages
 
     if team.network is not None:
         return LayeredNetwork(team, team.network, seed)

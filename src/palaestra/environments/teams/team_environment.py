@@ -20,9 +20,9 @@ from palaestra.core.environment import (
     Spec,
     Stakes,
     Transition,
-    sample_action,
 )
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Task
 from palaestra.core.team_words import PASS
 from palaestra.environments.base import hashed, refused
@@ -48,6 +48,7 @@ class InTeam(Wrapper):
         self._read = dict.fromkeys(self._team.players, 0)  # how many of them each has been shown
         self._digest = ""  # of the news, so that a state key takes no longer the more was said
         self._shown: dict[str, str] = {}  # what each saw at the beginning of its turn
+        self._hears: dict[tuple[str, str], bool] = {}  # reader and speaker, as `Team.sees`
         self._over = False
 
     @classmethod
@@ -193,7 +194,11 @@ class InTeam(Wrapper):
         for member in members:
             lines = [] if member in self._shown else [self._briefing(member)]
             for speaker, text in self._news[self._read[member] :]:
-                if not speaker or (speaker != member and self._team.sees(member, speaker)):
+                hears = self._hears.get((member, speaker))
+                if hears is None:
+                    hears = not speaker or (speaker != member and self._team.sees(member, speaker))
+                    self._hears[member, speaker] = hears
+                if hears:
                     lines.append(text)
             self._read[member] = len(self._news)
             self._shown[member] = "\n".join([*lines, self._protocol.asked(member)])

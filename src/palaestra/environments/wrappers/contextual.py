@@ -10,8 +10,9 @@ import random
 import re
 from dataclasses import replace
 
-from palaestra.core.environment import Contextual, Environment, Observation, Spec
+from palaestra.core.environment import Environment, Observation, Spec
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.rare_capabilities import Contextual
 from palaestra.core.task import Task
 from palaestra.environments.wrappers.wrapper import Wrapper
 

@@ -14,13 +14,10 @@ from palaestra.core.environment import (
     Observation,
     Spec,
     Transition,
-    answer_of,
-    caption_of,
-    picture_of,
-    sample_action,
 )
 from palaestra.core.errors import InputError
 from palaestra.core.message import Image, ToolCall
+from palaestra.core.rare_capabilities import answer_of, caption_of, picture_of, sample_action
 from palaestra.core.tool import ACT, NotACall, Tool, checked, parse_call
 from palaestra.environments.shared.png_images import grey
 from palaestra.environments.wrappers.wrapper import Limited, Wrapper, require_one_player

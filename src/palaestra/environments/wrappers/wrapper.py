@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from palaestra.core.environment import (
-    Action,
-    Environment,
-    Observation,
-    Spec,
-    Transition,
+from palaestra.core.environment import Action, Environment, Observation, Spec, Transition
+from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import (
     acting_in,
     answer_of,
     caption_of,
@@ -22,7 +19,6 @@ from palaestra.core.environment import (
     privileged_of,
     sample_action,
 )
-from palaestra.core.errors import InputError
 from palaestra.core.task import Task, TaskSet
 from palaestra.core.tool import Tool
 from palaestra.environments.snapshots import opened, sealed

@@ -12,17 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from palaestra.core.budget import Usage
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Environment,
-    sample_action,
-    signals_of,
-)
+from palaestra.core.environment import Action, Capability, Environment
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.outcome import Limit, Outcome
+from palaestra.core.rare_capabilities import sample_action, signals_of
 from palaestra.core.task import Split, Task
 from palaestra.evaluation.attribution.base import Attribution
 from palaestra.evaluation.attribution.dependencies import WORD

@@ -13,10 +13,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from palaestra.core.environment import Capability, Environment, sample_action
+from palaestra.core.environment import Capability, Environment
 from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.graph import Call
+from palaestra.core.rare_capabilities import sample_action
 from palaestra.evaluation.attribution.turn_replay import TurnReplay
 from palaestra.evaluation.statistics.intervals import Interval, wilson
 from palaestra.rollout.runner import Job, Rollout

@@ -29,16 +29,9 @@ from typing import Any
 
 from agentdojo.agent_pipeline.agent_pipeline import load_system_message
 
-from palaestra.core.environment import (
-    Action,
-    Observation,
-    Sampling,
-    Spec,
-    Transition,
-    declared,
-    usual_action,
-)
+from palaestra.core.environment import Action, Observation, Spec, Transition, declared
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import Sampling, usual_action
 from palaestra.core.task import ListedTasks, Split, Task, TaskSet
 from palaestra.core.tool import NotACall, Tool
 from palaestra.environments.base import Replayed, refused

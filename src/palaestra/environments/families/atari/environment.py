@@ -37,7 +37,8 @@ with warnings.catch_warnings():
     import gymnasium
 import numpy as np
 
-from palaestra.core.environment import Action, Observation, Pictured, Transition
+from palaestra.core.environment import Action, Observation, Transition
+from palaestra.core.rare_capabilities import Pictured
 from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, refused, without_parameters
 from palaestra.environments.families.atari.ram import READINGS, hex_dump

@@ -30,7 +30,8 @@ with warnings.catch_warnings():
     from minigrid.envs.babyai.core.verifier import AfterInstr, SeqInstr
     from minigrid.utils.baby_ai_bot import BabyAIBot
 
-from palaestra.core.environment import Action, Observation, Pictured, Spec, Transition
+from palaestra.core.environment import Action, Observation, Spec, Transition
+from palaestra.core.rare_capabilities import Pictured
 from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, refused
 from palaestra.environments.families.babyai.turns import TURNS, UNKNOWN

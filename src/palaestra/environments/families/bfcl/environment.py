@@ -35,9 +35,10 @@ from typing import TypeVar
 
 from bfcl_eval.constants.default_prompts import MAXIMUM_STEP_LIMIT
 
-from palaestra.core.environment import Action, Observation, Sampling, Transition
+from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
+from palaestra.core.rare_capabilities import Sampling
 from palaestra.core.task import ListedTasks, Split, Task, TaskSet
 from palaestra.core.tool import NotACall, Tool, checked, random_call
 from palaestra.environments.base import Adapter, hashed, refused

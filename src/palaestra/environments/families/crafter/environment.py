@@ -25,16 +25,9 @@ from typing import Any
 
 from crafter import constants
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Observation,
-    Pictured,
-    Sampling,
-    Spec,
-    Transition,
-)
+from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import Pictured, Sampling
 from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, refused, without_parameters
 from palaestra.environments.families.crafter.expert import solution

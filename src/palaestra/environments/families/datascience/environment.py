@@ -26,8 +26,9 @@ from pathlib import Path
 
 import sklearn  # noqa: F401 - if it is missing, the registry says how to install it
 
-from palaestra.core.environment import Action, Observation, Sampling, Transition
+from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.errors import EnvironmentFault, InputError
+from palaestra.core.rare_capabilities import Sampling
 from palaestra.core.task import Task
 from palaestra.environments.base import refused
 from palaestra.environments.families.datascience.data import SETS, Data, make_data, score_submission

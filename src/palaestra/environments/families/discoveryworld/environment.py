@@ -27,8 +27,9 @@ from importlib.metadata import version
 
 from discoveryworld.ScenarioMaker import SCENARIO_INFOS
 
-from palaestra.core.environment import Action, Observation, Sampling, Spec, Transition
+from palaestra.core.environment import Action, Observation, Spec, Transition
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import Sampling
 from palaestra.core.task import ListedTasks, Split, Task, TaskSet
 from palaestra.core.tool import NotACall, checked, parse_call
 from palaestra.environments.base import Replayed, refused

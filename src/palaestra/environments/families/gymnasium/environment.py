@@ -53,17 +53,9 @@ from typing import Any, ClassVar
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, find_highest_version, load_env_creator
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Contextual,
-    Observation,
-    Sampling,
-    Spec,
-    Transition,
-    declared,
-)
+from palaestra.core.environment import Action, Capability, Observation, Spec, Transition, declared
 from palaestra.core.errors import InputError, MissingPackage, UnknownName
+from palaestra.core.rare_capabilities import Contextual, Sampling
 from palaestra.core.task import Task
 from palaestra.environments.base import Replayed, hashed, refused, without_parameters
 from palaestra.environments.families.gymnasium.context import change, parameters

@@ -19,17 +19,10 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Observation,
-    Sampling,
-    Spec,
-    Transition,
-    usual_action,
-)
+from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
 from palaestra.core.errors import EnvironmentFault, InputError, UnknownName
 from palaestra.core.message import ToolCall
+from palaestra.core.rare_capabilities import Sampling, usual_action
 from palaestra.core.task import Task
 from palaestra.core.tool import NotACall, Tool
 from palaestra.environments.base import refused

@@ -20,8 +20,9 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from palaestra.core.environment import Action, Observation, Sampling, Spec, Transition
+from palaestra.core.environment import Action, Observation, Spec, Transition
 from palaestra.core.errors import EnvironmentFault, InputError
+from palaestra.core.rare_capabilities import Sampling
 from palaestra.core.task import Task
 from palaestra.core.tool import NotACall
 from palaestra.environments.base import refused

@@ -34,15 +34,9 @@ from typing import Any
 
 import pyspiel
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Multiplayer,
-    Observation,
-    Spec,
-    Transition,
-)
+from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import Multiplayer
 from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.openspiel import games

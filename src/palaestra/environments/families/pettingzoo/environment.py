@@ -33,8 +33,9 @@ with warnings.catch_warnings():
     from pettingzoo.env_registry.exceptions import FailedToImport
     from pettingzoo.env_registry.registration import make
 
-from palaestra.core.environment import Action, Multiplayer, Observation, Spec, Transition
+from palaestra.core.environment import Action, Observation, Spec, Transition
 from palaestra.core.errors import MissingPackage
+from palaestra.core.rare_capabilities import Multiplayer
 from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.pettingzoo.words import GAMES, Game

@@ -34,16 +34,9 @@ from importlib.metadata import version
 
 from reasoning_gym.utils import extract_answer
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Observation,
-    Sampling,
-    Spec,
-    Transition,
-    declared,
-)
+from palaestra.core.environment import Action, Capability, Observation, Spec, Transition, declared
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import Sampling
 from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.reasoning.sets import (

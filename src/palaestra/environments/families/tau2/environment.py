@@ -28,17 +28,10 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from palaestra.core.environment import (
-    Action,
-    Multiplayer,
-    Observation,
-    Sampling,
-    Spec,
-    Stakes,
-    Transition,
-)
+from palaestra.core.environment import Action, Observation, Spec, Stakes, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
+from palaestra.core.rare_capabilities import Multiplayer, Sampling
 from palaestra.core.task import ListedTasks, Task, TaskSet
 from palaestra.core.tool import NotACall, Tool, checked, parse_call, random_call
 from palaestra.environments.base import Replayed, hashed, refused

@@ -34,16 +34,9 @@ with contextlib.redirect_stdout(io.StringIO()):
     from textarena.core import GAME_ID, ActionWrapper, ObservationType
     from textarena.envs.registration import ENV_REGISTRY, make
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Multiplayer,
-    Observation,
-    Sampling,
-    Spec,
-    Transition,
-)
+from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
 from palaestra.core.errors import EnvironmentFault
+from palaestra.core.rare_capabilities import Multiplayer, Sampling
 from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.textarena.moves import (

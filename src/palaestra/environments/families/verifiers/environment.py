@@ -29,17 +29,9 @@ from typing import TYPE_CHECKING, Any
 
 from verifiers import __version__ as VERSION
 
-from palaestra.core.environment import (
-    Action,
-    Capability,
-    Observation,
-    Sampling,
-    Spec,
-    Transition,
-    declared,
-    usual_action,
-)
+from palaestra.core.environment import Action, Capability, Observation, Spec, Transition, declared
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import Sampling, usual_action
 from palaestra.core.task import ListedTasks, Task, TaskSet
 from palaestra.core.tool import NotACall, Tool, checked
 from palaestra.environments.base import Replayed, refused

@@ -1,0 +1,55 @@
+"""Games and teams are killed at random moments, resumed, and end as if they never had been."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.training.runs import command, environment, in_this_process, recorded_episodes
+
+GAME = ("--env", "pettingzoo/rps:self?messages=all", "--player", "player_0=direct@random",
+        "--player", "player_1=direct@random", "-n", "60")  # fmt: skip
+TEAM = ("--env", "questions/things-2", "--team", "review",
+        "--model", "reader?right=0.6&recall=0.8&false=0.1", "-n", "100")  # fmt: skip
+WORKERS = ("--workers", "1", "--concurrency", "8")
+KILLS = 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("asked", [GAME, TEAM], ids=["game", "team"])
+def test_whatever_is_killed_ends_as_if_it_had_not_been(
+    tmp_path: Path, asked: tuple[str, ...], seed: int
+) -> None:
+    rng = random.Random(f"kills {seed}")
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    in_this_process("eval", *asked, *WORKERS, "--run", whole)
+    kills = 0
+    for _ in range(KILLS):
+        begun = ("--resume", killed) if (killed / "run.json").exists() else ("--run", killed)
+        rest = ("--workers", "1") if begun[0] == "--resume" else (*asked, *WORKERS)
+        process = subprocess.Popen(
+            command("eval", *begun, *rest),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment(),
+            start_new_session=True,
+        )
+        try:
+            time.sleep(rng.uniform(0.8, 4))
+            kills += process.poll() is None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert kills
+    if (killed / "run.json").exists():
+        in_this_process("eval", "--resume", killed, "--workers", "1")
+    assert recorded_episodes(killed) == recorded_episodes(whole)
