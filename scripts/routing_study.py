@@ -74,7 +74,7 @@ def play(file: Path, run: Path, number: int, options: argparse.Namespace) -> Non
     """Evaluate a team on the tasks of a round."""
     tasks, shard = options.tasks * options.rounds, f"{number + 1}/{options.rounds}"
     command(
-        "eval", "--env", "routing_study:Skills", "--team", str(file), "--model", "reader",
+        "eval", "--env", f"routing_study:{Skills.__name__}", "--team", str(file), "--model", "reader",
         "-n", str(tasks), "--shard", shard, "--run", str(run), "--workers", "0",
     )  # fmt: skip
 

@@ -92,7 +92,7 @@ def test_who_passes_is_replaced_until_nobody_is_left() -> None:
     protocol = begun_with("bob")
     assert protocol.take("bob", PASS) is None and protocol.next() == ["ann"]
     assert protocol.take("ann", PASS) is None and protocol.next() == ["cat"]
-    assert protocol.take("cat", PASS) == PASS
+    assert protocol.take("cat", PASS) == PASS and protocol.facts() == {"routes": []}
 
 
 def test_an_edge_below_the_cut_is_gone_and_similar_work_counts_by_its_similarity() -> None:
@@ -132,7 +132,6 @@ def test_routing_survives_being_saved_and_bounds_its_replies(texts: list[str]) -
         count += 1
         assert count <= protocol.most_replies()
         if protocol.take(protocol.next()[0], text) is not None:
-            assert protocol.facts()["routes"][-1]["path"]
             protocol.begin_turn()
             count = 0
 

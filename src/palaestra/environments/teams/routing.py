@@ -8,10 +8,10 @@ they hold: the environment, their parts, and what the network has learned.
 
 What it has learned is in the team's file: for each edge a weight, and for each member its past
 tasks. A holder is shown the members to which it has an edge of at least `CUT` times the weight of
-its best one (of a young network all edges are bad), each with how many of its past tasks are
-similar, and how many of these were solved. A past task counts by its
-similarity (BM25): fully if it is as similar as the third most similar one that the holder can see
-(the most similar one may only share a rare word by chance), and less if it is not.
+its best one (in a young network all edges are bad), each with how many of its past tasks are
+similar, and how many of these were solved. A past task counts by its similarity (BM25): fully if it
+is as similar as the third most similar one that the holder can see (the most similar one may only
+share a rare word by chance), and less if it is not.
 
 Nothing is learned during a run, so its episodes do not depend on their order; `learned_routes`
 returns the team after it.
@@ -118,7 +118,7 @@ class Routing(Protocol):
         return self._done(job, text)
 
     def facts(self) -> dict[str, Any]:
-        """Return the way of each task and part of the turn that was decided."""
+        """Return the way of each task and part that was done in the turn that was decided."""
         return {"routes": self.routes}
 
     def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
@@ -147,7 +147,8 @@ class Routing(Protocol):
 
     def _done(self, job: Job, answer: str) -> str | None:
         self.jobs.pop()
-        self.routes.append({"task": job.text, "path": job.path, "split": bool(job.parts)})
+        if answer != PASS:
+            self.routes.append({"task": job.text, "path": job.path, "split": bool(job.parts)})
         if job.whole:
             self.jobs = [job]
             return answer
