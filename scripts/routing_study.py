@@ -73,8 +73,9 @@ class Skills(Environment, capabilities={"answer", "admissible"}, typical_turns=1
 def play(file: Path, run: Path, number: int, options: argparse.Namespace) -> None:
     """Evaluate a team on the tasks of a round."""
     tasks, shard = options.tasks * options.rounds, f"{number + 1}/{options.rounds}"
+    id = f"routing_study:{Skills.__name__}"
     command(
-        "eval", "--env", f"routing_study:{Skills.__name__}", "--team", str(file), "--model", "reader",
+        "eval", "--env", id, "--team", str(file), "--model", "reader",
         "-n", str(tasks), "--shard", shard, "--run", str(run), "--workers", "0",
     )  # fmt: skip
 

@@ -116,11 +116,12 @@ def _teams() -> list[Row]:
         summary, source = (line.removeprefix("# ") for line in text.splitlines()[:2])
         team = load(name)
         stages = " → ".join(stage.do for stage in team.stage)
+        table = "network" if team.network is not None else "routing"
         rows.append(
             {
                 "name": name,
                 "members": ", ".join(team.members),
-                "stages": stages,
+                "protocol": stages or table,
                 "source": source,
                 "summary": summary,
             }
