@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 
-from palaestra.core.routing_words import FORWARD, SPLIT, Work, read_part, read_work
+from palaestra.core.routing_words import FORWARD, REPLY, SPLIT, Work, read_part, read_work
 
 
 def route(text: str, prompt: str, asked: str, rng: random.Random) -> str | None:
@@ -23,6 +23,8 @@ def route(text: str, prompt: str, asked: str, rng: random.Random) -> str | None:
         asked: the last line of it.
         rng: decides whom it trusts.
     """
+    if not asked.startswith(REPLY):
+        return None
     lines = numbered(prompt)
     if SPLIT in asked and len(lines) > 1:
         return f"{SPLIT} {' | '.join(lines)}"
