@@ -56,3 +56,8 @@ def read_work(line: str) -> Work | None:
         return None
     member = None if found[1] == "You" else found[1]
     return Work(member, float(found[2]), float(found[3]))
+
+
+def unnumbered(text: str) -> str:
+    """Return a task without the number of a line, which says nothing about what it needs."""
+    return re.sub(r"^\d+\. ", "", text)

@@ -185,13 +185,16 @@ def test_what_is_learned_does_not_depend_on_the_order_in_which_episodes_ended(
     assert learned(team(), [episodes[n] for n in order]) == learned(team(), episodes)
 
 
-def test_a_memory_holds_the_last_tasks() -> None:
-    after = learned(
-        team(), [episode(n, True, route(f"task {n}", "ann")) for n in range(MEMORY + 9)]
-    )
-    assert after.routing is not None
-    tasks = after.routing.past["ann"]
-    assert len(tasks) == MEMORY and tasks[-1] == (f"task {MEMORY + 8}", True)
+def test_a_full_memory_forgets_the_oldest_of_what_it_has_most() -> None:
+    rare = [episode(n, False, route(f"law question {n}", "ann")) for n in range(5)]
+    many = [episode(n, True, route(f"music question {n}", "ann")) for n in range(5, MEMORY + 14)]
+    after = learned(team(), [*rare, *many]).routing
+    assert after is not None
+    tasks = after.past["ann"]
+    assert len(tasks) == MEMORY and tasks[-1] == (f"music question {MEMORY + 13}", True)
+    assert [task for task, _ in tasks[:6]] == [
+        *(f"law question {n}" for n in range(5)), "music question 19",
+    ]  # fmt: skip
 
 
 def test_a_member_is_taken_out_with_all_that_was_learned_about_it() -> None:

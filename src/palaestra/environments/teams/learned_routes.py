@@ -5,10 +5,12 @@ did a task keeps it in its memory:
 
     w <- ALPHA * w + (1 - ALPHA) * S           (S is 1 if the episode was solved, else 0)
 
-The weight of an edge that was never used is 1. A memory holds the last `MEMORY` tasks.
+The weight of an edge that was never used is 1. A memory holds `MEMORY` tasks. In a full one the
+tasks that resemble most others give way, the oldest of them first: without the few failures outside
+its skill, a specialist would look untried there.
 
-Source: AgentNet, Yang et al. 2025. There weights and memories change within a run, and so its
-episodes depend on their order.
+Source: AgentNet, Yang et al. 2025, whose memories also forget by recency and uniqueness. There
+weights and memories change within a run, and so its episodes depend on their order.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from palaestra.core.bm25 import words
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
+from palaestra.core.routing_words import unnumbered
 from palaestra.environments.teams.team_file import Team
 
 ALPHA = 0.9
@@ -44,8 +48,7 @@ def learned(team: Team, episodes: Iterable[Episode]) -> Team:
             doer = route["path"][-1]
             if doer in team.members and not route["split"]:
                 past.setdefault(doer, []).append((route["task"], solved))
-    kept = {member: tuple(tasks[-MEMORY:]) for member, tasks in past.items()}
-    return _with(team, edges, kept)
+    return _with(team, edges, {member: _kept(tasks) for member, tasks in past.items()})
 
 
 def without(team: Team, member: str) -> Team:
@@ -73,6 +76,25 @@ def routes_of(episode: Episode) -> list[dict[str, Any]]:
     if not episode.outcome.scored:
         return []
     return [route for step in episode.steps for route in step.transition.info.get("routes", ())]
+
+
+def _kept(tasks: Sequence[tuple[str, bool]]) -> tuple[tuple[str, bool], ...]:
+    """Return the tasks that a member remembers, in their order."""
+    left = {index: frozenset(words(unnumbered(text))) for index, (text, _) in enumerate(tasks)}
+    crowd = {
+        index: sum(_alike(one, other) for other in left.values()) for index, one in left.items()
+    }
+    while len(left) > MEMORY:
+        gone = max(left, key=lambda index: round(crowd[index], 6))  # of equals the oldest
+        forgotten = left.pop(gone)
+        for index, one in left.items():
+            crowd[index] -= _alike(one, forgotten)
+    return tuple(tasks[index] for index in left)
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> float:
+    """Return the share of their words that two texts have in common (Jaccard)."""
+    return len(one & other) / max(1, len(one | other))
 
 
 def _place(episode: Episode) -> tuple[str, int, int]:

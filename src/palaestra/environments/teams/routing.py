@@ -28,7 +28,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from palaestra.core.bm25 import scores
-from palaestra.core.routing_words import FORWARD, SPLIT, TOGETHER, Work, part, routing_asked, work
+from palaestra.core.routing_words import (
+    FORWARD,
+    SPLIT,
+    TOGETHER,
+    Work,
+    part,
+    routing_asked,
+    unnumbered,
+    work,
+)
 from palaestra.core.team_words import PASS
 from palaestra.environments.teams.protocol import Protocol
 from palaestra.environments.teams.team_file import RoutingTable, Team
@@ -170,7 +179,7 @@ class Routing(Protocol):
     def _similar(self, text: str, members: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Return how many past tasks of each member were solved and are similar, of how many."""
         past = [(m, task, solved) for m in members for task, solved in self.table.past.get(m, ())]
-        rated = scores(_unnumbered(text), [_unnumbered(task) for _, task, _ in past])
+        rated = scores(unnumbered(text), [unnumbered(task) for _, task, _ in past])
         enough = sorted(rated, reverse=True)[:ALIKE]
         found = dict.fromkeys(members, (0.0, 0.0))
         for (member, _, solved), score in zip(past, rated, strict=True):
@@ -190,8 +199,3 @@ def _parts(text: str) -> list[str]:
     """Return the parts that a reply names after `split`; empty if it is no such reply."""
     found = re.fullmatch(rf"{SPLIT} (.+\|.+)", text.strip(), re.IGNORECASE | re.DOTALL)
     return [one for one in map(str.strip, found[1].split("|")) if one] if found else []
-
-
-def _unnumbered(text: str) -> str:
-    """Return a task without the number of a line, which says nothing about what it needs."""
-    return re.sub(r"^\d+\. ", "", text)
