@@ -37,7 +37,8 @@ from palaestra.core.model import Finish
 from palaestra.core.outcome import Limit, Outcome
 from palaestra.core.task import Task
 from palaestra.store.run_folder import RunFolder
-from palaestra.viewer.app import application, cookie
+from palaestra.viewer.access import cookie
+from palaestra.viewer.app import application
 from palaestra.viewer.site import Site
 
 VIEW, FRAME = 300.0, 33.3  # milliseconds that are to be reached

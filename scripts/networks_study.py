@@ -25,6 +25,7 @@ from pathlib import Path
 import palaestra as pa
 from palaestra.core.environment import Action, Environment, Observation, Transition
 from palaestra.core.task import Task
+from palaestra.environments.teams.protocol import facts_of
 from palaestra.evaluation.statistics.intervals import mean_interval
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "teams.md"
@@ -153,7 +154,7 @@ def line(case: Case, run: Path) -> str:
 
 def ranking(case: Case, run: Path) -> str:
     """Return a row of the second table."""
-    scores = [one.steps[-1].transition.info["importance"] for one in _episodes(run)]
+    scores = [facts_of(one)[-1]["importance"] for one in _episodes(run)]
     members = [f"m{10 * p:.0f}" for p in ACCURACIES]
 
     def means(rows: Sequence[dict[str, float]]) -> list[float]:

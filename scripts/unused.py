@@ -32,8 +32,8 @@ ALLOWED = {
     "read by Python and by notebooks": "__getattr__ __dir__ _repr_html_",
     "fields that are stored or shown all at once, and what requests may hold": """
         background best_of brier clipped clipped_high clipped_low ece echo first_breach
-        gradient_cosine overconfidence pearson player_invalid player_seconds player_tokens
-        player_turns RECOMPUTE silent_groups spearman
+        gradient_cosine overconfidence pearson player_invalid player_tokens player_turns
+        RECOMPUTE silent_groups spearman
         specificity top_logprobs zero_tokens zero_turns""",
     "parts of methods that no recipe can use yet (see docs/algorithms.md)": """
         beam malt_values preference_pairs requested tallies

@@ -163,6 +163,23 @@ def test_a_run_shows_results_differences_cost_health_and_recipe(client: TestClie
     assert 'href="/run/train-a/episodes?phase=test%2Frl"' in page
 
 
+def test_each_stage_of_a_recipe_is_a_line_and_no_cell(tmp_path: Path) -> None:
+    stages = [
+        {"do": "imitate", "from": [{"stage": "a"}], "epochs": 2, "odd": True},
+        {"do": "repeat", "rounds": 2, "stages": [{"do": "explore", "tasks": 4}]},
+    ]
+    make_training(tmp_path, "piped", stage=stages, rl={"steps": 3})
+    page = settled(client_of(tmp_path), "/run/piped")
+    lines = re.search(r'<pre class="stages">(.*?)</pre>', page, re.DOTALL)
+    assert lines is not None and unescape(lines[1]).splitlines() == [
+        'imitate  from = "a", epochs = 2, odd = true',
+        "repeat  rounds = 2",
+        "  explore  tasks = 4",
+    ]
+    keys = re.findall(r"<th scope=\"row\"><code>(.*?)</code>", page)
+    assert "environment.id" in keys and not {"stage", "rl.steps"} & set(keys)
+
+
 def test_a_run_on_a_cluster_shows_who_is_where_and_why_one_is_gone(tmp_path: Path) -> None:
     make_training(tmp_path, "train-a", learning_rate=0.1)
     assert "Processes on Ray" not in client_of(tmp_path).get("/run/train-a").text

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from palaestra.core.episode import Episode
 from palaestra.core.graph import Call
 from palaestra.evaluation.reports.transcript import plain, turns
+from palaestra.evaluation.statistics.conversation import (
+    MEMBER_HEADS,
+    Conversation,
+    conversation,
+    member_rows,
+)
 from palaestra.evaluation.statistics.player_results import ending, forfeit_reason
 
 
@@ -34,6 +43,8 @@ def show_episode(
         invalid = f", {one.invalid_actions} invalid" if one.invalid_actions else ""
         text = f"{player}: return {one.total:+g}, {one.turns} turns{invalid}{why}"
         console.print(plain(text), markup=False, soft_wrap=True)
+    if (found := conversation(episode)).players:
+        _show_members(found, console)
     chosen: dict[int, list[Call]] = {}
     for call in episode.calls:
         acted = (s.index for s in episode.steps if s.calls_before > call.index)
@@ -52,6 +63,22 @@ def show_episode(
         for call in chosen.get(number, []) if tokens else []:
             _show_tokens(call, tokens(call) if tokens else [], console)
     console.print(f"\nend: {ending(episode)}", markup=False)
+
+
+def _show_members(found: Conversation, console: Console) -> None:
+    """Print what each of several players spent and said as a table, and below it what it did."""
+    made = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    *numbers, _, _ = MEMBER_HEADS
+    for name in numbers:
+        made.add_column(name, justify="left" if name == "player" else "right")
+    rows = member_rows(found)
+    for row in rows:
+        made.add_row(*(Text(plain(cell)) for cell in row[:-2]))
+    console.print(made)
+    for player, *_, did, sent in rows:
+        text = f"{player}: {did}{f'; sent: {sent}' if sent else ''}"
+        console.print(plain(text), markup=False, soft_wrap=True)
+    console.print()
 
 
 def _show_tokens(call: Call, tokens: Sequence[str], console: Console) -> None:

@@ -98,6 +98,8 @@ def _strength(row: Row, run: str) -> list[str]:
 
 def _lines(result: Row) -> list[tuple[str, str]]:
     """Return the lines of a single cell: name and value."""
+    from palaestra.evaluation.statistics.conversation import talk_rows
+
     game = bool(result.get("players"))
     rows = [] if game and result["success"] is None else [("success", _success(result))]
     if result["interval"] is not None and not game:
@@ -110,6 +112,7 @@ def _lines(result: Row) -> list[tuple[str, str]]:
     rows.append(("invalid actions", f"{100 * result['invalid_rate']:.1f} %"))
     faults = ", ".join(f"{owner} {count}" for owner, count in result["faults"].items())
     rows.append(("faults", faults))
+    rows += talk_rows(result.get("talk"))
     rows.append(("outcomes", ", ".join(f"{k} {v}" for k, v in result["outcomes"].items())))
     rows.append(("tokens", f"{result['sampled_tokens']} sampled, {result['prompt_tokens']} read"))
     rows.append(("money", money(result)))

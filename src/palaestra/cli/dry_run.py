@@ -8,8 +8,8 @@ from typing import Any
 
 from palaestra.cli.resources import estimate, models_beside, of_learners
 from palaestra.cli.stage_plan import graph
-from palaestra.cli.toml_text import is_set, toml_value
 from palaestra.training.recipe import Recipe
+from palaestra.training.toml_text import is_set, toml_value
 
 
 def describe(recipe: Recipe, folder: str, as_json: bool, on: str | None = None) -> int:

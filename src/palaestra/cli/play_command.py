@@ -1,4 +1,4 @@
-"""`palaestra play`: act in an environment yourself, in the terminal or through a pipe.
+"""`palaestra play`: act in an environment yourself, in the terminal, through a pipe or on a page.
 
 Of several players, one person plays all in turn, or some of them against agents (`--player`).
 """
@@ -6,6 +6,7 @@ Of several players, one person plays all in turn, or some of them against agents
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ EXAMPLE = "palaestra play --env babyai/GoToLocalS5N2"
 COMMANDS = (
     "help repeats this, hint shows the expert's next action, actions lists actions, quit ends"
 )
+SECONDS = 1800.0  # that a person on a page has to decide, in all
 NAMES = ("help", "hint", "actions", "quit")
 
 
@@ -37,6 +39,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with several players: play for NAME, and let agents play for the others, each by "
         "--player NAME=AGENT@MODEL (repeatable; default: play for all of them in turn)",
     )  # fmt: skip
+    parser.add_argument(
+        "--web", action="store_true",
+        help="play on a local page: each person gets a link of its own (default: the terminal)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--player-seconds", type=float, metavar="S",
+        help=f"with --web: seconds that each player has to decide, in all; who needs more forfeits "
+        f"(default: {SECONDS:g})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="with --web: of the page (default: any free one)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,15 +59,29 @@ def run(options: argparse.Namespace) -> int:
     split = parse_split(options.split) if options.split else None
     if options.seed < 0:
         raise InputError(f"--seed {options.seed} is negative; give 0 or more.")
+    if not options.web and (options.player_seconds is not None or options.port is not None):
+        raise InputError("--player-seconds and --port need --web; add it, or leave them out.")
+    seconds = SECONDS if options.player_seconds is None else options.player_seconds
+    if not 0 < seconds < math.inf:
+        raise InputError(f"--player-seconds {seconds:g} is no time to decide; give more than 0.")
     environment = make(options.env)
     try:
         known = tasks(options.env)
         split = split or next((each for each in Split if known.count(each) != 0), Split.TRAIN)
         task = known.task(split, options.seed)
-        if options.players:
-            from palaestra.cli.play_game import play_game, seats_of
+        if options.web or options.players:
+            from palaestra.cli.play_game import Seat, play_game, seats_of
 
-            seats = seats_of(options.players, options.env, environment.spec.players)
+            players = environment.spec.players
+            seats = [Seat(player) for player in players]
+            if options.players:
+                seats = seats_of(options.players, options.env, players)
+            if options.web:
+                from palaestra.cli.play_web import play_on_web
+
+                port = options.port or 0
+                play_on_web(environment, task, seats, seconds=seconds, port=port)
+                return 0
             play_game(environment, task, seats, _rules(options.env, task, environment))
             return 0
         first = environment.reset(task)

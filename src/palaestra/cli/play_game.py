@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from palaestra.core.agent import Agent
+from palaestra.core.budget import Budget
+from palaestra.core.environment import Action
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.player_session import PlayerSession
 from palaestra.core.session import Session
 from palaestra.runtime.visible_text import visible
 
 if TYPE_CHECKING:
-    from palaestra.core.environment import Environment
+    from palaestra.core.environment import Environment, Transition
     from palaestra.core.episode import Episode
     from palaestra.core.model import Model
     from palaestra.core.task import Task
@@ -45,21 +47,54 @@ class Seat:
         return cls(player, agent, model)
 
 
+class Front(Protocol):
+    """Where a person sees a game and acts: a terminal, or a page."""
+
+    def begin(self, session: Session) -> None:
+        """Show what the player sees first."""
+        ...
+
+    async def ask(self, session: Session) -> Action | None:
+        """Return the person's next action; None: it leaves the game."""
+        ...
+
+    def show(self, transition: Transition) -> None:
+        """Show what followed an action."""
+        ...
+
+
 class Person(Agent):
-    """Acts by what a person writes, line by line; leaves the game at the end of the input."""
+    """Acts as a person does at a front, and leaves the game with the person."""
 
     name, sees = "person", True
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def run(self, session: Session) -> None:
+        self._front.begin(session)
+        while not session.over:
+            action = await self._front.ask(session)
+            if action is None:
+                return
+            self._front.show(await session.act(action))
+
+
+class Terminal:
+    """The front in which a person writes line by line; the end of the input leaves the game."""
 
     def __init__(self, environment: Environment) -> None:
         """Read lines; `environment` answers the commands, as for a single player."""
         self._environment = environment
 
-    async def run(self, session: Session) -> None:
-        from palaestra.cli.play_command import answer, command_in, described, read_line
-
+    def begin(self, session: Session) -> None:
         assert session.observation is not None
         print(f"You are {visible(session.turn)}.\n\n{visible(session.observation.text)}")
-        while not session.over:
+
+    async def ask(self, session: Session) -> Action | None:
+        from palaestra.cli.play_command import answer, command_in, read_line
+
+        while True:
             line = read_line()
             if line == "":
                 continue
@@ -67,11 +102,15 @@ class Person(Agent):
                 await session.may_act.wait()  # the environment is in the state of this move
             command = "quit" if line is None else command_in(self._environment, line)
             if line is None or command == "quit":
-                return
-            if command is not None:
-                print(visible(answer(self._environment, command)))
-                continue
-            print(visible(described(await session.act(line))))
+                return None
+            if command is None:
+                return Action(line)
+            print(visible(answer(self._environment, command)))
+
+    def show(self, transition: Transition) -> None:
+        from palaestra.cli.play_command import described
+
+        print(visible(described(transition)))
 
 
 def seats_of(options: Sequence[str], environment: str, players: Sequence[str]) -> list[Seat]:
@@ -105,20 +144,45 @@ def seats_of(options: Sequence[str], environment: str, players: Sequence[str]) -
 
 
 def play_game(made: Environment, task: Task, seats: Sequence[Seat], rules: str) -> None:
-    """Play one game, and print its rules and the result of each player.
+    """Play one game in the terminal, and print its rules and the result of each player.
 
     Raises:
         InputError: there is no such agent or model.
     """
-    asyncio.run(_played(made, task, seats, rules))
+    fronts = {seat.player: Terminal(made) for seat in seats if not seat.agent}
+    episode = asyncio.run(play(made, task, seats, fronts, begun=lambda: print(rules)))
+    print("", *results_of(episode), sep="\n")
 
 
-async def _played(made: Environment, task: Task, seats: Sequence[Seat], rules: str) -> None:
+async def play(
+    made: Environment,
+    task: Task,
+    seats: Sequence[Seat],
+    fronts: Mapping[str, Front],
+    *,
+    begun: Callable[[], None],
+    seconds: float | None = None,
+) -> Episode:
+    """Play one game, and return its record.
+
+    Args:
+        made: the environment.
+        task: of the environment.
+        seats: who plays for each player.
+        fronts: of the persons, by player.
+        begun: called once all models are ready.
+        seconds: that each player has to decide, in all; None: any number.
+
+    Raises:
+        InputError: there is no such agent or model.
+    """
     from palaestra.agents.players import Seats
     from palaestra.core.episode import Key
     from palaestra.rollout.guarded_environment import LocalEnvironment
 
-    agents = {seat.player: _agent(seat, made) for seat in seats}
+    agents = {
+        seat.player: _agent(seat) if seat.agent else Person(fronts[seat.player]) for seat in seats
+    }
     environment = LocalEnvironment(made)
     async with AsyncExitStack() as held:
         models: dict[str, Model] = {}
@@ -127,14 +191,39 @@ async def _played(made: Environment, task: Task, seats: Sequence[Seat], rules: s
                 model = _model(seat, agents[seat.player])
                 held.push_async_callback(model.close)
                 models[seat.player] = model.for_environment(environment)
-        print(rules)
-        session = Session(Key("play", 0), task, environment, Seats(agents), models)
-        _show(await session.run())
+        begun()
+        alone = len(seats) == 1
+        agent = agents[seats[0].player] if alone else Seats(agents)
+        own, unlimited = Budget(seconds=seconds), Budget()
+        session = Session(
+            Key("play", 0),
+            task,
+            environment,
+            agent,
+            models,
+            budget=own if alone else unlimited,
+            player_budget=unlimited if alone else own,
+        )
+        return await session.run()
 
 
-def _agent(seat: Seat, made: Environment) -> Agent:
-    if not seat.agent:
-        return Person(made)
+def results_of(episode: Episode) -> list[str]:
+    """Return how a game ended, in lines: the result of each player."""
+    from palaestra.evaluation.statistics.player_results import forfeit_reason
+
+    if not episode.outcome.scored:
+        why = f"{episode.outcome}. {episode.outcome.detail}"
+        return [visible(f"The game broke: {why}")]
+    lines = ["The game is over."]
+    if not episode.players:
+        lines.append(f"{episode.outcome}, reward {episode.reward:g}")
+    for player, one in episode.players.items():
+        why = f", forfeited ({forfeit_reason(one.outcome)})" if one.forfeited else ""
+        lines.append(visible(f"{player}: return {one.total:+g}, {one.turns} action(s){why}"))
+    return lines
+
+
+def _agent(seat: Seat) -> Agent:
     from palaestra.agents.registry import make_agent
 
     agent = make_agent(seat.agent)
@@ -155,17 +244,3 @@ def _model(seat: Seat, agent: Agent) -> Model:
     if model.max_tokens is not None:  # else its server knows the limit
         model.max_tokens = reply_tokens(agent.name)
     return model
-
-
-def _show(episode: Episode) -> None:
-    from palaestra.evaluation.statistics.player_results import forfeit_reason
-
-    if not episode.outcome.scored:
-        print(
-            f"\nThe game broke: {visible(str(episode.outcome))}. {visible(episode.outcome.detail)}"
-        )
-        return
-    print("\nThe game is over.")
-    for player, one in episode.players.items():
-        why = f", forfeited ({forfeit_reason(one.outcome)})" if one.forfeited else ""
-        print(visible(f"{player}: return {one.total:+g}, {one.turns} action(s){why}"))

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from palaestra.cli.stage_lines import stage_lines
 from palaestra.cli.tables import table
+from palaestra.training.stage_lines import besides_stages, stage_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,7 +84,7 @@ def show_run(run: Row, console: Console) -> None:
         lines = ["stages, with the keys that differ from their defaults:"]
         lines += [f"  {line}" for line in stage_lines(recipe)]
         console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
-    tables = [[key, _short(value)] for key, value in _flat(_besides_stages(recipe))]
+    tables = [[key, _short(value)] for key, value in _flat(besides_stages(recipe))]
     console.print(table(["recipe", "value"], tables))
 
 
@@ -139,11 +139,12 @@ def _version(one: Row) -> str:
 
 def _standing(database: Database, phase: str, episodes: Sequence[EpisodeSummary]) -> Row:
     from palaestra.evaluation.statistics import player_results
+    from palaestra.evaluation.statistics.conversation import talk_json
     from palaestra.evaluation.statistics.intervals import success_interval
-    from palaestra.store.recorded_players import phase_players
+    from palaestra.viewer import facts
 
-    played = [(e, found) for e, found in phase_players(database, phase) if e.outcome.scored]
-    players = player_results.player_scores((e.key.group, found) for e, found in played)
+    games = facts.games_by_phase(database, phase).get(phase, facts.NO_GAMES)
+    players = games.players
     environments = {episode.environment for episode in episodes}
     one = all(player_results.has_success(id, players) for id in environments)
     tasks: dict[int, list[bool]] = {}
@@ -163,6 +164,7 @@ def _standing(database: Database, phase: str, episodes: Sequence[EpisodeSummary]
         "tasks": len(tasks),
         "faults": dict(faults),
         **({"players": player_results.as_json(players)} if players else {}),
+        **talk_json(games.talk),
     }
 
 
@@ -236,6 +238,7 @@ def _together(steps: Sequence[Row]) -> Row:
 def _show_players(run: Row, console: Console) -> None:
     """Print the results of each of several players in each phase outside of training."""
     from palaestra.evaluation.statistics import player_results
+    from palaestra.evaluation.statistics.conversation import talk_rows
 
     rows = [
         [phase, *line]
@@ -246,6 +249,9 @@ def _show_players(run: Row, console: Console) -> None:
     if not rows:
         return
     console.print(table(["phase", *player_results.HEADS], rows))
+    for phase, row in run["phases"].items():
+        for name, text in () if _practised(phase) else talk_rows(row.get("talk")):
+            console.print(f"{phase}: {name}: {text}", markup=False, soft_wrap=True)
     recipe = run["recipe"] or {}
     found = recipe.get("environment") or ""
     environment = str(found.get("id", "") if isinstance(found, dict) else found)
@@ -271,13 +277,6 @@ def _show_alarms(run: Row, console: Console) -> None:
         text = f"{alarm['name']}: {alarm['message']}{stood if alarm['steps'] > 1 else ''}"
         console.print("[yellow]alarm[/yellow]", end=" ")
         console.print(text, markup=False, soft_wrap=True)
-
-
-def _besides_stages(recipe: Row) -> Row:
-    """Return the recipe without its stages, and without the tables that they replace."""
-    if not recipe.get("stage"):
-        return recipe
-    return {key: one for key, one in recipe.items() if key not in ("stage", "imitation", "rl")}
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from palaestra.cli.judge_command import episodes_of
 from palaestra.cli.tables import table
-from palaestra.cli.toml_text import toml_key, toml_value
 from palaestra.core.errors import InputError
+from palaestra.training.toml_text import toml_key, toml_value
 
 if TYPE_CHECKING:
     from palaestra.core.episode import Episode

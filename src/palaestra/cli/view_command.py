@@ -25,7 +25,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         import uvicorn
 
-        from palaestra.viewer.app import LOOPBACK, application
+        from palaestra.viewer.access import LOOPBACK
+        from palaestra.viewer.app import application
         from palaestra.viewer.site import Site
     except ImportError as error:
         raise MissingPackage(
@@ -38,20 +39,20 @@ def run(options: argparse.Namespace) -> int:
     for path in paths:
         RunFolder.read(path).close()
     token = secrets.token_urlsafe(24)
-    listening = _listening(options.host, options.port)
+    bound = listening(options.host, options.port)
     name = f"[{options.host}]" if ":" in options.host else options.host
-    address = f"http://{name}:{listening.getsockname()[1]}/?token={token}"
+    address = f"http://{name}:{bound.getsockname()[1]}/?token={token}"
     print(f"palaestra view: {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     names = LOOPBACK if options.host in LOOPBACK else None
     site = application(Site(default_root(), paths), token, names)
     server = uvicorn.Server(uvicorn.Config(site, log_level="warning"))
     shown = nullcontext() if options.no_browser or not desktop() else opening(address)
     with shown:
-        server.run(sockets=[listening])
+        server.run(sockets=[bound])
     return 0
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
     """Return a listening socket; raise InputError if the address cannot be used."""
     if not 0 <= port <= 65535:  # the system would wrap it around
         raise InputError(f"There is no port {port}; give 0 (any free port) to 65535.")

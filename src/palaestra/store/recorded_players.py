@@ -7,7 +7,8 @@ most have, one step is read in each phase: that of the first episode.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from palaestra.core.episode import Episode, Key, PlayerResult
 from palaestra.store.codec import EventRow, decode_events
@@ -24,12 +25,8 @@ Played = tuple[Episode, dict[str, PlayerResult]]
 
 def players_of(database: Database, header: Episode) -> dict[str, PlayerResult]:
     """Return the results of several players in a finished episode; empty for a single player."""
-    span = span_of(database, header.key)
-    if span is None or not _several(database, span):
-        return {}
-    rows = [EventRow("step", body, None, None, None) for body in step_bodies(database, span)]
-    with decoding(database.path):
-        return with_events(header, decode_events(rows, database.blobs)).players
+    found = _game(database, header)
+    return {} if found is None else found.players
 
 
 def game_environments(database: Database, phase: str = "") -> dict[str, set[str]]:
@@ -47,18 +44,23 @@ def game_environments(database: Database, phase: str = "") -> dict[str, set[str]
     found: dict[str, set[str]] = {}
     for name, environment, group, member, _ in rows:
         span = span_of(database, Key(name, group, member))
-        if span is not None and _several(database, span):
+        if span is not None and has_several_players(database, span):
             found.setdefault(name, set()).add(environment)
     return found
 
 
 def phase_players(database: Database, phase: str) -> list[Played]:
     """Return the finished games of exactly that phase, with the results of their players."""
+    return [(replace(game, steps=()), game.players) for game in phase_games(database, phase)]
+
+
+def phase_games(database: Database, phase: str) -> Iterator[Episode]:
+    """Yield the finished games of exactly that phase with their steps, without their calls."""
     environments = game_environments(database, phase).get(phase, set())
-    if not environments:
-        return []
-    own = [e for e in phase_headers(database, phase) if e.task.environment in environments]
-    return [(header, players_of(database, header)) for header in own]
+    for header in phase_headers(database, phase) if environments else ():
+        if header.task.environment in environments:
+            game = _game(database, header)
+            yield header if game is None else game
 
 
 def players_by_key(database: Database, keys: Sequence[Key]) -> dict[Key, dict[str, PlayerResult]]:
@@ -72,10 +74,20 @@ def players_by_key(database: Database, keys: Sequence[Key]) -> dict[Key, dict[st
     return found
 
 
-def _several(database: Database, span: Span) -> bool:
+def has_several_players(database: Database, span: Span) -> bool:
     """Return whether the first step of an episode names the player that acts."""
     first = next(step_bodies(database, span, most=1), None)
     if first is None:
         return False
     with decoding(database.path):
         return json.loads(first)["before"].get("turn") is not None
+
+
+def _game(database: Database, header: Episode) -> Episode | None:
+    """Return an episode of several players with its steps; None of a single player."""
+    span = span_of(database, header.key)
+    if span is None or not has_several_players(database, span):
+        return None
+    rows = [EventRow("step", body, None, None, None) for body in step_bodies(database, span)]
+    with decoding(database.path):
+        return with_events(header, decode_events(rows, database.blobs))

@@ -14,6 +14,7 @@ from typing import Any
 from palaestra.core.errors import InputError
 from palaestra.evaluation.running import evaluation_plan
 from palaestra.evaluation.running.evaluation_plan import Plan
+from palaestra.evaluation.statistics.conversation import Talk, conversation, talk_of
 from palaestra.evaluation.statistics.intervals import (
     Interval,
     compared_policies,
@@ -28,7 +29,7 @@ from palaestra.evaluation.statistics.player_results import (
 )
 from palaestra.store.database import Database
 from palaestra.store.queries import TaskStanding
-from palaestra.store.recorded_players import game_environments, phase_players
+from palaestra.store.recorded_players import game_environments, phase_games
 from palaestra.training.renamed_keys import with_present_names
 
 TESTED = ("test", "validation", "eval", "transfer", "cell")
@@ -137,25 +138,40 @@ class PhaseStanding:
     turns: float | None
     sampled_tokens: int
     players: Mapping[str, PlayerScore] = field(default_factory=dict)  # empty for a single player
+    talk: Talk | None = None  # of several players; None: nothing was said
+
+
+@dataclass(frozen=True, slots=True)
+class Games:
+    """The results of several players in the scored episodes of a phase, and what they said."""
+
+    players: Mapping[str, PlayerScore]  # empty without a scored episode
+    talk: Talk | None = None  # None: nothing was said
+
+
+NO_GAMES = Games({})
 
 
 def by_phase(
-    standings: Sequence[TaskStanding],
-    players: Mapping[str, Mapping[str, PlayerScore]] = MappingProxyType({}),
+    standings: Sequence[TaskStanding], games: Mapping[str, Games] = MappingProxyType({})
 ) -> dict[str, PhaseStanding]:
-    """Aggregate the tasks of each phase; `players` of games, by phase."""
+    """Aggregate the tasks of each phase; `games` of several players, by phase."""
     of: dict[str, list[TaskStanding]] = {}
     for task in standings:
         of.setdefault(task.phase, []).append(task)
-    return {phase: _phase(phase, tasks, players.get(phase, {})) for phase, tasks in of.items()}
+    return {phase: _phase(phase, tasks, games.get(phase, NO_GAMES)) for phase, tasks in of.items()}
 
 
-def players_by_phase(database: Database, phase: str = "") -> dict[str, dict[str, PlayerScore]]:
-    """Return the results of players in the games of each phase, or of one phase."""
+def games_by_phase(database: Database, phase: str = "") -> dict[str, Games]:
+    """Return what several players reached and said in each phase with games, or in one phase."""
     found = {}
     for name in game_environments(database, phase):
-        played = [(e, of) for e, of in phase_players(database, name) if e.outcome.scored]
-        found[name] = player_scores((e.key.group, of) for e, of in played)
+        played, said = [], []
+        for game in phase_games(database, name):
+            if game.outcome.scored:
+                played.append((game.key.group, game.players))
+                said.append(conversation(game).counts)
+        found[name] = Games(player_scores(played), talk_of(said))
     return found
 
 
@@ -228,9 +244,8 @@ def _stage(row: Mapping[str, Any]) -> Stage:
     )
 
 
-def _phase(
-    phase: str, tasks: Sequence[TaskStanding], players: Mapping[str, PlayerScore]
-) -> PhaseStanding:
+def _phase(phase: str, tasks: Sequence[TaskStanding], games: Games) -> PhaseStanding:
+    players = games.players
     one = all(has_success(id, players) for id in {task.environment for task in tasks})
     scored = sum(task.scored for task in tasks)
     scores = [task.success for task in tasks if task.success is not None]
@@ -247,6 +262,7 @@ def _phase(
         turns=sum(task.turns for task in tasks) / scored if scored else None,
         sampled_tokens=sum(task.sampled_tokens for task in tasks),
         players=players,
+        talk=games.talk,
     )
 
 

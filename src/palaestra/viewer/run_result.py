@@ -45,8 +45,8 @@ def result(database: Database) -> Result | None:
     )
     if not phase:
         return None
-    players = facts.players_by_phase(database, phase)
-    found = facts.by_phase(queries.standings(phase), players).get(phase)
+    games = facts.games_by_phase(database, phase)
+    found = facts.by_phase(queries.standings(phase), games).get(phase)
     if found is None:
         return None
     on = f"{phase}, {found.environment}"

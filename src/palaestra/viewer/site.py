@@ -65,18 +65,7 @@ class Site:
         self._running: dict[Hashable, Future[None]] = {}
         self._guard = Lock()
         self._pool = ThreadPoolExecutor(2, "viewer")
-        self._templates = Environment(
-            loader=PackageLoader("palaestra.viewer"),
-            autoescape=True,
-            finalize=_shown,  # except markup, such as the result of `| e`
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters.update(formatting.FILTERS)
-        self._templates.globals.update(
-            export_link=_export_link, run_url=run_url, episode_url=episode_url
-        )
+        self._templates = page_templates()
 
     def records(self) -> list[RunRecord]:
         """Return the runs, newest first."""
@@ -178,6 +167,21 @@ class Site:
         """Render a page."""
         text = self._templates.get_template(template).render(**values)
         return HTMLResponse(text.encode("utf-8", "replace"), status)
+
+
+def page_templates() -> Environment:
+    """Return the templates of pages; they escape all text, and mark invisible characters."""
+    found = Environment(
+        loader=PackageLoader("palaestra.viewer"),
+        autoescape=True,
+        finalize=_shown,  # except markup, such as the result of `| e`
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters.update(formatting.FILTERS)
+    found.globals.update(export_link=_export_link, run_url=run_url, episode_url=episode_url)
+    return found
 
 
 def run_url(name: str) -> str:

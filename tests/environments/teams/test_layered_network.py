@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -182,8 +183,9 @@ def test_a_run_records_who_contributed(tmp_path: Path, capsys: pytest.CaptureFix
     assert results.data["turns"] == 4 + 4 + 1
     for phase in pa.Run(run).phases:
         for episode in pa.Run(run).episodes(phase):
-            info = episode.steps[-1].transition.info
-            assert info == {
+            does = Counter(step.transition.info["team"]["does"] for step in episode.steps)
+            assert does == {"propose": 5, "rate": 4}
+            assert episode.steps[-1].transition.info["team"]["facts"] == {
                 "importance": {"ann": 0, "bob": 2, "cat": 0, "dan": 0},
                 "layers": 2,
             }

@@ -72,7 +72,9 @@ def test_a_task_is_forwarded_at_most_so_often_and_to_nobody_twice() -> None:
 
 def test_parts_are_routed_one_after_the_other_and_joined_by_who_split() -> None:
     protocol = begun_with("ann")
+    assert protocol.kind("ann", "split 1. music | 2. law") == "split"
     assert protocol.take("ann", "split 1. music | 2. law") is None
+    assert protocol.kind("ann", "forward cat") == "forward" and protocol.kind("ann", "c") == "act"
     assert protocol.next() == ["ann"] and "Part of the task: 1. music" in protocol.asked()
     assert protocol.refusal("split a | b") is not None
     assert protocol.take("ann", "forward cat") is None and protocol.next() == ["cat"]
@@ -140,7 +142,8 @@ def test_routing_survives_being_saved_and_bounds_its_replies(texts: list[str]) -
 
 
 def episode(number: int, solved: bool, *routes: dict[str, object]) -> Episode:
-    last = Transition(Seen("Over."), terminated=True, success=solved, info={"routes": routes})
+    info = {"team": {"does": "act", "facts": {"routes": routes}}}
+    last = Transition(Seen("Over."), terminated=True, success=solved, info=info)
     step = Step(0, None, Action("a"), last, Signals())
     outcome = Outcome.success() if solved else Outcome.failure()
     return Episode(

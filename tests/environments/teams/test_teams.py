@@ -201,10 +201,7 @@ def test_an_action_that_the_environment_refuses_is_told_to_the_team() -> None:
     for _ in range(2):
         assert world.step(Action("jump")).valid
     refused = world.step(Action("jump"))
-    assert (
-        refused.info == {"refused": True}
-        and "That was no valid action." in refused.observation.text
-    )
+    assert refused.info["refused"] and "That was no valid action." in refused.observation.text
     assert acting_in(world) == ("first", "second", "third")
 
 

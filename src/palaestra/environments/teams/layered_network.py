@@ -77,6 +77,11 @@ class LayeredNetwork(Protocol):
             return None
         return None if parse_ratings(text, len(self._choices())) else self.asked()
 
+    def kind(self, player: str, text: str) -> str:
+        if plain(text) == PASS:
+            return "pass"
+        return "rate" if self.turn.rating else "propose"
+
     def take(self, player: str, text: str) -> str | None:
         """Take a member's answer or ratings; return the action once a layer has decided on one."""
         turn = self.turn

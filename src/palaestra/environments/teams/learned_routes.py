@@ -23,6 +23,7 @@ from palaestra.core.bm25 import words
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
 from palaestra.core.routing_words import unnumbered
+from palaestra.environments.teams.protocol import facts_of
 from palaestra.environments.teams.team_file import Team
 
 ALPHA = 0.9
@@ -75,7 +76,7 @@ def routes_of(episode: Episode) -> list[dict[str, Any]]:
     """Return the ways of an episode's tasks and parts; empty where its outcome is not scored."""
     if not episode.outcome.scored:
         return []
-    return [route for step in episode.steps for route in step.transition.info.get("routes", ())]
+    return [route for turn in facts_of(episode) for route in turn.get("routes", ())]
 
 
 def _kept(tasks: Sequence[tuple[str, bool]]) -> tuple[tuple[str, bool], ...]:

@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from palaestra.core.episode import Episode
+from palaestra.core.team_words import PASS
 from palaestra.environments.teams.team_file import Team
 
 
@@ -35,6 +37,13 @@ class Protocol(ABC):
     @abstractmethod
     def refusal(self, text: str, player: str = "") -> str | None:
         """Return why a reply of a player that is asked now is none; None: it is one."""
+
+    def kind(self, player: str, text: str) -> str:
+        """Return in a word what a reply does, of a player that is asked now: for the record.
+
+        A word of `ASKED` or `routing_words`, or halt or pass.
+        """
+        return "pass" if text.strip() == PASS else "talk"
 
     @abstractmethod
     def take(self, player: str, text: str) -> str | None:
@@ -94,3 +103,9 @@ def protocol_of(team: Team, seed: int) -> Protocol:
     if team.routing is not None:
         return Routing(team, team.routing, seed)
     return Stages(team, seed)
+
+
+def facts_of(episode: Episode) -> list[dict[str, Any]]:
+    """Return what the record holds of each turn of a team that was decided (`Protocol.facts`)."""
+    notes = [step.transition.info.get("team", {}) for step in episode.steps]
+    return [note["facts"] for note in notes if "facts" in note]

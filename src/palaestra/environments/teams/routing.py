@@ -109,6 +109,13 @@ class Routing(Protocol):
             return f"Only whole tasks are split, into at most {PARTS} parts.\n{self.asked()}"
         return None
 
+    def kind(self, player: str, text: str) -> str:
+        if plain(text) == PASS:
+            return "pass"
+        if self.jobs[-1].parts:
+            return "act"
+        return FORWARD if self._forwarded(text) else SPLIT if _parts(text) else "act"
+
     def take(self, player: str, text: str) -> str | None:
         """Take the holder's reply; return the action once it is known."""
         job = self.jobs[-1]

@@ -105,6 +105,18 @@ class Stages(Protocol):
             return self._ballot_paper()
         return None
 
+    def kind(self, player: str, text: str) -> str:
+        """Return what a reply does: the stage's `do`, or talk, halt or pass."""
+        member, _, within = player.partition(".")
+        if within:
+            return self.inner[member].kind(within, text)
+        if plain(text) == PASS:
+            return "pass"
+        talks = self.turn.speaker is not None or self.stage.do == "talk"
+        if talks and self._halts(member, text):
+            return "halt"
+        return "talk" if talks else self.stage.do
+
     def take(self, player: str, text: str) -> str | None:
         """Take a player's reply; return the action once the team has decided on one.
 
@@ -281,10 +293,13 @@ class Stages(Protocol):
         return False
 
     def _hear(self, member: str, text: str) -> None:
-        if plain(text) == HALT and "halt" in self.team.members[member].rights:
+        if self._halts(member, text):
             self.turn.halted = True
         elif plain(text) != PASS:
             self._said.append((member, f"{member}: {text}"))
+
+    def _halts(self, member: str, text: str) -> bool:
+        return plain(text) == HALT and "halt" in self.team.members[member].rights
 
     def _candidates(self) -> list[str]:
         return [m for m in self.team.taking_part(self.stage) if m != self.stage.by]

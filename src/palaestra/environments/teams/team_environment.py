@@ -1,7 +1,8 @@
 """The knob `team`: the members of a team are the players of an environment for one player.
 
 Each reply of a member is an action of that player: a message, a proposal, a vote or, once the team
-has decided, an action of the environment. So everything that holds for several players holds for
+has decided, an action of the environment. The `info` of its step says which under `team`
+(`TeamNote`). So everything that holds for several players holds for
 members: any agent, records, resuming, forfeits, training by role. All members share the rewards.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from palaestra.core.environment import (
     Action,
@@ -34,6 +35,19 @@ from palaestra.environments.wrappers.wrapper import Wrapper
 NOTHING = "The team decided on nothing."
 ALONE = frozenset({Capability.ADMISSIBLE, Capability.PICTURE})
 """Capabilities that do not hold with a team, since they are about one player's next action."""
+
+
+class TeamNote(TypedDict, total=False):
+    """What the record says of a member's reply besides its text."""
+
+    does: Required[str]  # see `Protocol.kind`
+    said: list[list[Any]]
+    """Lines that others may now read: number and speaker. Where that is a team in a member's place,
+    which has no reply of its own, also the line."""
+
+    heard: dict[str, list[int]]  # by player whose turn begins, the numbers of lines shown to it
+    did: str  # the action on which the team has decided
+    facts: dict[str, Any]  # of the turn that this decided, see `Protocol.facts`
 
 
 class InTeam(Wrapper):
@@ -92,14 +106,20 @@ class InTeam(Wrapper):
         reason = self._protocol.refusal(text, player)
         if reason is not None:
             return refused(reason)
+        note = TeamNote(does=self._protocol.kind(player, text))
         decision = self._protocol.take(player, text)
-        self._tell(*self._protocol.said())
+        if said := self._protocol.said():
+            note["said"] = self._numbered(said)
+            self._tell(*said)
         if decision is None:
-            return self._went_on(before)
+            return self._went_on(before, note)
+        if facts := self._protocol.facts():
+            note["facts"] = facts
         if decision == PASS:
-            info = self._protocol.facts()
-            return self._ended(Transition(Observation(NOTHING), terminated=True, info=info), before)
-        return self._acted(decision, action if decision == text else Action(decision), before)
+            return self._ended(Transition(Observation(NOTHING), terminated=True), before, note)
+        note["did"] = decision
+        action = action if decision == text else Action(decision)
+        return self._acted(action, before, note)
 
     def state_key(self) -> str:
         return hashed(self.inner.state_key(), self._protocol.key(), self._digest, self._read)
@@ -151,7 +171,13 @@ class InTeam(Wrapper):
         if lines:
             self._digest = hashed(self._digest, lines)
 
-    def _acted(self, decision: str, action: Action, before: Sequence[str]) -> Transition:
+    def _numbered(self, said: Sequence[tuple[str, str]]) -> list[list[Any]]:
+        """Return number and speaker of new lines, as `TeamNote.said` has them."""
+        numbered = enumerate(said, len(self._news))
+        players = self._team.players
+        return [[n, who] if who in players else [n, who, line] for n, (who, line) in numbered]
+
+    def _acted(self, action: Action, before: Sequence[str], note: TeamNote) -> Transition:
         """Act in the environment as the team has decided, and begin its next turn.
 
         The member's reply was valid even if the environment refuses the action.
@@ -159,49 +185,63 @@ class InTeam(Wrapper):
         transition = self.inner.step(action)
         if transition.valid:
             self.turn += 1
-        note = "" if transition.valid else "That was no valid action. "
-        self._tell(("", f"Your team did: {decision}\n{note}{transition.observation.text}"))
-        info = {**transition.info, **self._protocol.facts()}
-        if not transition.valid:
-            info["refused"] = True
+        refusal = "" if transition.valid else "That was no valid action. "
+        self._tell(("", f"Your team did: {note['did']}\n{refusal}{transition.observation.text}"))
         if transition.terminated or transition.truncated:
-            return self._ended(replace(transition, info=info), before)
+            return self._ended(transition, before, note)
         if transition.valid:
             self._protocol.show(transition.observation.text)
         self._protocol.begin_turn()
-        went_on = self._went_on(before)
+        went_on = self._went_on(before, note)
+        inner = transition.info if transition.valid else {**transition.info, "refused": True}
         return replace(
             went_on,
             reward=transition.reward,
             rewards=dict.fromkeys(self._team.players, transition.reward),
-            info=info,
+            info={**inner, **went_on.info},
         )
 
-    def _went_on(self, before: Sequence[str]) -> Transition:
+    def _went_on(self, before: Sequence[str], note: TeamNote) -> Transition:
         after = self.acting()
-        self._begin([player for player in after if player not in before[1:]])
-        return Transition(self.observe(after[0]))
+        heard = self._begin([player for player in after if player not in before[1:]])
+        if heard:
+            note["heard"] = heard
+        return Transition(self.observe(after[0]), info={"team": note})
 
-    def _ended(self, transition: Transition, before: Sequence[str]) -> Transition:
+    def _ended(self, transition: Transition, before: Sequence[str], note: TeamNote) -> Transition:
         self._over = True
         members = self._team.players
         self._shown = dict.fromkeys(members, transition.observation.text)
         rewards = dict.fromkeys(members, transition.reward)
-        return replace(transition, rewards=rewards, observation=self.observe(before[0]))
+        return replace(
+            transition,
+            rewards=rewards,
+            observation=self.observe(before[0]),
+            info={**transition.info, "team": note},
+        )
 
-    def _begin(self, members: Sequence[str]) -> None:
-        """Begin the turns of members, who see what is new to them and what they are asked for."""
+    def _begin(self, members: Sequence[str]) -> dict[str, list[int]]:
+        """Begin the turns of members, who see what is new to them and what they are asked for.
+
+        Returns:
+            the numbers of the lines of others that each of them is shown, where there are any.
+        """
+        heard: dict[str, list[int]] = {}
         for member in members:
             lines = [] if member in self._shown else [self._briefing(member)]
-            for speaker, text in self._news[self._read[member] :]:
+            first = self._read[member]
+            for number, (speaker, text) in enumerate(self._news[first:], first):
                 hears = self._hears.get((member, speaker))
                 if hears is None:
                     hears = not speaker or (speaker != member and self._team.sees(member, speaker))
                     self._hears[member, speaker] = hears
                 if hears:
                     lines.append(text)
+                    if speaker:
+                        heard.setdefault(member, []).append(number)
             self._read[member] = len(self._news)
             self._shown[member] = "\n".join([*lines, self._protocol.asked(member)])
+        return heard
 
     def _briefing(self, member: str) -> str:
         return _briefing(self._team, member, member)

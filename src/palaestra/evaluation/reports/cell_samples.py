@@ -17,6 +17,7 @@ from palaestra.evaluation.running import evaluation_plan
 from palaestra.evaluation.running.evaluation_plan import Cell, Plan
 from palaestra.evaluation.running.suite import Suite
 from palaestra.evaluation.statistics import player_results
+from palaestra.evaluation.statistics.conversation import conversation, talk_json, talk_of
 from palaestra.evaluation.statistics.costs import Prices, Spent, added, recorded_name, total
 from palaestra.evaluation.statistics.intervals import score
 from palaestra.store.run_folder import RunFolder
@@ -109,7 +110,8 @@ def _whole(cost: Spent) -> float | None:
 def summary(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:
     """Return the values that `palaestra eval` reports for a cell; missing ones are None.
 
-    Only cells with several players have `players`, and success only if they share it.
+    Only cells with several players have `players`, and success only if they share it; and `talk`
+    only if they said anything to each other.
     """
     found = score(episodes)
     rate = found.success
@@ -134,6 +136,7 @@ def summary(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:
         "unknown_calls": spent.unknown,
         "unpriced_calls": spent.unpriced,
         **({"players": player_results.as_json(found.players)} if found.players else {}),
+        **(talk_json(talk_of(map(conversation, scored))) if found.players else {}),
     }
 
 

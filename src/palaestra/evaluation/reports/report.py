@@ -16,6 +16,7 @@ from palaestra.core.episode import Episode
 from palaestra.evaluation.reports import transcript
 from palaestra.evaluation.reports.learning_curves import Metrics, curve_stage
 from palaestra.evaluation.statistics import player_results
+from palaestra.evaluation.statistics.conversation import Talk, conversation, talk_json, talk_of
 from palaestra.evaluation.statistics.intervals import (
     POLICIES,
     Comparison,
@@ -88,6 +89,8 @@ class Report:
     general_loss: Mapping[str, float] = field(default_factory=dict)
     """Loss on held-out general text by version, in nats per token; empty if not measured."""
 
+    talk: Talk | None = None  # of several players, in the last test; None: nothing was said
+
     @property
     def success(self) -> dict[str, Interval]:
         """The success on the held-out tasks, by policy, if there is one."""
@@ -131,6 +134,7 @@ def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
         alarms=source.get(f"alarms/{learning}"),
         policies=policies,
         general_loss=source.get(GENERAL_LOSS) or {},
+        talk=talk_of(map(conversation, tested[finished[-1]])) if finished else None,
     )
 
 
@@ -166,6 +170,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "alarms": report.alarms,
         "players": player_results.as_json(report.players),
         "general_loss": report.general_loss,
+        **talk_json(report.talk),
     }
     return {key: finite(value) for key, value in whole.items()}
 

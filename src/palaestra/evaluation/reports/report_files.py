@@ -18,6 +18,7 @@ from palaestra.evaluation.reports import transcript
 from palaestra.evaluation.reports.learning_curves import learning_curve_png, learning_curve_text
 from palaestra.evaluation.reports.report import Report, Stage, as_json, finite
 from palaestra.evaluation.statistics import player_results
+from palaestra.evaluation.statistics.conversation import talk_json, talk_rows
 from palaestra.evaluation.statistics.intervals import Comparison, Interval, compared_policies
 from palaestra.store.disk import replacing_file
 
@@ -184,6 +185,7 @@ class _Section:
 
 def _results(report: Report) -> list[_Section]:
     own = _players(f"players on {_tasks(report.held_out)}", report.held_out, report.run)
+    own += _talk(report)
     if own and not report.success:
         return own
     rates = _success(f"success on {_tasks(report.held_out)}", report.held_out, report.policies)
@@ -225,6 +227,13 @@ def _players(title: str, comparison: Comparison, run: Path) -> list[_Section]:
     note = "Where one policy plays all players, returns compare the seats with each other"
     note += f"; how well it plays: {' and '.join(commands)}." if commands else "."
     return [_Section(title, ("policy", *player_results.HEADS), rows, note)]
+
+
+def _talk(report: Report) -> list[_Section]:
+    """Return what players said to each other in the last test; nothing if they said nothing."""
+    rows = talk_rows(talk_json(report.talk).get("talk"))
+    title = "what players said in the last test"
+    return [_Section(title, ("measure", "what"), rows)] if rows else []
 
 
 def _success(title: str, comparison: Comparison, policies: Sequence[str]) -> _Section:

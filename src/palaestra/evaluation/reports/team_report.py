@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from palaestra.core.episode import Episode
 from palaestra.environments.teams.learned_routes import routes_of
+from palaestra.environments.teams.protocol import facts_of
 from palaestra.evaluation.statistics.intervals import Interval, mean_interval, task_scores
 
 
@@ -51,8 +52,8 @@ def work_of(episodes: Sequence[Episode], members: Sequence[str]) -> dict[str, Wo
 
 
 def _turns(episode: Episode) -> list[dict[str, float]]:
-    found = [step.transition.info.get("importance") for step in episode.steps]
-    return [turn for turn in found if turn is not None] if episode.outcome.scored else []
+    found = [turn["importance"] for turn in facts_of(episode) if "importance" in turn]
+    return found if episode.outcome.scored else []
 
 
 def _mean(episode: Episode, member: str) -> float:

@@ -31,6 +31,7 @@ from palaestra.core.task import Task
 from palaestra.evaluation.attribution.base import stored_attributions
 from palaestra.evaluation.judges.stored_verdicts import verdicts_on
 from palaestra.evaluation.judges.verdict import PASS
+from palaestra.evaluation.statistics.conversation import Conversation, conversation
 from palaestra.evaluation.statistics.costs import known_money
 from palaestra.evaluation.statistics.player_results import forfeit_reason, has_success, returns_line
 from palaestra.runtime.visible_text import visible
@@ -47,12 +48,14 @@ from palaestra.store.ranges import (
     step_facts,
     turn_events,
     warm,
+    with_events,
 )
-from palaestra.store.recorded_players import players_of
+from palaestra.store.recorded_players import has_several_players, players_of
 from palaestra.store.run_folder import RunFolder
 from palaestra.viewer.advantages import Credits, cached_credits, credits_of
 from palaestra.viewer.branch_tree import MOST as MOST_STRANDS
 from palaestra.viewer.branch_tree import strands
+from palaestra.viewer.conversation_view import conversation_view
 from palaestra.viewer.facts import plan_of
 from palaestra.viewer.losing_turn import GROUNDS, explained_turn, losing_turn, reason_of
 from palaestra.viewer.message_views import part_views
@@ -77,7 +80,8 @@ COLOURS = {
     "version": "version of the weights",
 }
 FEW_TOKENS = 4000  # sampled tokens of an episode up to which they are shown by default
-FEW_EVENTS = 4000  # events of an episode up to which its tree of calls is built by default
+FEW_EVENTS = 4000
+"""Events of an episode up to which its tree of calls and its conversation are read by default."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -85,7 +89,7 @@ def routes(site: Site) -> list[Route]:
 
     def page(request: Request) -> Response:
         with _open_episode(site, request) as opened:
-            return site.page("episode.html", **_page(opened, request))
+            return site.page("episode.html", **_page(site, opened, request))
 
     def fragment(request: Request) -> Response:
         with _open_episode(site, request) as opened:
@@ -182,7 +186,7 @@ def _ground(opened: _Opened, name: str, turn: int) -> str | None:
     return GROUNDS.get(name)
 
 
-def _page(opened: _Opened, request: Request) -> dict[str, Any]:
+def _page(site: Site, opened: _Opened, request: Request) -> dict[str, Any]:
     key, database = opened.header.key, opened.run.database
     turn = min(max(1, _number(request, "turn", 1)), max(1, opened.turns))
     colour = _colour(request, opened)
@@ -216,6 +220,7 @@ def _page(opened: _Opened, request: Request) -> dict[str, Any]:
         "members": members,
         "has_success": not game,
         "players": [_player(name, result) for name, result in players.items()],
+        "talk": _talk(site, opened, request, turn),
         "ending": line(returns_line(players)) if game else str(opened.header.outcome),
         "before": members[at - 1] if at > 0 else None,
         "after": members[at + 1] if 0 <= at < len(members) - 1 else None,
@@ -240,6 +245,23 @@ def _player(name: str, result: PlayerResult) -> dict[str, Any]:
         "forfeit": line(forfeit_reason(result.outcome)) if result.forfeited else "",
         "detail": cut(result.outcome.detail, 400).shown if result.forfeited else "",
     }
+
+
+def _talk(site: Site, opened: _Opened, request: Request, turn: int) -> dict[str, Any] | None:
+    """Return what several players said and did; None for a single player."""
+    database, span = opened.run.database, opened.span
+    if not span.ids or not has_several_players(database, span):
+        return None
+    if len(span.ids) > FEW_EVENTS and "talk" not in request.query_params:
+        return {"found": None}
+
+    def read() -> Conversation:
+        events = events_between(database, span, 0, len(span.ids))
+        return conversation(with_events(opened.header, events))
+
+    found = site.cached(opened.run.path, ("talk", opened.header.key), read)
+    here = episode_url(opened.run.record.name, opened.header.key)
+    return conversation_view(found, here, _number(request, "steps", turn))
 
 
 def _money(opened: _Opened) -> float | None:

@@ -24,6 +24,7 @@ from palaestra.evaluation.reports.learning_curves import (
     smooth,
 )
 from palaestra.evaluation.statistics import player_results
+from palaestra.evaluation.statistics.conversation import talk_json, talk_rows
 from palaestra.evaluation.statistics.intervals import policies_of
 from palaestra.learning.loop import alarms
 from palaestra.store.liveness import mark, worker
@@ -31,6 +32,7 @@ from palaestra.store.notes import Notes
 from palaestra.store.process_roster import Roster
 from palaestra.store.queries import Queries, TaskStanding
 from palaestra.store.run_folder import RunFolder
+from palaestra.training.stage_lines import besides_stages, stage_lines
 from palaestra.viewer import facts
 from palaestra.viewer.charts import COLOURS, Frame, Series, bar, line_chart
 from palaestra.viewer.facts import PhaseStanding, Stage
@@ -81,7 +83,7 @@ def results_of(path: Path) -> tuple[dict[str, PhaseStanding], list[Any]]:
     """Return each phase's results and their differences, from all episodes of the run in `path`."""
     with RunFolder.read(path) as opened:
         standings = Queries(opened.database).standings()
-        phases = facts.by_phase(standings, facts.players_by_phase(opened.database))
+        phases = facts.by_phase(standings, facts.games_by_phase(opened.database))
         games = {name for name, of in phases.items() if of.players and of.success is None}
         return phases, _differences(standings, games)
 
@@ -103,9 +105,18 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
         if found.players and facts.stage_of_step(phase) is None
         for row in player_results.rows(found.players)
     ]
+    talk = [
+        (phase, *row)
+        for phase, found in phases.items()
+        if facts.stage_of_step(phase) is None
+        for row in talk_rows(talk_json(found.talk).get("talk"))
+    ]
     commands = player_results.strength_commands(
         about.environment, str(opened.path), policies=2 if about.recipe.get("roles") else 1
     )
+    stages: list[str] | None = []
+    if about.recipe.get("stage"):  # reading them imports torch, for a second or two
+        stages = site.soon(opened.path, "stages", partial(stage_lines, about.recipe))
     report = _report(opened.path)
     rows = _phases(counts, phases)
     return {
@@ -116,10 +127,11 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
         "roster": Roster.read(database),
         "rows": rows,
         "players": players,
+        "talk": talk,
         "games": bool(phases) and all(of.players and of.success is None for of in phases.values()),
         "player_heads": player_results.HEADS,
         "strength": commands,
-        "pending": results is None or any(part["alarms"] is None for part in health),
+        "pending": None in (results, stages) or any(part["alarms"] is None for part in health),
         "episodes": sum(counts.values()),
         "invalid": _invalid(report),
         "example": report.get("example") or {},
@@ -132,7 +144,8 @@ def _shown(site: Site, opened: RunFolder) -> dict[str, Any]:
         "stages": about.stages,
         "time": _time(about.stages, learning),
         "health": health,
-        "recipe": list(facts.flat(about.recipe)),
+        "recipe": list(facts.flat(besides_stages(about.recipe))),
+        "recipe_stages": stages,
         "notes": Notes.open(opened.path).all()[-20:][::-1],
     }
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from palaestra.cli.toml_text import is_set, toml_value
 from palaestra.core.errors import InputError
+from palaestra.training.toml_text import is_set, toml_value
 
 if TYPE_CHECKING:
     from palaestra.training.stage_sources import StagePart
@@ -25,6 +25,12 @@ def stage_lines(recipe: Row) -> list[str]:
         recipe: as a run recorded it.
     """
     return list(_lines(_given(recipe), ""))
+
+
+def besides_stages(recipe: Row) -> dict[str, Any]:
+    """Return the recipe without its stages, and without the tables that they replace."""
+    replaced = ("stage", "imitation", "rl") if recipe.get("stage") else ()
+    return {key: one for key, one in recipe.items() if key not in replaced}
 
 
 def _given(recipe: Row) -> Sequence[Row]:
