@@ -294,6 +294,19 @@ def test_a_team_learns_from_a_run_whom_to_ask(
     assert not (tmp_path / "x.toml").exists()
 
 
+def test_a_run_without_a_team_that_learns_or_rates_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for team, error in [(None, "No team acted in this run"), ("majority", "goes through stages")]:
+        run = tmp_path / f"{team}"
+        pa.evaluate(
+            "questions/things-2", team=team, model="expert", n=2, run=run, workers=0,
+            progress=False,
+        )  # fmt: skip
+        assert main(["team", str(run)]) == 2
+        assert error in capsys.readouterr().err
+
+
 def test_routing_keeps_the_contract(tmp_path: Path) -> None:
     file = tmp_path / "team.toml"
     file.write_text(SPECIALISTS)
