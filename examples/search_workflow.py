@@ -29,7 +29,7 @@ STAGES = {
     "review": 'do = "talk"\nwho = ["critic"]',
 }
 ENDINGS = {"count": 'do = "count"', "judge": 'do = "vote"\nwho = ["judge"]'}
-LONGEST, TASKS, CALLS, EXPLORE = 5, 16, 8000, 0.3
+LONGEST, TASKS, CALLS, EXPLORE, ENOUGH = 5, 16, 8000, 0.3, 20
 FIXED = ("draft", "alternative", "review", "draft", "judge")
 SIDES = ("left", "right")
 
@@ -76,8 +76,9 @@ def play(flow, n, split, seed, folder):
 
 
 def search(folder, calls=CALLS, seed=0):
-    """The workflow that the tree search prefers: the most visited one."""
-    visits, total, rng, spent, number = {(): 0}, {(): 0.0}, random.Random(seed), 0.0, 0
+    """The best workflow that was played below the most visited node of the tree."""
+    visits, total, played = {(): 0}, {(): 0.0}, {}
+    rng, spent, number = random.Random(seed), 0.0, 0
     while spent < calls:
         flow, number = (), number + 1
         path = [flow]
@@ -98,11 +99,16 @@ def search(folder, calls=CALLS, seed=0):
             flow = (*flow, rng.choice(choices(flow)))
         results, took = play(flow, TASKS, "train", number, folder)
         spent += took
+        played.setdefault(flow, []).append(results.success)
         for node in path:
             visits[node] = visits.get(node, 0) + 1
             total[node] = total.get(node, 0.0) + results.success
     print(f"{number} simulations, {spent:.0f} calls")
-    return max((node for node in visits if node and node[-1] in ENDINGS), key=visits.get)
+    best = ()
+    while visits[best] >= ENOUGH and (not best or best[-1] not in ENDINGS):
+        best = max(((*best, name) for name in choices(best)), key=lambda c: visits.get(c, 0))
+    below = {flow: got for flow, got in played.items() if flow[: len(best)] == best}
+    return max(below, key=lambda flow: sum(below[flow]) / len(below[flow]))
 
 
 if __name__ == "__main__":

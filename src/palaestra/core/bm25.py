@@ -24,7 +24,7 @@ def scores(query: str, texts: Sequence[str]) -> list[float]:
     lengths = [count.total() for count in counts]
     mean = sum(lengths) / len(texts) if any(lengths) else 1.0
     found = [0.0] * len(texts)
-    for word in set(words(query)):
+    for word in sorted(set(words(query))):  # in an order of its own, so that equal sums are equal
         having = sum(word in count for count in counts)
         rarity = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
         for index, (count, length) in enumerate(zip(counts, lengths, strict=True)):
