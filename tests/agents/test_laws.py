@@ -31,7 +31,10 @@ from palaestra.rollout.guarded_environment import LocalEnvironment
 from tests.environments.test_authoring import Counter
 
 HERE = Path(__file__).parent
-NEEDED = {"procedure": f"procedure?file={HERE}/free.toml"}  # options without which there is none
+NEEDED = {  # options without which there is none
+    "beliefs": "beliefs?partner=robot2",
+    "procedure": f"procedure?file={HERE}/free.toml",
+}
 NAMES = [
     NEEDED.get(name, name)
     for name, target in sorted(AGENTS.items())

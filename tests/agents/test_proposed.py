@@ -22,7 +22,10 @@ from palaestra.models.scripted.scripted_model import given_generation
 from palaestra.rollout.guarded_environment import LocalEnvironment
 
 HERE = Path(__file__).parent
-NEEDED = {"procedure": f"procedure?file={HERE}/free.toml"}  # options without which there is none
+NEEDED = {  # options without which there is none
+    "beliefs": "beliefs?partner=robot2",
+    "procedure": f"procedure?file={HERE}/free.toml",
+}
 SILENT = {"mcts"}  # asks no model without other players
 NAMES = [
     NEEDED.get(name, name)

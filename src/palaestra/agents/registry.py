@@ -20,6 +20,7 @@ from palaestra.core.paths import import_named
 AGENTS: dict[str, str] = {
     "adaptive": "palaestra.agents.search.adaptive:AdaptiveAgent",
     "beam": "palaestra.agents.search.beam:BeamAgent",
+    "beliefs": "palaestra.agents.beliefs:BeliefsAgent",
     "best_first": "palaestra.agents.search.best_first:BestFirstAgent",
     "best_of_n": "palaestra.agents.search.best_of_n:BestOfN",
     "chain": "palaestra.agents.chain_of_agents:ChainAgent",

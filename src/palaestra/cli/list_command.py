@@ -108,6 +108,7 @@ def _agents() -> list[Row]:
 
 def _teams() -> list[Row]:
     """Return the teams that come with palaestra; the head of a file has summary and source."""
+    from palaestra.environments.teams.layouts import LAYOUTS, SOURCE
     from palaestra.environments.teams.team_file import TEMPLATES, load, templates
 
     rows = []
@@ -123,6 +124,17 @@ def _teams() -> list[Row]:
                 "members": ", ".join(team.members),
                 "protocol": stages or table,
                 "source": source,
+                "summary": summary,
+            }
+        )
+    for layout, summary in LAYOUTS.items():
+        stages = " → ".join(stage.do for stage in load(f"{layout}:2").stage)
+        rows.append(
+            {
+                "name": f"{layout}:N",
+                "members": "robot1, …",
+                "stages": stages,
+                "source": SOURCE,
                 "summary": summary,
             }
         )

@@ -81,6 +81,13 @@ FAMILIES: dict[str, Family] = {
         "Apache-2.0",
         ALONE.format("bfcl"),
     ),
+    "boxes": Family(
+        "palaestra.environments.families.boxes.environment:Boxes",
+        "",
+        "after BoxNet (Chen et al. 2023)",
+        "robot arms that bring boxes to their goals: one planner, or a player per robot",
+        "Apache-2.0",
+    ),
     "crafter": Family(
         "palaestra.environments.families.crafter.environment:Crafter",
         "crafter",

@@ -64,6 +64,10 @@ def models() -> dict[str, About]:
             "a simulated member of a team, of known competence (see models/scripted/reader.py)",
             "palaestra",
         ),
+        "planner?own=P&others=P": About(
+            "a simulated planner for boxes, of known competence (see models/scripted/planner.py)",
+            "palaestra",
+        ),
         "random": About("chooses uniformly among the environment's actions", "palaestra"),
         "null": About(
             "replies with nothing: solves only what is solved from the start", "palaestra"
@@ -114,6 +118,9 @@ def check_model(name: str) -> None:
     if name.partition("?")[0] == "reader":
         _competence(name)
         return
+    if name.partition("?")[0] == "planner":
+        _probabilities(name, PLANNER)
+        return
     if is_remote(name):
         from palaestra.models.remote.remote_names import parse_remote
 
@@ -154,7 +161,7 @@ def licence_of(name: str) -> str:
 
 def is_local(name: str) -> bool:
     """Return whether a name is that of a checkpoint, which this process loads."""
-    if is_remote(name) or name.partition("?")[0] in ("expert", "reader", "random", "null", "tiny"):
+    if is_remote(name) or name.partition("?")[0] in SCRIPTED:
         return False
     return not _is_scorer(name)
 
@@ -267,6 +274,10 @@ def load_model(
         from palaestra.models.scripted.reader import ReaderModel
 
         return ReaderModel(agent, competence=_competence(name))
+    if name.partition("?")[0] == "planner":
+        from palaestra.models.scripted.planner import PlannerCompetence, PlannerModel
+
+        return PlannerModel(agent, competence=PlannerCompetence(**_probabilities(name, PLANNER)))
     if name == "random":
         from palaestra.models.scripted.random_choice import RandomModel
 
@@ -396,6 +407,8 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 READER = ("right", "recall", "false", "honesty", "outside", "skill")  # options of `reader`
+PLANNER = ("own", "others", "active")  # of the model `planner`
+SCRIPTED = ("expert", "reader", "planner", "random", "null", "tiny")
 
 
 def _competence(name: str) -> Competence:

@@ -32,6 +32,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.environments.teams import layouts
 
 Right = Literal["act", "send", "halt"]
 
@@ -167,10 +168,10 @@ class Team(_Table):
 
 
 def load(name: str, within: Sequence[str] = ()) -> Team:
-    """Return the team of a template, or of a TOML file.
+    """Return the team of a template, of a layout for robots, or of a TOML file.
 
     Args:
-        name: of the template or the file.
+        name: of the template or the file, or a layout and a number, such as `hmas-2:4`.
         within: the names of the teams around it.
 
     Raises:
@@ -184,7 +185,9 @@ def load(name: str, within: Sequence[str] = ()) -> Team:
         )
     template = TEMPLATES / f"{name}.toml"
     path = Path(name)
-    if template.is_file():
+    if (generated := layouts.team_of(name)) is not None:
+        text = generated
+    elif template.is_file():
         text = template.read_text(encoding="utf-8")
     elif path.is_file():
         text = path.read_text(encoding="utf-8", errors="replace")
