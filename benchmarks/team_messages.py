@@ -1,8 +1,9 @@
-"""What a message of a team costs, in processor time: ours, recorded and durable, against AutoGen.
+"""What a message of a team costs, in processor time: ours, recorded and durable, against peers.
 
 A team of 4, 16 or 64 members talks in turn; each message is a reply of a scripted model. Ours are
-committed to the run's database before the next member speaks; AutoGen's round-robin group chat
-records nothing. One team alone, and sixteen at once, which share commits:
+committed to the run's database before the next member speaks; the peers (AutoGen's round-robin
+group chat, AgentScope's message hub, a ring of LangGraph's agents) record nothing. One team alone,
+and sixteen at once, which share commits:
     python benchmarks/team_messages.py [--json] [--rounds N] [--no-peer]
 """
 
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from measuring import Peer, Result, alternate, run
 
@@ -39,7 +41,34 @@ SIZES = ((4, 50), (4, 1000), (16, 1000), (64, 1000))  # members, messages
 GOAL = 0.15  # milliseconds of processor time per message
 AT_ONCE = 16  # teams
 SAYS = "I looked to the left, and there is nothing."
-REQUIREMENTS = ("autogen-agentchat==0.7.5", "autogen-ext==0.7.5")
+
+
+class Framework(NamedTuple):
+    """A peer whose agents talk in turn."""
+
+    place: str  # its environment
+    requirements: tuple[str, ...]
+    script: str
+    goal: float | None  # messages per second, ours over theirs
+
+
+PEERS = {
+    "AutoGen": Framework(
+        "overhead-autogen",
+        ("autogen-agentchat==0.7.5", "autogen-ext==0.7.5"),
+        "autogen_group.py",
+        5.0,
+    ),
+    "AgentScope": Framework(
+        "agentscope",
+        ("agentscope==1.0.21", "mcp==1.30.0", "greenlet==3.5.6", "tqdm==4.70.1"),  # which it needs
+        "agentscope_group.py",
+        None,
+    ),
+    "LangGraph": Framework(
+        "overhead-langgraph", ("langgraph==1.2.22",), "langgraph_group.py", None
+    ),
+}
 
 
 class Silent(Environment):
@@ -132,10 +161,11 @@ def alone(rounds: int) -> list[Result]:
     return results
 
 
-def against(rounds: int) -> list[Result]:
-    """Return messages per second of processor time, ours over AutoGen's."""
-    results = []
-    with Peer("overhead-autogen", REQUIREMENTS, "benchmarks/peers/autogen_group.py") as peer:
+def against(name: str, rounds: int) -> list[Result]:
+    """Return messages per second of processor time, ours over those of the peer of that name."""
+    results, framework = [], PEERS[name]
+    script = f"benchmarks/peers/{framework.script}"
+    with Peer(framework.place, framework.requirements, script) as peer:
 
         def theirs(members: int, messages: int) -> float:
             answer = peer.ask({"members": members, "messages": messages})
@@ -150,8 +180,8 @@ def against(rounds: int) -> list[Result]:
             )
             results.append(
                 Result(
-                    f"messages of a team of {members}, {messages} of them, against AutoGen",
-                    found.ratio, 5.0, found.low, found.high,
+                    f"messages of a team of {members}, {messages} of them, against {name}",
+                    found.ratio, framework.goal, found.low, found.high,
                     figures={
                         "our_milliseconds_per_message": 1e3 / found.ours,
                         "their_milliseconds_per_message": 1e3 / found.theirs,
@@ -164,7 +194,9 @@ def against(rounds: int) -> list[Result]:
 def measure(options: argparse.Namespace) -> Sequence[Result]:
     """Return all results."""
     results = alone(options.rounds)
-    return results if options.no_peer else [*results, *against(options.rounds)]
+    for name in () if options.no_peer else PEERS:
+        results += against(name, options.rounds)
+    return results
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -13,18 +13,22 @@ place=.peers/clients
 mkdir -p $place
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-ALL="agno anthropic autogen dspy google_adk instructor langchain litellm llama_index mcp node\
- openai_agents pydantic_ai semantic_kernel smolagents strands"
+ALL="agno anthropic autogen camel dspy google_adk instructor langchain langgraph litellm llama_index\
+ mcp node openai_agents pydantic_ai semantic_kernel smolagents strands"
 
 packages() {
     case $1 in
         agno) echo "agno==3.1.10 openai==3.51.0" ;;
         anthropic) echo "anthropic==2.10.0" ;;
         autogen) echo "autogen-agentchat==0.7.5 autogen-ext[openai]==0.7.5" ;;
+        camel) echo "camel-ai==0.2.90 mcp==1.30.0" ;;
         dspy) echo "dspy==3.4.1" ;;
         google_adk) echo "google-adk==2.13.0 litellm==1.106.2 mcp==2.3.0" ;;
         instructor) echo "instructor==1.17.0" ;;
         langchain) echo "langchain-openai==1.7.3" ;;
+        langgraph)
+            echo "langgraph==1.2.24 langgraph-supervisor==0.0.31 langchain-openai==1.7.4"
+            ;;
         litellm) echo "litellm==1.106.2 mcp==2.3.0" ;;
         llama_index) echo "llama-index-llms-openai-like==0.8.1" ;;
         mcp) echo "mcp==2.3.0" ;;

@@ -258,7 +258,7 @@ def test_control_reports_the_state_of_a_run_and_refuses_what_means_nothing(
     main([*arguments, *QUICK])
     capsys.readouterr()
     assert main(["ctl", "a", "status"]) == 0
-    assert "done, 4 of 4 episodes" in capsys.readouterr().out
+    assert "done, 4 of 4 episodes, 16 steps" in capsys.readouterr().out
     assert main(["ctl", "a", "cancel"]) == main(["ctl", "a", "pause"]) == 1
     assert main(["ctl", "a", "concurrency"]) == 2
     assert main(["ctl", "a", "pause", "3"]) == 2

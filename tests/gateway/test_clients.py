@@ -8,7 +8,9 @@ test.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -34,7 +36,7 @@ from tests.core.small import KEY, TASK, Stairs, renderer
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "clients"
 INSTALLED = ROOT / ".peers" / "clients"
-SAMPLING = Sampling(1.0, 200)
+SAMPLING = Sampling(1.0, 400)
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,21 @@ CLIENTS = [
 
 TEAMS = [
     Client("autogen_team.py", "autogen", "autogen_agentchat"),
+    Client("autogen_magentic_one.py", "autogen", "autogen_agentchat"),
     Client("openai_agents_team.py", "openai_agents", "agents"),
+    Client("camel_workforce.py", "camel", "camel"),
+    Client("langgraph_supervisor_team.py", "langgraph", "langgraph_supervisor"),
 ]
 """Frameworks whose agents name their roles in the names of their models."""
+
+
+LEDGER = {
+    "is_request_satisfied": {"reason": "", "answer": False},
+    "is_in_loop": {"reason": "", "answer": False},
+    "is_progress_being_made": {"reason": "", "answer": True},
+    "next_speaker": {"reason": "", "answer": "worker"},
+    "instruction_or_question": {"reason": "", "answer": "Go on."},
+}
 
 
 class Climbing(ScriptedModel):
@@ -120,6 +134,20 @@ def _up(messages: Sequence[Message]) -> str:
     for tool in hermes_tags.offered(shown):
         if "action" in tool.parameters.get("properties", {}):
             return f"Going up.\n{written(ToolCall(tool.name, {'action': 'up'}))}"
+        if tool.name.startswith("transfer_to_"):  # of a LangGraph supervisor
+            return written(ToolCall(tool.name, {}))
+    asked = messages[-1].text
+    if "<tasks>" in asked:  # CAMEL's task planner
+        return "<tasks><task>Go up until it is over.</task></tasks>"
+    if "assignee_id" in asked:  # CAMEL's coordinator
+        tasks, workers = (
+            re.findall(r"Task ID: (\S+)", asked),
+            re.findall(r"^<(\S+?)>:", asked, re.M),
+        )
+        jobs = [{"task_id": one, "assignee_id": workers[0], "dependencies": []} for one in tasks]
+        return json.dumps({"assignments": jobs})
+    if "is_request_satisfied" in asked:  # Magentic-One's inner ledger
+        return json.dumps(LEDGER)
     if "[[ ## action ## ]]" in shown:  # how dspy has it written
         return "[[ ## action ## ]]\nup\n\n[[ ## completed ## ]]"
     return "up"
@@ -153,7 +181,7 @@ class InProcess(Agent):
 
 def roll_out(agent: Agent) -> Episode:
     models = {"agent": Climbing()}
-    budget = Budget(tokens=4000)
+    budget = Budget(tokens=8000)
     session = Session(KEY, TASK, Stairs(), agent, models, budget=budget, sampling=SAMPLING)
     return asyncio.run(session.run())
 

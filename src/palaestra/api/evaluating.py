@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from palaestra.agents.registry import make_agent
-from palaestra.api import evaluation_request
+from palaestra.api import evaluation_request, registering
 from palaestra.api.evaluation_request import Effort, Environments, Evaluating, Naming
 from palaestra.api.naming import several
 from palaestra.api.policy import Policy
@@ -38,6 +38,7 @@ from palaestra.evaluation.running.matrix import MatrixRequest, plan
 from palaestra.evaluation.statistics.player_results import has_success
 from palaestra.evaluation.statistics.power import foresight
 from palaestra.models.registry import (
+    REGISTERED,
     REVISIONS,
     RUNS_BY,
     check_context,
@@ -53,6 +54,7 @@ from palaestra.store.run_folder import RunFolder, default_root, new_run_path
 from palaestra.store.schema import Durability
 
 if TYPE_CHECKING:
+    from palaestra.gateway.registration_desk import Desk
     from palaestra.models.local.bases import LoadedBases
 
 
@@ -115,6 +117,7 @@ class Evaluation:
         self.done = Done()
         self._effort, self._policies, self._elsewhere = effort, policies, elsewhere
         self._summaries: dict[str, dict[str, Any]] = {}  # of cells, by phase
+        self._desk: Desk | None = None  # where processes register, if any replies
 
     @classmethod
     @contextmanager
@@ -209,6 +212,9 @@ class Evaluation:
                         effort.workers, CALL_SECONDS, self.reporter.say, self.run.database
                     )
                     started = await held.enter_async_context(start)
+                if REGISTERED in self.plan.models:
+                    opened = registering.opened(self.plan, effort.registration)
+                    self._desk = await held.enter_async_context(opened)
                 self.done = await run_plan(
                     self.plan,
                     self.run,
@@ -237,6 +243,10 @@ class Evaluation:
     def _load(self, name: str, agent: Agent) -> Model:
         if name in self._policies:
             return self._policies[name].model
+        if self._desk is not None and name == REGISTERED:
+            from palaestra.gateway.registered_model import RegisteredModel
+
+            return RegisteredModel(self._desk)
         given = self._effort.concurrency.get(name) or self._effort.concurrency.get("")
         most = given or max(usual(cell.environment, cell.agent) for cell in self.plan.cells)
         slots = min(most, self.plan.episodes) + 2

@@ -12,6 +12,7 @@ from typing import Any, TypedDict, cast
 
 from palaestra.api.naming import named, several
 from palaestra.api.policy import Policy
+from palaestra.api.registering import Registration, check_registration
 from palaestra.api.seating import seated
 from palaestra.api.teaming import teamed, with_knob
 from palaestra.core.agent import Agent
@@ -120,9 +121,11 @@ class Effort:
     workers: int = 1
     allowance: SpendingBudget = field(default_factory=SpendingBudget)
     on: str | None = None  # a Ray cluster whose machines run the sessions, as after `--on`
+    registration: Registration | None = None  # where processes register; None: the default
 
     def check(self, plan: Plan, name: Naming) -> None:
         """Raise InputError for values that do not fit the plan."""
+        check_registration(plan, self.registration, name)
         if self.workers < 0:
             raise InputError(f"{name('workers')} of {self.workers} is negative; give 0 or more.")
         known = {cell.model for cell in plan.cells}

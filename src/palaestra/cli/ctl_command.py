@@ -77,7 +77,7 @@ def status(folder: Path) -> dict[str, Any]:
 
     with RunFolder.read(folder) as opened:
         made = from_json(opened.database.get(DOCUMENT), folder)
-        ended = len(opened.database.summaries("eval/"))
+        ended, steps = len(opened.database.summaries("eval/")), opened.database.steps()
         obeyed = opened.database.get(desired_state.APPLIED) or {}
         totals = opened.database.get("totals") or {}
     desired = desired_state.read(folder)
@@ -97,6 +97,7 @@ def status(folder: Path) -> dict[str, Any]:
         "worker": working,
         "episodes": ended,
         "planned": made.episodes,
+        "steps": steps,
         "seconds": totals.get("seconds", 0.0),
         "paused": desired.paused,
         "concurrency": desired.concurrency,
@@ -126,7 +127,7 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
         return
     print(
         f"{found['run']}: {found['state']}, {found['episodes']} of {found['planned']} episodes, "
-        f"{found['seconds']:.0f} s of work"
+        f"{found['steps']:,} steps, {found['seconds']:.0f} s of work"
     )
     if found["paused"] and found["worker"] is None:
         print("It will be paused when it is resumed.")

@@ -24,6 +24,7 @@ from palaestra.core.errors import InputError
 if TYPE_CHECKING:
     from palaestra.api.evaluating import Evaluation
     from palaestra.api.evaluation_request import Effort, Subject
+    from palaestra.api.registering import Registration
     from palaestra.evaluation.running.matrix import MatrixRequest
 
 EXAMPLE = "palaestra eval --env babyai/GoToLocalS5N2 --agent direct --model random -n 16"
@@ -186,12 +187,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     with unbegun():
         if options.resume is not None:
-            return _resume(options)
+            return resume(options)
         check_take_over(options)
         return begin(asked_by(options), options)
 
 
-def begin(asked: MatrixRequest, options: argparse.Namespace) -> int:
+def begin(
+    asked: MatrixRequest, options: argparse.Namespace, registration: Registration | None = None
+) -> int:
     """Evaluate a request in a new run; return the exit code."""
     from palaestra.api.evaluating import Evaluation, new_folder
     from palaestra.api.metrics_server import serving
@@ -204,7 +207,7 @@ def begin(asked: MatrixRequest, options: argparse.Namespace) -> int:
         serving(options.metrics, folder) as figures,
         Evaluation.begin(
             asked,
-            _effort(options),
+            replace(_effort(options), registration=registration),
             folder,
             reporter=Reporter(),
             durability=Durability(options.durability or "normal"),
@@ -214,7 +217,8 @@ def begin(asked: MatrixRequest, options: argparse.Namespace) -> int:
         return _work(evaluation, options.json, figures)
 
 
-def _resume(options: argparse.Namespace) -> int:
+def resume(options: argparse.Namespace, registration: Registration | None = None) -> int:
+    """Go on with a run that stopped; return the exit code."""
     from palaestra.api.evaluating import Evaluation
     from palaestra.api.metrics_server import serving
     from palaestra.runtime.progress import Reporter
@@ -231,7 +235,7 @@ def _resume(options: argparse.Namespace) -> int:
         serving(options.metrics, folder) as figures,
         Evaluation.resume(
             folder,
-            _effort(options),
+            replace(_effort(options), registration=registration),
             reporter=Reporter(),
             name=_flag,
             take_over=options.take_over,
@@ -310,7 +314,12 @@ SUBJECT = (
 def _flag(option: str) -> str:
     if option == "n":
         return "-n"
-    known = {"folder": "--run", "prices": "--price MODEL=IN/OUT", "players": "--player"}
+    known = {
+        "folder": "--run",
+        "prices": "--price MODEL=IN/OUT",
+        "players": "--player",
+        "roles": "--role",
+    }
     return known.get(option, f"--{option.replace('_', '-')}")
 
 

@@ -155,16 +155,19 @@ class Episode:
         forfeits = {s.forfeit.player: s for s in self.steps if s.forfeit is not None}
         why = {player: s.forfeit.outcome for player, s in forfeits.items() if s.forfeit is not None}
         decided = self.outcome.status in (Status.SUCCESS, Status.FAILURE)
+        own: dict[str | None, list[Step]] = {}
+        for step in self.steps:
+            own.setdefault(step.before.turn, []).append(step)
         found = {}
         for player, total in self.results.items():
             end = forfeits[player].index if player in forfeits else len(self.steps)
-            own = [s for s in self.steps if s.before.turn == player and s.index < end]
+            steps = [step for step in own.get(player, ()) if step.index < end]
             won = Outcome.success() if total > 0 else Outcome.failure()
             found[player] = PlayerResult(
                 why.get(player, won if decided else self.outcome),
                 total,
-                len(own),
-                sum(not step.transition.valid for step in own),
+                len(steps),
+                sum(not step.transition.valid for step in steps),
                 player in forfeits,
             )
         return found

@@ -11,7 +11,7 @@ forfeits, with the return that the environment states (`Stakes`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -104,16 +104,13 @@ class Game:
         if self.whole.outcome is not None:
             self._finish(seen)
             return
-        signals = self.whole.state.signals
-        before, self._acting = self._acting, (self.whole.turn, *signals.together)
+        before, self._acting = self._acting, (self.whole.turn, *self.whole.state.signals.together)
         if mover is not None:
             mover.pause()
-        for seat in self._seats.values():
-            if seat.name in self._acting and (seat.name not in before or seat is mover):
-                seat.wake(_seen_by(seat, seen), alone=len(self._acting) == 1)
-        for seat in self._seats.values():
-            if seat.name == self._acting[0]:
-                seat.may_act.set()
+        for name in _beginning(before, self._acting, None if mover is None else mover.name):
+            seat = self._seats[name]
+            seat.wake(_seen_by(seat, seen), alone=len(self._acting) == 1)
+        self._seats[self._acting[0]].may_act.set()
 
     # ── details ──────────────────────────────────────────────────────────────
 
@@ -224,6 +221,19 @@ class Game:
         if stakes.returns == "zero-sum":
             left = dict.fromkeys(players, -lost / (len(players) - 1))
         return {player: left.get(player, 0.0) for player in players} | {loser: lost}
+
+
+def _beginning(before: Sequence[str], after: Sequence[str], mover: str | None) -> Sequence[str]:
+    """Return the players whose turns begin after a move, of those that act before and after it.
+
+    Most moves of a round with many players begin none, which costs no look at each player.
+    """
+    if after == before[1:]:
+        return ()
+    if after == before and mover == before[0]:  # it acts again, after a message, say
+        return before[:1]
+    known = set(before)
+    return [player for player in after if player not in known or player == mover]
 
 
 def _seen_by(seat: PlayerSession, seen: Observation) -> Observation:

@@ -137,9 +137,10 @@ def acting_in(environment: Environment) -> tuple[str, ...]:
 
 def observed_by(environment: Environment, player: str) -> Observation:
     """Return what a player sees now; raises like `acting_in`."""
-    acting_in(environment)
-    assert isinstance(environment, Multiplayer)
-    return environment.observe(player)
+    if not hasattr(environment, "acting"):
+        acting_in(environment)  # raises
+    observed: Observation = environment.observe(player)  # type: ignore[attr-defined]
+    return observed
 
 
 def signals_of(environment: Environment) -> Signals:

@@ -85,7 +85,7 @@ class Simultaneous(Environment):
         return self.observe(self.movers()[0])
 
     def acting(self) -> tuple[str, ...]:
-        return tuple(player for player in self.movers() if player not in self._pending)
+        return tuple(self.movers()[len(self._pending) :])  # they move in this order
 
     def step(self, action: Action) -> Transition:
         if not self._begun:

@@ -75,11 +75,11 @@ def application(
     def guarded(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             try:
-                endpoint = endpoints.endpoint(request.path_params["id"], _token(request))
+                endpoint = endpoints.endpoint(request.path_params["id"], token_of(request))
                 request.state.limits, request.state.keepalive = limits, keepalive
                 return await handler(request, endpoint)
             except HTTPError as failure:
-                return _error_response(failure, request.url.path)
+                return error_response(failure, request.url.path)
 
         return handle
 
@@ -89,7 +89,7 @@ def application(
     def unknown(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         error_of_status = HTTPError(error.status_code, f"{error.detail}: {request.url.path}")
-        found = _error_response(error_of_status, request.url.path)
+        found = error_response(error_of_status, request.url.path)
         found.headers.update(error.headers or {})
         return found
 
@@ -201,7 +201,7 @@ async def _mcp(request: Request, endpoint: SessionEndpoint) -> Response:
     try:
         found = await mcp_endpoint.answer(endpoint, asked)
     except HTTPError as failure:
-        return _error_response(failure, request.url.path, asked.get("id"))
+        return error_response(failure, request.url.path, asked.get("id"))
     if found is None:
         return Response(status_code=202)
     invalid = "error" in found and found["error"]["code"] == mcp_endpoint.INVALID_REQUEST
@@ -277,7 +277,7 @@ async def _parsed_body(request: Request, shape: type[M]) -> M:
         raise invalid_body(error) from None
 
 
-def _token(request: Request) -> str:
+def token_of(request: Request) -> str:
     """Return the token from the headers that OpenAI's and Anthropic's SDKs send, or the query."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
@@ -285,7 +285,7 @@ def _token(request: Request) -> str:
     return request.headers.get("x-api-key") or request.query_params.get("token", "")
 
 
-def _error_response(failure: HTTPError, path: str, id: str | int | None = None) -> JSONResponse:
+def error_response(failure: HTTPError, path: str, id: str | int | None = None) -> JSONResponse:
     """Return an error response in the format of the protocol at `path`."""
     # for the SDKs of OpenAI and Anthropic; with status 429 nothing was started
     headers = {"x-should-retry": "true" if failure.status == 429 else "false"}

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from palaestra.models.scripted.reader import Competence
 
 REMOTE = ("openai:", "anthropic:", "azure:")
+REGISTERED = "registered"  # replies come from processes that register with the run
 REVISIONS = "revisions"
 """The document of a run that holds the revision of each local model (see `Checkpoint`)."""
 
@@ -63,6 +64,10 @@ def models() -> dict[str, About]:
         "reader?right=P": About(
             "a simulated member of a team, of known competence (see models/scripted/reader.py)",
             "palaestra",
+        ),
+        REGISTERED: About(
+            "processes that register with an evaluation reply (see `palaestra serve --team`)",
+            "the processes",
         ),
         "planner?own=P&others=P": About(
             "a simulated planner for boxes, of known competence (see models/scripted/planner.py)",
@@ -110,7 +115,7 @@ def check_model(name: str) -> None:
         UnknownName: no such name, and no such folder.
         InputError: the folder, or the remote address, cannot be used.
     """
-    if name in ("random", "null"):
+    if name in ("random", "null", REGISTERED):
         return
     if name.partition("?")[0] == "expert":
         _probabilities(name, ["error"])
@@ -161,7 +166,7 @@ def licence_of(name: str) -> str:
 
 def is_local(name: str) -> bool:
     """Return whether a name is that of a checkpoint, which this process loads."""
-    if is_remote(name) or name.partition("?")[0] in SCRIPTED:
+    if is_remote(name) or name == REGISTERED or name.partition("?")[0] in SCRIPTED:
         return False
     return not _is_scorer(name)
 
@@ -286,6 +291,11 @@ def load_model(
         from palaestra.models.scripted.scripted_model import ScriptedModel
 
         return ScriptedModel(lambda _: "", name="null")
+    if name == REGISTERED:
+        raise InputError(
+            f"The model '{REGISTERED}' replies only in evaluations, with which processes can "
+            "register; use `palaestra serve --team` or `palaestra eval`, or name another model."
+        )
     if is_remote(name):
         from palaestra.models.remote.remote_names import parse_remote
 

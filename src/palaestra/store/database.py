@@ -158,6 +158,11 @@ class Database:
             self._log.erase(key)
             self._connection.execute(f"DELETE FROM episode{OF_KEY}", parts(key))
 
+    def steps(self) -> int:
+        """Return the number of steps recorded so far, those of unfinished episodes included."""
+        self._group.flush()
+        return int(self._connection.execute("SELECT total(steps) FROM record").fetchone()[0])
+
     # ── finished episodes ────────────────────────────────────────────────────
 
     def finish(self, episode: Episode) -> asyncio.Future[None] | None:

@@ -54,7 +54,7 @@ class Post:
         """Begin with nothing sent or written."""
         self.declared, self.players, self.seed = declared, players, seed
         self.sent = 0  # messages so far
-        self.waiting: list[Letter] = []
+        self.waiting: dict[str, list[Letter]] = {player: [] for player in players}  # by recipient
         self.boards: dict[str, dict[str, Entry]] = {name: {} for name in declared.boards}
 
     def send(
@@ -74,17 +74,16 @@ class Post:
                 message does not fit, or a reader's mail is full.
         """
         name = self.channel_of(sender, channel)
-        may_read = self.declared.channels[name].may_read
-        open_to = [p for p in self.players if p != sender and may_read(p)]
-        wanted = open_to if to.strip() == "all" else [one.strip() for one in to.split(",")]
-        for one in wanted:
-            if one not in open_to:
-                known = ", ".join(open_to) or "nobody"
-                raise Refused(f"'{one}' does not read '{name}'; its readers are {known}.")
         declared = self.declared.channels[name]
+        to_all = to.strip() == "all"
+        wanted = self._readers(name, sender) if to_all else [one.strip() for one in to.split(",")]
+        for one in wanted:
+            if one == sender or one not in self.waiting or not declared.may_read(one):
+                known = ", ".join(self._readers(name, sender)) or "nobody"
+                raise Refused(f"'{one}' does not read '{name}'; its readers are {known}.")
         _check_text(text, declared)
         for one in wanted:
-            waits = sum(x.recipient == one and x.channel == name for x in self.waiting)
+            waits = sum(letter.channel == name for letter in self.waiting[one])
             if waits >= declared.capacity:
                 raise Refused(f"'{name}' is full for {one}: {waits} messages wait; send it later.")
         number, self.sent = self.sent, self.sent + 1
@@ -92,13 +91,16 @@ class Post:
             if random.Random(f"loss {self.seed} {number} {one}").random() >= declared.loss:
                 due = now + declared.delay
                 others = len(set(wanted)) - 1
-                self.waiting.append(Letter(number, name, sender, one, others, text, due))
+                self.waiting[one].append(Letter(number, name, sender, one, others, text, due))
         return number, wanted
 
     def take(self, player: str, now: int) -> list[Letter]:
         """Return the messages that have arrived for a player, once, in the order to show them."""
-        arrived = [x for x in self.waiting if x.recipient == player and x.due <= now]
-        self.waiting = [x for x in self.waiting if x not in arrived]
+        waiting = self.waiting[player]
+        if not waiting:
+            return []
+        arrived = [letter for letter in waiting if letter.due <= now]
+        self.waiting[player] = [letter for letter in waiting if letter.due > now]
         found: list[Letter] = []
         for name, declared in self.declared.channels.items():
             own = [letter for letter in arrived if letter.channel == name]
@@ -144,12 +146,16 @@ class Post:
     def saved(self) -> Any:
         """Return the state as JSON can hold it; equal states give equal values."""
         boards = {n: {k: asdict(e) for k, e in b.items()} for n, b in self.boards.items()}
-        return [self.sent, [asdict(letter) for letter in self.waiting], boards]
+        waiting = [letter for own in self.waiting.values() for letter in own]
+        waiting.sort(key=lambda letter: letter.number)
+        return [self.sent, [asdict(letter) for letter in waiting], boards]
 
     def restore(self, saved: Any) -> None:
         """Take back what `saved` returned."""
         self.sent, waiting, boards = saved
-        self.waiting = [Letter(**letter) for letter in waiting]
+        self.waiting = {player: [] for player in self.players}
+        for letter in waiting:
+            self.waiting[letter["recipient"]].append(Letter(**letter))
         self.boards = {n: {k: Entry(**e) for k, e in b.items()} for n, b in boards.items()}
 
     def channel_of(self, sender: str, name: str | None = None) -> str:
@@ -161,6 +167,11 @@ class Post:
             known = ", ".join(own) or "none"
             raise Refused(f"You may not write to '{name}'; your channels: {known}.")
         return name
+
+    def _readers(self, channel: str, sender: str) -> list[str]:
+        """Return who reads a channel, besides a sender."""
+        may_read = self.declared.channels[channel].may_read
+        return [player for player in self.players if player != sender and may_read(player)]
 
     def _board(self, player: str, name: str, verb: str) -> dict[str, Entry]:
         def mine(board: str) -> bool:

@@ -169,7 +169,12 @@ class Messages(Wrapper):
     ) -> Transition:
         """Show their messages to the players whose turns begin now, or to all at the end."""
         after = acting_in(self.inner) if over is None else over
-        begin = [player for player in after if over is not None or player not in before[1:]]
+        begin: Sequence[str] = ()
+        if over is not None:
+            begin = over
+        elif after != tuple(before[1:]):  # else a round goes on
+            waited = set(before[1:])
+            begin = [player for player in after if player not in waited]
         numbers: dict[str, list[int]] = {}
         for player in begin:
             letters = self._post.take(player, self.turn)

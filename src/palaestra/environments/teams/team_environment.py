@@ -203,7 +203,8 @@ class InTeam(Wrapper):
 
     def _went_on(self, before: Sequence[str], note: TeamNote) -> Transition:
         after = self.acting()
-        heard = self._begin([player for player in after if player not in before[1:]])
+        waited = set(before[1:])
+        heard = self._begin([player for player in after if player not in waited])
         if heard:
             note["heard"] = heard
         return Transition(self.observe(after[0]), info={"team": note})

@@ -1,0 +1,46 @@
+"""A model whose replies come from processes that register: a foreign member of a team.
+
+Each reply is recorded like that of any model, without tokens, so an interrupted episode goes on
+with the replies that were recorded, and asks nobody for them again.
+"""
+
+from __future__ import annotations
+
+import time
+
+from palaestra.core.message import Message
+from palaestra.core.model import Finish, Generation, Model, Prompt
+from palaestra.gateway.registration_desk import Desk
+from palaestra.models.registry import REGISTERED
+
+
+class RegisteredModel(Model):
+    """Replies as the processes at a desk do."""
+
+    name = REGISTERED
+    max_tokens = None  # a process knows its own limit
+
+    def __init__(self, desk: Desk) -> None:
+        """Ask the processes of that desk."""
+        self._desk = desk
+
+    async def generate(self, prompt: Prompt) -> Generation:
+        """Return the reply of a process registered for `prompt.role`; raises like `Desk.ask`."""
+        started = time.monotonic()
+        content = {
+            "role": prompt.role,
+            "episode": prompt.program,
+            "messages": [_written(message) for message in prompt.messages],
+        }
+        text = await self._desk.ask(prompt.role, content)
+        seconds = time.monotonic() - started
+        return Generation(text, (), (), Finish.STOP, self.name, version=0, seconds=seconds)
+
+
+def _written(message: Message) -> dict[str, object]:
+    images = [image.url for image in message.images]
+    return {
+        "role": message.role,
+        "content": message.text,
+        **({"images": images} if images else {}),
+    }
