@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from palaestra.agents.memory.embeddings import PACKAGE
 from palaestra.agents.memory.recall import HEAD
-from palaestra.agents.memory.retrieval import fused
+from palaestra.agents.memory.retrieval import best, fused
 from palaestra.agents.registry import make_agent
-from palaestra.core.bm25 import best
 from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.errors import InputError, MissingPackage
 from palaestra.core.session import Session

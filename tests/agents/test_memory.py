@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from palaestra.agents.history import History
 from palaestra.agents.memory import diff_history, places, recall, skills, sliding, subtasks, summary
+from palaestra.agents.memory.retrieval import best
 from palaestra.agents.registry import AGENTS, make_agent
 from palaestra.agents.tool_calling import NativeHistory
 from palaestra.core.agent import Agent
-from palaestra.core.bm25 import best, scores
+from palaestra.core.bm25 import scores
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Episode, Key

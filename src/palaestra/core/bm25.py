@@ -1,7 +1,6 @@
-"""BM25: how well texts match a query by the words that they share.
+"""BM25: how well texts match a query by their words (Robertson and Zaragoza 2009).
 
-Source: Robertson and Zaragoza 2009. The collections are small and change all the time, so there is
-no index.
+The texts are few and change often, so there is no index.
 """
 
 from __future__ import annotations
@@ -31,12 +30,3 @@ def scores(query: str, texts: Sequence[str]) -> list[float]:
             often = count[word]
             found[index] += rarity * often * (K1 + 1) / (often + K1 * (1 - B + B * length / mean))
     return found
-
-
-def best(query: str, texts: Sequence[str], count: int) -> list[int]:
-    """Return the indices of the best texts by BM25, at most `count`, best first.
-
-    Texts that share no word with the query are left out; of equals, the later one comes first.
-    """
-    rated = [(score, index) for index, score in enumerate(scores(query, texts)) if score > 0]
-    return [index for _, index in sorted(rated, reverse=True)[:count]]

@@ -1,6 +1,6 @@
 """Retrieval: the texts that match a query best, by words or by meaning.
 
-Source of reciprocal rank fusion: Cormack et al. 2009; for words see `core/bm25.py`, for meaning
+Sources: reciprocal rank fusion, Cormack et al. 2009; for words see `core.bm25`, for meaning
 `embeddings`.
 """
 
@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from palaestra.core.bm25 import best
+from palaestra.core.bm25 import scores
 
 By = Literal["words", "embeddings", "both"]
 Retrieval = Callable[[str, Sequence[str], int], list[int]]
 """A function from a query, texts and a maximum count to the indices of the best, best first."""
 
 FUSION = 60  # the constant k of reciprocal rank fusion
+
+
+def best(query: str, texts: Sequence[str], count: int) -> list[int]:
+    """Return the indices of the best texts by BM25, at most `count`, best first.
+
+    Texts that share no word with the query are left out; of equals, the later one comes first.
+    """
+    rated = [(score, index) for index, score in enumerate(scores(query, texts)) if score > 0]
+    return [index for _, index in sorted(rated, reverse=True)[:count]]
 
 
 def retrieval(by: By) -> Retrieval:

@@ -17,8 +17,8 @@ from palaestra.agents.history import History, Keep
 from palaestra.agents.memory.base import Memory
 from palaestra.agents.memory.cross_episode import Shelf
 from palaestra.agents.memory.memory_agent import RememberingAgent
+from palaestra.agents.memory.retrieval import best
 from palaestra.agents.react import action_of
-from palaestra.core.bm25 import best
 from palaestra.core.model import Generation
 from palaestra.core.session import Session
 

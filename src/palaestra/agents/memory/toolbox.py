@@ -17,8 +17,8 @@ from pydantic import Field
 
 from palaestra.agents.history import History, Keep
 from palaestra.agents.memory.memory_agent import RememberingAgent
+from palaestra.agents.memory.retrieval import best
 from palaestra.agents.react import action_of
-from palaestra.core.bm25 import best
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, ToolCall
 from palaestra.core.session import Session
