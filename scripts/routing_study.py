@@ -38,7 +38,7 @@ MEMBERS = {
     f"m{number}": (skill, right)
     for number, (right, skill) in enumerate(product((BEST, SECOND), SKILLS))
 }
-"""Skill and probability of each member; a name with its skill would be read as a task's."""
+"""Skill and probability of each member."""
 
 REMOVED, AFTER = "m0", 3  # the member that is taken out, and the last round with it
 
@@ -145,7 +145,7 @@ def main() -> int:
         file, members = folder / "team-0.toml", len(MEMBERS)
         file.write_text(
             "".join(
-                f'[members.{name}]\nmodel = "reader?skill={skill}&right={right}&outside={OTHERS}"\n'
+                f'[members.{name}]\nskills = "{skill}"\nmodel = "reader?right={right}&outside={OTHERS}"\n'
                 for name, (skill, right) in MEMBERS.items()
             )
             + "[routing]\n"

@@ -116,8 +116,13 @@ def _teams() -> list[Row]:
         text = (TEMPLATES / f"{name}.toml").read_text(encoding="utf-8")
         summary, source = (line.removeprefix("# ") for line in text.splitlines()[:2])
         team = load(name)
+        tables = {
+            "orchestrator": team.orchestrator,
+            "network": team.network,
+            "routing": team.routing,
+        }
+        table = next((key for key, value in tables.items() if value is not None), "")
         stages = " → ".join(stage.do for stage in team.stage)
-        table = "network" if team.network is not None else "routing"
         rows.append(
             {
                 "name": name,

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from palaestra.models.local.quantisation import Quantisation
     from palaestra.models.renderers.chat_template import TemplateRenderer
     from palaestra.models.renderers.chatml import ChatMLRenderer
-    from palaestra.models.scripted.reader import Competence
 
 REMOTE = ("openai:", "anthropic:", "azure:")
 REGISTERED = "registered"  # replies come from processes that register with the run
@@ -121,7 +120,7 @@ def check_model(name: str) -> None:
         _probabilities(name, ["error"])
         return
     if name.partition("?")[0] == "reader":
-        _competence(name)
+        _probabilities(name, READER)
         return
     if name.partition("?")[0] == "planner":
         _probabilities(name, PLANNER)
@@ -276,9 +275,9 @@ def load_model(
 
         return ExpertModel(agent, error=_probabilities(name, ["error"]).get("error", 0.0))
     if name.partition("?")[0] == "reader":
-        from palaestra.models.scripted.reader import ReaderModel
+        from palaestra.models.scripted.reader import Competence, ReaderModel
 
-        return ReaderModel(agent, competence=_competence(name))
+        return ReaderModel(agent, competence=Competence(**_probabilities(name, READER)))
     if name.partition("?")[0] == "planner":
         from palaestra.models.scripted.planner import PlannerCompetence, PlannerModel
 
@@ -416,21 +415,9 @@ def multiplies_bf16(device: torch.device) -> bool:
     return "avx512_bf16" in text or "amx_bf16" in text or " bf16" in text
 
 
-READER = ("right", "recall", "false", "honesty", "outside", "skill")  # options of `reader`
+READER = ("right", "recall", "false", "honesty", "outside")  # options of `reader`
 PLANNER = ("own", "others", "active")  # of the model `planner`
 SCRIPTED = ("expert", "reader", "planner", "random", "null", "tiny")
-
-
-def _competence(name: str) -> Competence:
-    """Return what the options of a reader say; raise InputError if they cannot be used."""
-    from palaestra.models.scripted.reader import Competence
-
-    model, _, query = name.partition("?")
-    parts = query.split("&") if query else []
-    skills = [part.removeprefix("skill=") for part in parts if part.startswith("skill=")]
-    numbers = "&".join(part for part in parts if not part.startswith("skill="))
-    found = _probabilities(f"{model}?{numbers}", READER)
-    return Competence(**found, skill="".join(skills[-1:]))
 
 
 def _probabilities(name: str, options: Sequence[str]) -> dict[str, float]:

@@ -14,6 +14,7 @@ import palaestra as pa
 from palaestra.cli.main import main
 from palaestra.core.errors import InputError
 from palaestra.core.team_words import ASKED, PASS
+from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.teams.layered_network import LayeredNetwork, importance, normalised
 from palaestra.environments.teams.protocol import protocol_of
 from palaestra.environments.teams.team_file import Network, Team, load, parse
@@ -145,7 +146,7 @@ def test_a_network_survives_being_saved_and_bounds_its_replies(texts: list[str])
         protocol = again
         if protocol.refusal(text) is None:
             count += 1
-            assert count <= protocol.most_replies()
+            assert count <= protocol.most_replies({})
             if protocol.take(protocol.next()[0], text) is not None:
                 protocol.begin_turn()
                 count = 0
@@ -157,14 +158,15 @@ def test_a_network_survives_being_saved_and_bounds_its_replies(texts: list[str])
         ("[network]\nkeep = 3", "keeps 3 of 2 members; keep fewer"),
         ("[network]\nlayers = 1", r"'network.layers': Input should be greater than or equal to 2"),
         ('[network]\n[[stage]]\ndo = "act"', "must have one protocol"),
-        ("", "must have one protocol: stages, a network or routing"),
+        ("", r"must have one protocol: \[\[stage\]\], \[orchestrator\], \[network\] or"),
         ('[members.cat]\nrights = ["send"]\n[network]', "lets 'cat' propose .* right 'act'"),
-        ('[members.cat]\nteam = "majority"\n[network]', "only stages take teams as members"),
+        ("[members.cat]\nfrom_turn = 2\n[network]", "in which 'cat' is not always there"),
+        ('see = "own"\n[network]', "with `see` or a supervisor, which need stages"),
     ],
 )
 def test_networks_that_could_not_act(more: str, error: str) -> None:
     with pytest.raises(InputError, match=error):
-        parse("mine", f"[members.ann]\n[members.bob]\n{more}\n")
+        parse("mine", f"{more}\n[members.ann]\n[members.bob]\n")
 
 
 def test_a_run_records_who_contributed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,6 +198,13 @@ def test_a_run_records_who_contributed(tmp_path: Path, capsys: pytest.CaptureFix
     assert "2.000 to 2.000" in capsys.readouterr().out
     assert main(["team", str(run), "--to", str(tmp_path / "x.toml")]) == 2
     assert "a network learns nothing" in capsys.readouterr().err
+
+
+def test_a_team_takes_a_member_s_place_in_a_network(tmp_path: Path) -> None:
+    file = tmp_path / "team.toml"
+    file.write_text('[members.ann]\n[members.bob]\nteam = "majority"\n[network]\nlayers = 2\n')
+    broken = [f for f in check_environment(f"questions/things-2?team={file}") if not f.holds]
+    assert broken == []
 
 
 def test_the_template_is_a_network() -> None:

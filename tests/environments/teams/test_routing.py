@@ -17,17 +17,16 @@ from palaestra.core.environment import Action, Signals, Transition
 from palaestra.core.environment import Observation as Seen
 from palaestra.core.episode import Episode, Key, Step
 from palaestra.core.errors import InputError
+from palaestra.core.message import user
 from palaestra.core.outcome import Outcome, Owner
-from palaestra.core.routing_words import Work, part, read_part, read_work, work
+from palaestra.core.routing_words import Work, part, read_part, read_work, routing_asked, work
 from palaestra.core.task import Task
 from palaestra.core.team_words import PASS
 from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.teams.learned_routes import MEMORY, learned, without
 from palaestra.environments.teams.routing import Routing
 from palaestra.environments.teams.team_file import Team, load, parse
-from palaestra.models.registry import check_model
 from palaestra.models.scripted import routing_reader
-from palaestra.models.scripted.reader import Competence
 
 MEMBERS = ("ann", "bob", "cat")
 TASK = "music question 4"
@@ -41,7 +40,7 @@ def routing(seed: int = 0, **keys: object) -> Routing:
     made = team(**keys)
     assert made.routing is not None
     protocol = Routing(made, made.routing, seed)
-    protocol.show(TASK)
+    protocol.begin(TASK)
     return protocol
 
 
@@ -132,7 +131,7 @@ def test_routing_survives_being_saved_and_bounds_its_replies(texts: list[str]) -
         if protocol.refusal(text) is not None:
             continue
         count += 1
-        assert count <= protocol.most_replies()
+        assert count <= protocol.most_replies({})
         if protocol.take(protocol.next()[0], text) is not None:
             protocol.begin_turn()
             count = 0
@@ -241,11 +240,11 @@ def test_a_reader_forwards_to_who_did_well_and_splits_lines() -> None:
 
 SPECIALISTS = """
 [members.ann]
-model = "reader?skill=physics"
+skills = "physics"
 [members.bob]
-model = "reader?skill=music"
+skills = "music"
 [members.cat]
-model = "reader?skill=law"
+skills = "law"
 [routing]
 hops = 1
 """
@@ -255,7 +254,17 @@ hops = 1
 def solved(file: Path, run: Path, shard: str) -> float:
     """Return the success on a part of the tasks."""
     world = "tests.environments.teams.skills:Skills"
-    given = ["eval", "--env", world, "--team", str(file), "--model", "reader", "-n", "160"]
+    given = [
+        "eval",
+        "--env",
+        world,
+        "--team",
+        str(file),
+        "--model",
+        "reader?outside=0",
+        "-n",
+        "160",
+    ]
     assert main([*given, "--shard", shard, "--run", str(run), "--workers", "0"]) == 0
     found = pa.Run(run).results.success
     assert found is not None
@@ -314,22 +323,13 @@ def test_routing_keeps_the_contract(tmp_path: Path) -> None:
     assert [f for f in check_environment(id) if not f.holds] == []
 
 
-def test_a_skill_is_a_word_of_the_task_and_every_numbered_line_needs_one() -> None:
-    reader = Competence(right=0.9, skill="music", outside=0.2)
-    assert reader.of("a music question") == 0.9 and reader.of("a law question") == 0.2
-    assert reader.of("1. music\n2. law") == pytest.approx(0.18)
-    assert Competence(right=0.9).of("1. music\n2. law") == 0.9
+def test_what_a_holder_needs_skills_for() -> None:
+    def at_hand(*lines: str) -> list[str]:
+        asked = routing_asked(forward=True, split=True)
+        return routing_reader.tasks_at_hand([user("\n".join([*lines, asked]))])
 
-
-@pytest.mark.parametrize(
-    ("name", "error"),
-    [
-        ("reader?outside=0.5", "outside=0.5 needs a skill; set skill=WORD"),
-        ("reader?skill=law&outside=2", "outside must be a number from 0 to 1"),
-        ("reader?skil=law", "option of the model 'reader'"),
-    ],
-)
-def test_a_reader_that_cannot_be(name: str, error: str) -> None:
-    check_model("reader?skill=law&right=0.9&outside=0.2")
-    with pytest.raises(InputError, match=error):
-        check_model(name)
+    skilled = "You are ann, in a team with bob. Your skills: music."
+    assert at_hand(skilled, "1. law", "2. physics") == ["1. law", "2. physics"]
+    assert at_hand(skilled, "1. law", "2. physics", part("2. physics")) == ["2. physics"]
+    assert "music" not in at_hand(skilled, "a law question")[0]
+    assert routing_reader.tasks_at_hand([user("a law question\nPropose an action.")]) == []

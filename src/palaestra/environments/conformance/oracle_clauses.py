@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
 from palaestra.core.environment import Action, Capability, Environment
-from palaestra.core.rare_capabilities import answer_of, signals_of
+from palaestra.core.rare_capabilities import answer_of, sample_action, signals_of
 from palaestra.environments.conformance.subject import Subject, ended, follow, require, walk
 
 ASKED = 60  # the longest plan for which the oracle is asked at every step
@@ -67,10 +69,15 @@ def the_oracle_leads_on(subject: Subject) -> None:
 
 
 def _given_by_all(env: Environment, answer: Action) -> bool:
-    """Give an answer, with several players until the task ends; return whether it is solved."""
-    most = 1 if len(env.spec.players) == 1 else env.spec.typical_turns
-    for _ in range(most):
+    """Give an answer, with several players until the task ends; return whether it is solved.
+
+    A player that is asked for something else, as members of a team are, replies at random.
+    """
+    several, rng = len(env.spec.players) > 1, random.Random(0)
+    for _ in range(env.spec.typical_turns if several else 1):
         transition = env.step(answer)
+        if several and not transition.valid:
+            transition = env.step(sample_action(env, rng))
         if ended(transition):
             return transition.success
     return False

@@ -56,7 +56,7 @@ class LayeredNetwork(Protocol):
         self.team, self.network, self.seed = team, network, seed
         self.turn = Forward(0, [*team.members], [*team.members])
 
-    def begin_turn(self) -> None:
+    def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
         members = self.team.members
         self.turn = Forward(self.turn.number + 1, [*members], [*members])
 
@@ -102,6 +102,9 @@ class LayeredNetwork(Protocol):
         turn.rating, turn.left = True, [*turn.active]
         return None
 
+    def halt(self) -> str | None:
+        return None  # nobody talks
+
     def facts(self) -> dict[str, Any]:
         """Return the members' importance in the turn that was decided, and its layers."""
         answers = self.turn.answers
@@ -121,9 +124,10 @@ class LayeredNetwork(Protocol):
             return action
         return ", ".join("5" if plain(text) == plain(action) else "0" for text in self._choices())
 
-    def most_replies(self) -> int:
-        members, kept = len(self.team.members), self.network.keep
-        return 2 * members + kept + 2 * kept * (self.network.layers - 2)
+    def most_replies(self, each: Mapping[str, int]) -> int:
+        replies = sorted((each.get(member, 1) for member in self.team.members), reverse=True)
+        kept = sum(replies[: self.network.keep])
+        return 2 * sum(replies) + kept + 2 * kept * (self.network.layers - 2)
 
     def key(self) -> tuple[object, ...]:
         turn = self.turn

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from palaestra.core.episode import Episode
@@ -19,12 +19,17 @@ from palaestra.environments.teams.team_file import Team
 class Protocol(ABC):
     """The protocol of one team in one episode; at its beginning the first turn has begun.
 
-    A turn ends with an action of the environment. Players are the team's members, and those of a
-    team in a member's place as `member.inner`.
+    A turn ends with an action of the environment. Players are the team's members; only the protocol
+    that `protocol_of` returns also knows those of a team in a member's place, as `member.inner`.
     """
 
     team: Team
     seed: int
+    watches: bool = False
+    """Whether it depends on what the environment shows, or on its state, who replies next."""
+
+    def begin(self, observation: str, state: str | None = None) -> None:
+        """Take note of what the environment shows at first; arguments as of `begin_turn`."""
 
     @abstractmethod
     def next(self) -> list[str]:
@@ -57,11 +62,21 @@ class Protocol(ABC):
         return []
 
     @abstractmethod
-    def begin_turn(self) -> None:
-        """Begin the next turn, once the environment has taken the action or refused it."""
+    def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
+        """Begin the next turn, once the environment has taken the action or refused it.
 
-    def show(self, text: str) -> None:
-        """Take what the environment shows before a turn; most protocols need not know it."""
+        Args:
+            observation: what the environment showed; None: it was not asked, since the team is in
+                a member's place and has decided on that member's reply.
+            state: the key of the environment's state; None: unknown.
+        """
+
+    @abstractmethod
+    def halt(self) -> str | None:
+        """End the talk of this turn; return the action if that decides on it.
+
+        It is called while no member is to reply at the same time as one that has replied.
+        """
 
     def facts(self) -> dict[str, Any]:
         """Return what the record holds of the turn that was just decided, as JSON."""
@@ -76,8 +91,13 @@ class Protocol(ABC):
         """Return the reply of a member that knows the right action."""
 
     @abstractmethod
-    def most_replies(self) -> int:
-        """Return the largest number of replies in one turn."""
+    def most_replies(self, each: Mapping[str, int]) -> int:
+        """Return the largest number of replies in one turn.
+
+        Args:
+            each: how many replies it takes until a team in a member's place has replied; 1 for
+                members that are missing.
+        """
 
     @abstractmethod
     def key(self) -> tuple[object, ...]:
@@ -95,14 +115,24 @@ class Protocol(ABC):
 def protocol_of(team: Team, seed: int) -> Protocol:
     """Return the protocol that a team's file describes, at the beginning of its first turn."""
     from palaestra.environments.teams.layered_network import LayeredNetwork
+    from palaestra.environments.teams.nested import Nested
+    from palaestra.environments.teams.orchestrator import Orchestrator
     from palaestra.environments.teams.routing import Routing
     from palaestra.environments.teams.staged_protocol import Stages
+    from palaestra.environments.teams.team_supervisor import Supervised
 
-    if team.network is not None:
-        return LayeredNetwork(team, team.network, seed)
-    if team.routing is not None:
-        return Routing(team, team.routing, seed)
-    return Stages(team, seed)
+    protocol: Protocol
+    if team.orchestrator is not None:
+        protocol = Orchestrator(team, seed)
+    elif team.network is not None:
+        protocol = LayeredNetwork(team, team.network, seed)
+    elif team.routing is not None:
+        protocol = Routing(team, team.routing, seed)
+    else:
+        protocol = Stages(team, seed)
+    if team.supervisor is not None:
+        protocol = Supervised(protocol, team.supervisor)
+    return Nested(protocol) if team.inner else protocol
 
 
 def facts_of(episode: Episode) -> list[dict[str, Any]]:

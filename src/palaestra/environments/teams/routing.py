@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -71,11 +71,12 @@ class Routing(Protocol):
         self.number, self.text = -1, ""
         self.begin_turn()
 
-    def show(self, text: str) -> None:
-        self.text = self.jobs[0].text = text
+    def begin(self, observation: str, state: str | None = None) -> None:
+        self.text = self.jobs[0].text = observation
 
-    def begin_turn(self) -> None:
+    def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
         self.number += 1
+        self.text = self.text if observation is None else observation
         entry = random.Random(f"entry {self.seed} {self.number}").choice([*self.team.members])
         self.jobs = [Job(self.text, [entry])]  # the last one is at hand
         self.routes: list[dict[str, Any]] = []  # of finished jobs
@@ -133,6 +134,9 @@ class Routing(Protocol):
             return None
         return self._done(job, text)
 
+    def halt(self) -> str | None:
+        return None  # nobody talks
+
     def facts(self) -> dict[str, Any]:
         """Return the way of each task and part that was done in the turn that was decided."""
         return {"routes": self.routes}
@@ -143,8 +147,9 @@ class Routing(Protocol):
     def ideal(self, action: str) -> str:
         return action
 
-    def most_replies(self) -> int:
-        return (PARTS + 1) * len(self.team.members) + 1
+    def most_replies(self, each: Mapping[str, int]) -> int:
+        replies = [each.get(member, 1) for member in self.team.members]
+        return (PARTS + 1) * sum(replies) + max(replies)  # who split a task is asked again
 
     def key(self) -> tuple[object, ...]:
         return self.number, self.text, [asdict(job) for job in self.jobs], self.routes

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from palaestra.core.team_words import ACCEPT, ASKED, DONE, HALT, PASS, proposal
-from palaestra.environments.teams.protocol import Protocol, protocol_of
+from palaestra.core.team_words import ACCEPT, ASKED, DONE, HALT, PASS, SPAWN, proposal
+from palaestra.environments.teams.protocol import Protocol
 from palaestra.environments.teams.team_file import Stage, Team
 from palaestra.environments.teams.votes import (
     agree,
@@ -32,6 +32,8 @@ class TeamTurn:
     """Where the team is within one of its turns."""
 
     number: int = 0  # of the turn in the episode
+    action: int = 1  # of the environment in the episode, from 1
+    spawned: tuple[str, ...] = ()  # members that were brought in during the episode
     at: int = 0  # the stage
     rounds: dict[str, int] = field(default_factory=dict)  # by stage, how often it was repeated
     speaker: str | None = None  # of a moderated stage or a bid: who was chosen to speak
@@ -48,7 +50,6 @@ class Stages(Protocol):
         """Begin the first turn."""
         self.team, self.seed = team, seed
         self.turn = TeamTurn()
-        self.inner = {name: protocol_of(one, seed) for name, one in team.inner.items()}
         self._said: list[tuple[str, str]] = []  # since the last call of `said`
         self._enter(0)
 
@@ -57,28 +58,14 @@ class Stages(Protocol):
         """The present stage."""
         return self.team.stage[self.turn.at]
 
-    def show(self, text: str) -> None:
-        for inner in self.inner.values():
-            inner.show(text)
-
     def next(self) -> list[str]:
         """Return the players that reply now: one, or several at the same time; at least one."""
         together = self.stage.order == "together" and self.stage.do != "act"
         together = together and self.turn.speaker is None
-        found: list[str] = []
-        for member in self.turn.left if together else self.turn.left[:1]:
-            if member in self.inner:
-                found += [f"{member}.{player}" for player in self.inner[member].next()]
-            else:
-                found.append(member)
-        return found
+        return [*self.turn.left] if together else self.turn.left[:1]
 
     def asked(self, player: str = "") -> str:
         """Return what a player is asked for, the same for all that reply now in its team."""
-        member, _, within = player.partition(".")
-        if within:
-            asked = self.asked()
-            return f"Your team {member} is asked: {asked}\n{self.inner[member].asked(within)}"
         if self.turn.speaker is not None:
             return ASKED["talk"]
         if self.stage.do == "vote":
@@ -90,9 +77,6 @@ class Stages(Protocol):
 
     def refusal(self, text: str, player: str = "") -> str | None:
         """Return why a reply to the present stage is none; None: it is one."""
-        member, _, within = player.partition(".")
-        if within:
-            return self.inner[member].refusal(text, within)
         if not text.strip():
             return "The reply is empty."
         if self.turn.speaker is not None or plain(text) == PASS:
@@ -106,47 +90,32 @@ class Stages(Protocol):
         return None
 
     def kind(self, player: str, text: str) -> str:
-        """Return what a reply does: the stage's `do`, or talk, halt or pass."""
-        member, _, within = player.partition(".")
-        if within:
-            return self.inner[member].kind(within, text)
+        """Return what a reply does: the stage's `do`, or talk, halt, spawn or pass."""
         if plain(text) == PASS:
             return "pass"
         talks = self.turn.speaker is not None or self.stage.do == "talk"
-        if talks and self._halts(member, text):
+        if talks and self._halts(player, text):
             return "halt"
+        if talks and self._spawns(player, text):
+            return "spawn"
         return "talk" if talks else self.stage.do
 
     def take(self, player: str, text: str) -> str | None:
-        """Take a player's reply; return the action once the team has decided on one.
-
-        What a team in place of a member decides is the member's reply; if that is none, it passes.
-        """
-        member, _, within = player.partition(".")
-        if within:
-            inner = self.inner[member]
-            decision = inner.take(within, text)
-            self._said += [(f"{member}.{speaker}", line) for speaker, line in inner.said()]
-            if decision is None:
-                return None
-            inner.begin_turn()
-            text = decision if self.refusal(decision) is None else PASS
+        """Take a member's reply; return the action once the team has decided on one."""
         turn = self.turn
-        turn.left.remove(member)
-        turn.replies[member] = text
+        turn.left.remove(player)
+        turn.replies[player] = text
         if self.stage.do == "act":
             if plain(text) != PASS:
                 return text
             if turn.left:  # the next member decides in its place
                 return None
         if turn.speaker is not None or (self.stage.do == "talk" and self.stage.order != "together"):
-            self._hear(member, text)
+            self._hear(player, text)
         return None if turn.left else self._after_stage()
 
     def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
         """Return a random reply to what is asked; `action` samples one of the environment."""
-        if (inner := self._within()) is not None:
-            return inner.sample(rng, action)
         if self.turn.speaker is not None or self.stage.do == "talk":
             return PASS
         match self.stage.do:
@@ -160,11 +129,6 @@ class Stages(Protocol):
 
     def ideal(self, action: str) -> str:
         """Return the reply of a member that knows the right action."""
-        if (inner := self._within()) is not None:
-            return inner.ideal(self._ideal(action))
-        return self._ideal(action)
-
-    def _ideal(self, action: str) -> str:
         if self.turn.speaker is not None or self.stage.do in TALKING:
             right = all(plain(text) == plain(action) for _, text in self.turn.proposals)
             if self.turn.speaker is None and self.stage.do == "moderate":
@@ -175,61 +139,60 @@ class Stages(Protocol):
         choices = [plain(text) for text in self._choices()]
         return str(1 + choices.index(plain(action))) if plain(action) in choices else "1"
 
-    def begin_turn(self) -> None:
+    def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
         """Begin the next turn, once the environment has taken the action or refused it."""
-        self.turn = TeamTurn(number=self.turn.number + 1)
+        turn = self.turn
+        action = turn.action if observation is None else turn.action + 1
+        self.turn = TeamTurn(turn.number + 1, action, turn.spawned)
         self._enter(0)
-        for inner in self.inner.values():
-            inner.begin_turn()
+
+    def halt(self) -> str | None:
+        """End the talk of this turn, with the present stage if that is talk."""
+        self.turn.halted = True
+        return self._enter(self.turn.at + 1) if self.stage.do in TALKING else None
 
     def said(self) -> list[tuple[str, str]]:
         """Return speaker and line of all that was said since the last call, in its order."""
         said, self._said = self._said, []
         return said
 
-    def most_replies(self) -> int:
+    def most_replies(self, each: Mapping[str, int]) -> int:
         count = 0
         for at, stage in enumerate(self.team.stage):
             again = self.team.stage[at - stage.back : at + 1]
-            replies = sum(self._replies(one) for one in again)
-            count += self._replies(stage) + (stage.times - 1) * replies
+            replies = sum(self._replies(one, each) for one in again)
+            count += self._replies(stage, each) + (stage.times - 1) * replies
         return max(1, count)
 
     def key(self) -> tuple[object, ...]:
         """Return the state as something to hash; equal states give equal values."""
         turn = self.turn
         place = turn.number, turn.at, sorted(turn.rounds.items()), turn.speaker, turn.halted
-        inner = [one.key() for one in self.inner.values()]
-        return *place, turn.left, turn.replies, turn.proposals, inner
+        return *place, turn.action, turn.spawned, turn.left, turn.replies, turn.proposals
 
     def saved(self) -> Any:
         """Return the state as JSON can hold it."""
-        return [asdict(self.turn), {name: one.saved() for name, one in self.inner.items()}]
+        return asdict(self.turn)
 
     def restore(self, saved: Any) -> None:
         """Take back what `saved` returned."""
-        turn, within = saved
-        proposals = [(member, text) for member, text in turn["proposals"]]
-        self.turn = TeamTurn(**{**turn, "proposals": proposals})
-        for name, one in self.inner.items():
-            one.restore(within[name])
+        proposals = [(member, text) for member, text in saved["proposals"]]
+        spawned = tuple(saved["spawned"])
+        self.turn = TeamTurn(**{**saved, "proposals": proposals, "spawned": spawned})
 
     # ── details ──────────────────────────────────────────────────────────────
 
-    def _within(self) -> Protocol | None:
-        """Return the team in a member's place that replies next; None: a member does."""
-        member, _, within = self.next()[0].partition(".")
-        return self.inner[member] if within else None
-
-    def _replies(self, stage: Stage) -> int:
+    def _replies(self, stage: Stage, each: Mapping[str, int]) -> int:
         """Return the largest number of replies to a stage."""
         if stage.do in ("count", "moderate"):
             return 0 if stage.do == "count" else 2
-        taking_part = sum(
-            self.inner[member].most_replies() if member in self.inner else 1
-            for member in self.team.taking_part(stage)
-        )
+        taking_part = sum(each.get(member, 1) for member in self.team.taking_part(stage))
         return taking_part + 1 if stage.do == "bid" else taking_part
+
+    def _taking_part(self, stage: Stage) -> Sequence[str]:
+        """Return the members of a stage that are there."""
+        there = self.team.there(self.turn.action, self.turn.spawned)
+        return [member for member in self.team.taking_part(stage) if member in there]
 
     def _enter(self, at: int) -> str | None:
         """Begin a stage; return the action if it decides by itself."""
@@ -240,7 +203,7 @@ class Stages(Protocol):
             return self._enter(at + 1)
         if stage.do == "count" or (stage.do == "vote" and len(self._choices()) < 2):
             return self._count()
-        turn.left = [*self.team.taking_part(stage)]
+        turn.left = [*self._taking_part(stage)]
         if stage.do == "moderate":
             assert stage.by is not None
             turn.left = [stage.by]
@@ -296,13 +259,21 @@ class Stages(Protocol):
         if self._halts(member, text):
             self.turn.halted = True
         elif plain(text) != PASS:
+            self.turn.spawned += (*self._spawns(member, text),)
             self._said.append((member, f"{member}: {text}"))
 
     def _halts(self, member: str, text: str) -> bool:
         return plain(text) == HALT and "halt" in self.team.members[member].rights
 
+    def _spawns(self, member: str, text: str) -> list[str]:
+        """Return the member of the reserve that a member brings in by some words, if any."""
+        if "spawn" not in self.team.members[member].rights:
+            return []
+        waiting = [name for name in self.team.reserve if name not in self.turn.spawned]
+        return [name for name in waiting if plain(text) == plain(f"{SPAWN} {name}")]
+
     def _candidates(self) -> list[str]:
-        return [m for m in self.team.taking_part(self.stage) if m != self.stage.by]
+        return [m for m in self._taking_part(self.stage) if m != self.stage.by]
 
     def _named(self, text: str) -> str | None:
         words = re.findall(r"[\w-]+", text.casefold())

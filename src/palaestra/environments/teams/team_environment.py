@@ -25,7 +25,7 @@ from palaestra.core.environment import (
 from palaestra.core.errors import InputError
 from palaestra.core.rare_capabilities import sample_action
 from palaestra.core.task import Task
-from palaestra.core.team_words import PASS
+from palaestra.core.team_words import DID, PASS, acted, skilled
 from palaestra.environments.base import hashed, refused
 from palaestra.environments.teams.protocol import protocol_of
 from palaestra.environments.teams.team_file import Team, load
@@ -78,7 +78,7 @@ class InTeam(Wrapper):
             players=tuple(team.players),
             stakes=Stakes("common", forfeit=0.0, idle=PASS),
             capabilities=spec.capabilities - ALONE,
-            typical_turns=spec.typical_turns * protocol_of(team, 0).most_replies(),
+            typical_turns=spec.typical_turns * protocol_of(team, 0).most_replies({}),
             free_text=True,
         )
 
@@ -87,8 +87,8 @@ class InTeam(Wrapper):
         self._protocol, self._over = protocol_of(self._team, task.seed), False
         self._read = dict.fromkeys(self._team.players, 0)
         self._news, self._shown, self._digest = [], {}, ""
+        self._protocol.begin(first.text, self._watched_state())
         self._tell(("", first.text))
-        self._protocol.show(first.text)
         self._begin(self.acting())
         return Observation(self._shown[self.acting()[0]], first.images)
 
@@ -142,6 +142,8 @@ class InTeam(Wrapper):
         Empty where what was said before leads the team to another action.
         """
         plan = [action.text for action in self.inner.oracle()] if not self._over else []
+        if self._protocol.watches and Capability.SNAPSHOT in self.inner.spec.capabilities:
+            return self._tried(plan)
         protocol, replies = protocol_of(self._team, self._protocol.seed), list[Action]()
         protocol.restore(self._protocol.saved())
         while plan:
@@ -152,7 +154,23 @@ class InTeam(Wrapper):
                 continue
             if plain(decision) != plain(plan.pop(0)):
                 return []
-            protocol.begin_turn()
+            protocol.begin_turn(f"after {decision} and {len(plan)} more")
+        return replies
+
+    def _tried(self, plan: list[str]) -> list[Action]:
+        """Return the same where it depends on observations: all is done, and then undone."""
+        before, replies = self.snapshot(), list[Action]()
+        while plan and not self._over:
+            replies.append(Action(self._protocol.ideal(plan[0])))
+            told = len(self._news)
+            self.step(replies[-1])
+            done = [plain(text) for speaker, text in self._news[told:] if not speaker]
+            if done and done[-1].startswith(plain(f"{DID}{plan[0]}")):
+                plan.pop(0)
+            elif done or self._over:
+                replies = []
+                break
+        self.restore(before)
         return replies
 
     def admissible(self) -> Sequence[str]:
@@ -186,12 +204,10 @@ class InTeam(Wrapper):
         if transition.valid:
             self.turn += 1
         refusal = "" if transition.valid else "That was no valid action. "
-        self._tell(("", f"Your team did: {note['did']}\n{refusal}{transition.observation.text}"))
+        self._tell(("", acted(note["did"], f"{refusal}{transition.observation.text}")))
         if transition.terminated or transition.truncated:
             return self._ended(transition, before, note)
-        if transition.valid:
-            self._protocol.show(transition.observation.text)
-        self._protocol.begin_turn()
+        self._protocol.begin_turn(transition.observation.text, self._watched_state())
         went_on = self._went_on(before, note)
         inner = transition.info if transition.valid else {**transition.info, "refused": True}
         return replace(
@@ -200,6 +216,11 @@ class InTeam(Wrapper):
             rewards=dict.fromkeys(self._team.players, transition.reward),
             info={**inner, **went_on.info},
         )
+
+    def _watched_state(self) -> str | None:
+        """Return the key of the environment's state; None where nobody watches it."""
+        known = self._protocol.watches and Capability.STATE_KEY in self.inner.spec.capabilities
+        return self.inner.state_key() if known else None
 
     def _went_on(self, before: Sequence[str], note: TeamNote) -> Transition:
         after = self.acting()
@@ -251,10 +272,12 @@ class InTeam(Wrapper):
 def _briefing(team: Team, player: str, name: str) -> str:
     """Return what a player is told of its team, and of those around it; it is called `name`."""
     member, _, within = player.partition(".")
-    told, others = team.members[member].instructions, [m for m in team.members if m != member]
+    told, skills = team.members[member].instructions, team.members[member].skills
+    others = [m for m in team.there(1, ()) if m != member]
     if within:
         inner = _briefing(team.inner[member], within, name)
         return (
             f"{inner} Your team is {member} among {', '.join(others)}.{f' {told}' if told else ''}"
         )
+    told = " ".join(text for text in (told, skilled(skills) if skills else "") if text)
     return f"You are {name}, in a team with {', '.join(others)}.{f' {told}' if told else ''}"

@@ -23,7 +23,7 @@ place of stages, `[network]` or `[routing]` is the protocol (`layered_network.py
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -33,8 +33,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.environments.teams import layouts
+from palaestra.environments.teams.team_checks import (
+    wrong_attendance,
+    wrong_leader,
+    wrong_network,
+    wrong_reserve,
+    wrong_routing,
+)
 
-Right = Literal["act", "send", "halt"]
+Right = Literal["act", "send", "halt", "spawn"]
 
 DECIDING = ("act", "count", "vote")
 TEMPLATES = files("palaestra.environments.teams") / "templates"
@@ -54,8 +61,18 @@ class Member(_Table):
     )
     model: str | None = Field(None, description="its model, as in `--model`; unset: the team's")
     rights: tuple[Right, ...] = Field(
-        ("act", "send"), description="act: propose and take actions; send: talk; halt: end the talk"
+        ("act", "send"),
+        description="act: propose and take actions; send: talk; halt: end the talk; spawn: bring "
+        "in members of the reserve",
     )
+    skills: str = Field("", description="what it is good at, by which work is given to it")
+    from_turn: int = Field(1, ge=1, description="the first turn in which it is there")
+    until_turn: int | None = Field(None, ge=1, description="the last one; unset: to the end")
+    reserve: bool = Field(False, description="it is not there until it is brought in")
+
+    def there(self, turn: int) -> bool:
+        """Return whether it is there in a turn, unless it is in reserve."""
+        return self.from_turn <= turn and (self.until_turn is None or turn <= self.until_turn)
 
 
 class Stage(_Table):
@@ -113,13 +130,37 @@ class RoutingTable(_Table):
     )
 
 
+class Orchestration(_Table):
+    """A member that gives work to the others, in place of stages."""
+
+    member: str = Field(description="who keeps the ledgers and says who does what")
+    stalls: int = Field(2, ge=1, description="turns without progress before a new plan")
+    rounds: int = Field(
+        3, ge=1, le=100, description="workers asked in a turn before it must decide itself"
+    )
+
+
+class Supervision(_Table):
+    """A member that may halt a team that repeats itself."""
+
+    member: str = Field(description="who is asked whether the team goes on")
+    repeats: int = Field(
+        3,
+        ge=2,
+        description="how often a member says the same in one turn, the team takes the same action "
+        "in a row, or the environment is in the same state, before it is asked",
+    )
+
+
 class Team(_Table):
-    """Members and their protocol: stages, a layered network, or routing."""
+    """Members and their protocol: stages, an orchestrator, a network or routing."""
 
     members: dict[str, Member] = Field(min_length=2)
     stage: tuple[Stage, ...] = ()
+    orchestrator: Orchestration | None = None
     network: Network | None = None
     routing: RoutingTable | None = None
+    supervisor: Supervision | None = None
     see: Literal["all", "own", "neighbours"] = Field(
         "all",
         description="whose words a member sees: of all, of nobody, or of its neighbours",
@@ -145,9 +186,26 @@ class Team(_Table):
                 found[name] = member
         return found
 
+    @property
+    def reserve(self) -> list[str]:
+        """The members that are not there until they are brought in."""
+        return [name for name, member in self.members.items() if member.reserve]
+
+    def there(self, turn: int, spawned: Sequence[str]) -> list[str]:
+        """Return the members that are there in a turn, from 1, with those brought in before."""
+        return [
+            name
+            for name, member in self.members.items()
+            if member.there(turn) and (not member.reserve or name in spawned)
+        ]
+
     def taking_part(self, stage: Stage) -> tuple[str, ...]:
-        """Return the members of a stage, in the order of the file."""
-        return tuple(m for m in self.members if not stage.who or m in stage.who)
+        """Return the members of a stage, in the order of the file.
+
+        The supervisor takes part in stages that name it.
+        """
+        apart = self.supervisor.member if self.supervisor is not None else None
+        return tuple(m for m in self.members if (m in stage.who if stage.who else m != apart))
 
     def sees(self, reader: str, speaker: str) -> bool:
         """Return whether one player sees what another one says.
@@ -162,6 +220,8 @@ class Team(_Table):
         return reads != speaks and self._sees(reads, speaks)
 
     def _sees(self, reader: str, speaker: str) -> bool:
+        if self.orchestrator is not None and reader == self.orchestrator.member:
+            return True
         if self.see == "neighbours":
             return speaker in self.edges.get(reader, ())
         return self.see == "all"
@@ -226,28 +286,9 @@ def _check(name: str, team: Team) -> None:
     def wrong(reason: str) -> InputError:
         return InputError(f"The team '{name}' {reason}.")
 
-    if [team.stage or None, team.network, team.routing].count(None) != 2:
-        raise wrong("must have one protocol: stages, a network or routing")
-    if team.stage:
-        _check_stages(team, wrong)
-    else:
-        _check_members(team, wrong)
-    for member, one in team.members.items():
-        if "." in member or "/" in member:
-            raise wrong(f"has a member '{member}'; leave '.' and '/' out of names")
-        if one.team is not None and (one.model is not None or one.agent != "direct"):
-            raise wrong(f"gives '{member}' a team and an agent or a model; set one of both")
-    for reader, seen in team.edges.items():
-        for member in (reader, *seen):
-            if member not in team.members:
-                raise wrong(f"has an edge to '{member}', who is no member; name one of {known}")
-    if (team.see == "neighbours") != bool(team.edges):
-        raise wrong("must set edges with see = 'neighbours', and only then")
-
-
-def _check_stages(team: Team, wrong: Callable[[str], InputError]) -> None:
-    """Raise InputError for stages that could not be gone through."""
-    known = ", ".join(team.members)
+    protocols = (team.stage or None, team.orchestrator, team.network, team.routing)
+    if len(protocols) - protocols.count(None) != 1:
+        raise wrong("must have one protocol: [[stage]], [orchestrator], [network] or [routing]")
     for number, stage in enumerate(team.stage, 1):
         where = f"stage {number} ({stage.do})"
         for member in (*stage.who, *([stage.by] if stage.by else ())):
@@ -265,29 +306,32 @@ def _check_stages(team: Team, wrong: Callable[[str], InputError]) -> None:
         if stage.do in DECIDING and stage.times > 1:
             raise wrong(f"repeats {where}, which decides; repeat the stages before it")
     decisions = [number for number, stage in enumerate(team.stage) if stage.do in DECIDING]
-    if decisions != [len(team.stage) - 1]:
+    if team.stage and decisions != [len(team.stage) - 1]:
         raise wrong("must decide in its last stage, and only there: by act, count or vote")
-    if team.stage[-1].do in ("count", "vote") and not any(s.do == "propose" for s in team.stage):
+    if (
+        team.stage
+        and team.stage[-1].do in ("count", "vote")
+        and not any(s.do == "propose" for s in team.stage)
+    ):
         raise wrong("counts proposals, and no stage proposes; add one")
-
-
-def _check_members(team: Team, wrong: Callable[[str], InputError]) -> None:
-    """Raise InputError for what a network or routing could not use."""
-    for name, member in team.members.items():
-        if "act" not in member.rights:
-            raise wrong(f"lets '{name}' propose actions without the right 'act'")
-        if member.team is not None:
-            raise wrong(
-                f"has the team {member.team} as '{name}'; only stages take teams as members"
-            )
-    if team.see != "all":
-        raise wrong("sets `see`, which only stages have; drop it")
-    if team.network is not None and team.network.keep > len(team.members):
-        raise wrong(f"keeps {team.network.keep} of {len(team.members)} members; keep fewer")
-    table = team.routing or RoutingTable()
-    named = {*table.edges, *(to for targets in table.edges.values() for to in targets), *table.past}
-    for stranger in sorted(named - team.members.keys()):
-        raise wrong(
-            f"has learned about '{stranger}', who is no member; take a member out with "
-            "`palaestra team RUN --without MEMBER --to FILE`"
-        )
+    for member, one in team.members.items():
+        if "." in member or "/" in member:
+            raise wrong(f"has a member '{member}'; leave '.' and '/' out of names")
+        if one.team is not None and (one.model is not None or one.agent != "direct"):
+            raise wrong(f"gives '{member}' a team and an agent or a model; set one of both")
+    for reader, seen in team.edges.items():
+        for member in (reader, *seen):
+            if member not in team.members:
+                raise wrong(f"has an edge to '{member}', who is no member; name one of {known}")
+    if (team.see == "neighbours") != bool(team.edges):
+        raise wrong("must set edges with see = 'neighbours', and only then")
+    for wrong_part in (
+        wrong_leader,
+        wrong_attendance,
+        wrong_reserve,
+        wrong_network,
+        wrong_routing,
+    ):
+        reason = wrong_part(team)
+        if reason is not None:
+            raise wrong(reason)

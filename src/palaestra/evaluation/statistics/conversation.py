@@ -19,7 +19,7 @@ from palaestra.core.team_words import proposal, proposed
 from palaestra.core.tool import NotACall, parse_call
 from palaestra.environments.channels.talking import READ, SEND, WRITE
 
-SPEECH = ("message", "talk", "propose")
+SPEECH = ("message", "talk", "propose", "plan")
 """What counts as speech: words for other players, shown to them or not."""
 
 DONE = {
@@ -35,7 +35,11 @@ DONE = {
     "act": "acted",
     "write": "wrote on a board",
     "read": "read a board",
-    "halt": "halted the talk",
+    "plan": "planned",
+    "ledger": "kept the ledger",
+    "supervise": "let the team go on",
+    "spawn": "brought in a member",
+    "halt": "halted the team",
     "pass": "passed",
     "invalid": "not understood",
     "forfeit": "forfeited",

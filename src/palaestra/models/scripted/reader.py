@@ -11,9 +11,13 @@ calls the last proposal in its prompt wrong with probability `recall` if it is w
 is right, and accepts it otherwise. In a vote and in ratings it judges each proposal rightly with
 probability `honesty`; it prefers those that it thinks right, and rates them 5, the others 0.
 
-With a `skill` it is right with probability `right` only where this word is in its prompt (or in the
-part of a task that it holds), elsewhere with probability `outside`. See `routing_reader` for how it
-forwards and splits tasks.
+As a worker of an orchestrator it gives the right action with probability `outside` in place of
+`right` if its work shares no word with its skills. As the orchestrator it writes ledgers from what
+it reads (`reading_ledgers.py`), and calls a turn stalled with probability `recall` if the
+environment showed the same twice in a row, else with `false`. As the supervisor it halts what
+repeats with probability `recall`, or `false` where that is the right action. As one of those to whom
+tasks are routed it forwards, splits and joins them (`routing_reader.py`), and `outside` counts as
+for workers.
 """
 
 from __future__ import annotations
@@ -25,15 +29,28 @@ from dataclasses import asdict, dataclass
 from math import prod
 
 from palaestra.core.agent import Agent
+from palaestra.core.bm25 import words
 from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Model, Prompt, Renderer
 from palaestra.core.routing_words import TOGETHER
-from palaestra.core.team_words import ACCEPT, ASKED, DONE, PASS, proposed
+from palaestra.core.team_words import (
+    ACCEPT,
+    ASKED,
+    DONE,
+    GO_ON,
+    HALT,
+    PASS,
+    instructed,
+    proposed,
+    skills_in,
+)
 from palaestra.models.scripted import routing_reader
+from palaestra.models.scripted.reading_ledgers import read, write_plan, write_turn
 from palaestra.models.scripted.scripted_model import given_generation
 
+NOTHING = "nothing to report"
 WRONG = "wrong"  # the beginning of a review against a proposal
 TRIES = 100  # samples of an action that is not the right one
 
@@ -50,23 +67,12 @@ class Competence:
     recall: float = 1.0  # that it calls a wrong proposal wrong
     false: float = 0.0  # that it calls a right proposal wrong
     honesty: float = 1.0  # that its vote or rating judges a proposal rightly
-    skill: str = ""  # the word of tasks that it is good at; empty: of all tasks
-    outside: float = 0.0  # of the right action in other tasks
+    outside: float | None = None  # of the right action for work outside its skills; unset: `right`
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if name != "skill" and not 0 <= value <= 1:
+            if value is not None and not 0 <= value <= 1:
                 raise InputError(f"The reader's {name}={value} is no probability; give 0 to 1.")
-        if self.outside and not self.skill:
-            raise InputError(f"The reader's outside={self.outside} needs a skill; set skill=WORD.")
-
-    def of(self, text: str) -> float:
-        """Return the probability of the right action in a task, or of all its numbered lines."""
-        if not self.skill:
-            return self.right
-        lines = routing_reader.numbered(text) or [text]
-        skill = self.skill.casefold()
-        return prod(self.right if skill in line.casefold() else self.outside for line in lines)
 
 
 class ReaderModel(Model):
@@ -113,8 +119,10 @@ class ReaderModel(Model):
         lines = [line for message in prompt.messages for line in message.text.splitlines()]
         asked = lines[-1] if lines else ""
         right = (await self.environment.answer()).text
-        if asked == ASKED["talk"]:
+        if asked in (ASKED["talk"], ASKED["report"]):
             reply = self._review(lines, right, rng)
+            if reply == PASS and asked == ASKED["report"]:
+                reply = NOTHING  # a worker that passes is out
         elif asked in (ASKED["majority"], ASKED["approval"], ASKED["ranked"]):
             reply = self._vote(prompt.messages, right, asked, rng)
         elif asked == ASKED["rate"]:
@@ -124,6 +132,13 @@ class ReaderModel(Model):
             reply = DONE
         elif asked == ASKED["bid"]:
             reply = PASS
+        elif asked == ASKED["plan"]:
+            reply = write_plan(read(prompt.messages))
+        elif asked == ASKED["ledger"]:
+            found = read(prompt.messages)
+            reply = write_turn(found, stalled=self._calls(found.stalls, rng))
+        elif asked == ASKED["supervise"]:
+            reply = HALT if self._calls(not lines[-2].endswith(f": {right}"), rng) else GO_ON
         elif asked == TOGETHER:
             reply = routing_reader.joined(prompt.messages[-1].text)
         else:
@@ -147,10 +162,9 @@ class ReaderModel(Model):
         if last is not None and reviews and all(text.startswith(ACCEPT) for text in reviews):
             return last
         part = routing_reader.part_at_hand(messages[-1].text)
-        text = part or "\n".join(message.text for message in messages)
         if part is not None:
             right = routing_reader.word_of(part, right)
-        if rng.random() < self.competence.of(text):
+        if rng.random() < self._right(messages):
             return right
         for _ in range(TRIES):
             try:
@@ -163,16 +177,29 @@ class ReaderModel(Model):
                 return other
         raise EnvironmentFault("sample", f"{TRIES} random actions were all the right one")
 
+    def _right(self, messages: Sequence[Message]) -> float:
+        """Return how often it gives the right action for what it is asked now."""
+        competence = self.competence
+        work = [found for line in messages[-1].text.splitlines() if (found := instructed(line))]
+        tasks = work[-1:] or routing_reader.tasks_at_hand(messages)
+        if competence.outside is None:
+            return competence.right
+        skills = set(words(" ".join(skills_in(one.text) for one in messages if one.role == "user")))
+        return prod(
+            competence.right if skills & set(words(task)) else competence.outside for task in tasks
+        )
+
+    def _calls(self, wrong: bool, rng: random.Random) -> bool:
+        """Return whether it calls something wrong that is, or is not."""
+        return rng.random() < (self.competence.recall if wrong else self.competence.false)
+
     def _review(self, lines: Sequence[str], right: str, rng: random.Random) -> str:
         """Return a review of the last proposal."""
         found = [one for line in lines if (one := proposed(line)) is not None]
         if not found:
             return PASS
         _, text = found[-1]
-        flagged = rng.random() < (
-            self.competence.false if text == right else self.competence.recall
-        )
-        return f"{WRONG}: {text}" if flagged else ACCEPT
+        return f"{WRONG}: {text}" if self._calls(text != right, rng) else ACCEPT
 
     def _judged(
         self, messages: Sequence[Message], right: str, rng: random.Random

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 
+from palaestra.core.message import Message
 from palaestra.core.routing_words import FORWARD, REPLY, SPLIT, Work, read_part, read_work
+from palaestra.core.team_words import skills_in
 
 
 def route(text: str, prompt: str, asked: str, rng: random.Random) -> str | None:
@@ -33,6 +36,22 @@ def route(text: str, prompt: str, asked: str, rng: random.Random) -> str | None:
     known = [one for line in text.splitlines() if (one := read_work(line)) is not None]
     best = max(known, key=lambda one: _sampled(one, rng))
     return None if best.member is None else f"{FORWARD} {best.member}"
+
+
+def tasks_at_hand(messages: Sequence[Message]) -> list[str]:
+    """Return the part, the task or its numbered lines that a holder is asked to do.
+
+    Empty if no task is routed to it.
+    """
+    last = messages[-1].text
+    if not last.splitlines()[-1].startswith(REPLY):
+        return []
+    part = part_at_hand(last)
+    if part is not None:
+        return [part]
+    lines = [line for one in messages for line in one.text.splitlines() if not skills_in(line)]
+    text = "\n".join(lines)
+    return numbered(text) or [text]
 
 
 def part_at_hand(text: str) -> str | None:

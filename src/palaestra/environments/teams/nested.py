@@ -1,0 +1,109 @@
+"""Teams in members' places: each has a protocol of its own, and what it decides is the reply."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from palaestra.core.team_words import PASS
+from palaestra.environments.teams.protocol import Protocol, protocol_of
+
+
+class Nested(Protocol):
+    """A team's protocol around those of the teams in its members' places."""
+
+    def __init__(self, outer: Protocol) -> None:
+        """Begin the first turn of all teams; `outer` knows members only."""
+        self.outer, self.team, self.seed = outer, outer.team, outer.seed
+        self.inner = {name: protocol_of(one, self.seed) for name, one in self.team.inner.items()}
+        self.watches = any(one.watches for one in (outer, *self.inner.values()))
+        self._said: list[tuple[str, str]] = []  # since the last call of `said`
+
+    def next(self) -> list[str]:
+        found: list[str] = []
+        for member in self.outer.next():
+            if member in self.inner:
+                found += [f"{member}.{player}" for player in self.inner[member].next()]
+            else:
+                found.append(member)
+        return found
+
+    def asked(self, player: str = "") -> str:
+        member, _, within = player.partition(".")
+        asked = self.outer.asked(member)
+        if not within:
+            return asked
+        return f"Your team {member} is asked: {asked}\n{self.inner[member].asked(within)}"
+
+    def refusal(self, text: str, player: str = "") -> str | None:
+        member, _, within = player.partition(".")
+        return (
+            self.inner[member].refusal(text, within) if within else self.outer.refusal(text, member)
+        )
+
+    def kind(self, player: str, text: str) -> str:
+        member, _, within = player.partition(".")
+        return self.inner[member].kind(within, text) if within else self.outer.kind(member, text)
+
+    def take(self, player: str, text: str) -> str | None:
+        """Take a player's reply; if what an inner team decides is no reply, its member passes."""
+        member, _, within = player.partition(".")
+        if within:
+            inner = self.inner[member]
+            decision = inner.take(within, text)
+            self._said += [(f"{member}.{speaker}", line) for speaker, line in inner.said()]
+            if decision is None:
+                return None
+            inner.begin_turn()
+            text = decision if self.outer.refusal(decision) is None else PASS
+        decision = self.outer.take(member, text)
+        self._said += self.outer.said()
+        return decision
+
+    def said(self) -> list[tuple[str, str]]:
+        said, self._said = self._said, []
+        return said
+
+    def begin(self, observation: str, state: str | None = None) -> None:
+        for one in (self.outer, *self.inner.values()):
+            one.begin(observation, state)
+
+    def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
+        for one in (self.outer, *self.inner.values()):
+            one.begin_turn(observation, state)
+
+    def facts(self) -> dict[str, Any]:
+        return self.outer.facts()
+
+    def halt(self) -> str | None:
+        return self.outer.halt()
+
+    def sample(self, rng: random.Random, action: Callable[[], str]) -> str:
+        inner = self._replying()
+        return self.outer.sample(rng, action) if inner is None else inner.sample(rng, action)
+
+    def ideal(self, action: str) -> str:
+        inner, reply = self._replying(), self.outer.ideal(action)
+        return reply if inner is None else inner.ideal(reply)
+
+    def most_replies(self, each: Mapping[str, int]) -> int:
+        return self.outer.most_replies(
+            {**each, **{name: one.most_replies({}) for name, one in self.inner.items()}}
+        )
+
+    def key(self) -> tuple[object, ...]:
+        return *self.outer.key(), [one.key() for one in self.inner.values()]
+
+    def saved(self) -> Any:
+        return [self.outer.saved(), {name: one.saved() for name, one in self.inner.items()}]
+
+    def restore(self, saved: Any) -> None:
+        outer, inner = saved
+        self.outer.restore(outer)
+        for name, one in self.inner.items():
+            one.restore(inner[name])
+
+    def _replying(self) -> Protocol | None:
+        """Return the inner team that replies next; None: a member does."""
+        return self.inner.get(self.outer.next()[0])
