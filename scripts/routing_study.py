@@ -143,13 +143,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         file, members = folder / "team-0.toml", len(MEMBERS)
-        file.write_text(
-            "".join(
-                f'[members.{name}]\nskills = "{skill}"\nmodel = "reader?right={right}&outside={OTHERS}"\n'
-                for name, (skill, right) in MEMBERS.items()
-            )
-            + "[routing]\n"
-        )
+        text = "[routing]\n"
+        for name, (skill, right) in MEMBERS.items():
+            model = f"reader?right={right}&outside={OTHERS}"
+            text += f'[members.{name}]\nskills = "{skill}"\nmodel = "{model}"\n'
+        file.write_text(text)
         for number in range(options.rounds):
             run = folder / f"run-{number}"
             play(file, run, number, options)

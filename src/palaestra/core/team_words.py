@@ -62,21 +62,6 @@ def proposed(line: str) -> tuple[str, str] | None:
     return (member, text) if between else None
 
 
-def joint_plan(parts: Mapping[str, str]) -> str:
-    """Return one action that says what each of several does: "robot1: wait; robot2: go"."""
-    return "; ".join(f"{name}: {part}" for name, part in parts.items())
-
-
-def parts_of(text: str) -> list[tuple[str, str]]:
-    """Return name and part of each part of a joint plan; a part without a name has the name ""."""
-    found = []
-    for line in re.split(r"[;\n]", text):
-        name, between, part = line.partition(":")
-        if line.strip():
-            found.append((name.strip(), part.strip()) if between else ("", line.strip()))
-    return found
-
-
 def worker_line(member: str, skills: str) -> str:
     """Return the line in which an orchestrator reads of a worker."""
     return f"- {member}: {skills}" if skills else f"- {member}"
@@ -143,3 +128,18 @@ def entries(text: str, names: Sequence[str]) -> dict[str, str]:
         match[1].lower(): text[match.end() : end].strip()
         for match, end in zip(found, ends, strict=False)  # none found: one end
     }
+
+
+def joint_plan(parts: Mapping[str, str]) -> str:
+    """Return one action that says what each of several does: "robot1: wait; robot2: go"."""
+    return "; ".join(f"{name}: {part}" for name, part in parts.items())
+
+
+def parts_of(text: str) -> list[tuple[str, str]]:
+    """Return name and part of each part of a joint plan; a part without a name has the name ""."""
+    found = []
+    for line in re.split(r"[;\n]", text):
+        name, between, part = line.partition(":")
+        if line.strip():
+            found.append((name.strip(), part.strip()) if between else ("", line.strip()))
+    return found

@@ -415,7 +415,7 @@ def multiplies_bf16(device: torch.device) -> bool:
     return "avx512_bf16" in text or "amx_bf16" in text or " bf16" in text
 
 
-READER = ("right", "recall", "false", "honesty", "outside")  # options of `reader`
+READER = ("right", "recall", "false", "honesty", "outside")  # options of the model `reader`
 PLANNER = ("own", "others", "active")  # of the model `planner`
 SCRIPTED = ("expert", "reader", "planner", "random", "null", "tiny")
 

@@ -146,7 +146,7 @@ def test_a_network_survives_being_saved_and_bounds_its_replies(texts: list[str])
         protocol = again
         if protocol.refusal(text) is None:
             count += 1
-            assert count <= protocol.most_replies({})
+            assert count <= protocol.most_replies()
             if protocol.take(protocol.next()[0], text) is not None:
                 protocol.begin_turn()
                 count = 0

@@ -304,7 +304,7 @@ def test_every_turn_ends_within_the_stated_replies_and_survives_being_saved(
     found = team({"stalls": stalls, "rounds": rounds}, **members)
     protocol, rng = Orchestrator(found, 0), random.Random(seed)
     for turn in range(6):
-        for _ in range(protocol.most_replies({})):
+        for _ in range(protocol.most_replies()):
             again = Orchestrator(found, 0)
             again.restore(json.loads(json.dumps(protocol.saved())))
             assert (again.next(), again.asked()) == (protocol.next(), protocol.asked())

@@ -131,7 +131,7 @@ def test_routing_survives_being_saved_and_bounds_its_replies(texts: list[str]) -
         if protocol.refusal(text) is not None:
             continue
         count += 1
-        assert count <= protocol.most_replies({})
+        assert count <= protocol.most_replies()
         if protocol.take(protocol.next()[0], text) is not None:
             protocol.begin_turn()
             count = 0

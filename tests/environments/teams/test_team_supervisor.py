@@ -208,7 +208,7 @@ def test_every_turn_ends_within_the_stated_replies_and_survives_being_saved(
     ]
     protocol, rng = supervised(stages, repeats), random.Random(seed)
     for turn in range(5):
-        for _ in range(protocol.most_replies({})):
+        for _ in range(protocol.most_replies()):
             again = supervised(stages, repeats)
             again.restore(json.loads(json.dumps(protocol.saved())))
             assert (again.next(), again.asked()) == (protocol.next(), protocol.asked())

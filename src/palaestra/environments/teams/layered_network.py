@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from palaestra.core.team_words import ASKED, PASS
-from palaestra.environments.teams.protocol import Protocol
+from palaestra.environments.teams.protocol import ONE_EACH, Protocol
 from palaestra.environments.teams.team_file import Network, Team
 from palaestra.environments.teams.votes import different, majority, parse_ratings, plain
 
@@ -124,7 +124,7 @@ class LayeredNetwork(Protocol):
             return action
         return ", ".join("5" if plain(text) == plain(action) else "0" for text in self._choices())
 
-    def most_replies(self, each: Mapping[str, int]) -> int:
+    def most_replies(self, each: Mapping[str, int] = ONE_EACH) -> int:
         replies = sorted((each.get(member, 1) for member in self.team.members), reverse=True)
         kept = sum(replies[: self.network.keep])
         return 2 * sum(replies) + kept + 2 * kept * (self.network.layers - 2)

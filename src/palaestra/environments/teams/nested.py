@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from palaestra.core.team_words import PASS
-from palaestra.environments.teams.protocol import Protocol, protocol_of
+from palaestra.environments.teams.protocol import ONE_EACH, Protocol, protocol_of
 
 
 class Nested(Protocol):
@@ -87,9 +87,9 @@ class Nested(Protocol):
         inner, reply = self._replying(), self.outer.ideal(action)
         return reply if inner is None else inner.ideal(reply)
 
-    def most_replies(self, each: Mapping[str, int]) -> int:
+    def most_replies(self, each: Mapping[str, int] = ONE_EACH) -> int:
         return self.outer.most_replies(
-            {**each, **{name: one.most_replies({}) for name, one in self.inner.items()}}
+            {**each, **{name: one.most_replies() for name, one in self.inner.items()}}
         )
 
     def key(self) -> tuple[object, ...]:

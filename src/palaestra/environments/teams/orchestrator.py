@@ -29,7 +29,7 @@ from palaestra.core.team_words import (
     worker_line,
 )
 from palaestra.environments.teams.ledgers import TurnLedger, parse_turn, plan_problem
-from palaestra.environments.teams.protocol import Protocol
+from palaestra.environments.teams.protocol import ONE_EACH, Protocol
 from palaestra.environments.teams.team_file import Team
 from palaestra.environments.teams.votes import plain
 
@@ -174,7 +174,7 @@ class Orchestrator(Protocol):
                 return f"done: no\nstalled: no\nnext: {able[0]}: {action}"
         return action
 
-    def most_replies(self, each: Mapping[str, int]) -> int:
+    def most_replies(self, each: Mapping[str, int] = ONE_EACH) -> int:
         lead = each.get(self.lead, 1)
         workers = [each.get(name, 1) for name in self._others()]
         rounds = self.settings.rounds

@@ -9,11 +9,15 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from palaestra.core.episode import Episode
 from palaestra.core.team_words import PASS
 from palaestra.environments.teams.team_file import Team
+
+ONE_EACH: Mapping[str, int] = MappingProxyType({})
+"""How many replies it takes until a member has replied, where no member is a team."""
 
 
 class Protocol(ABC):
@@ -91,7 +95,7 @@ class Protocol(ABC):
         """Return the reply of a member that knows the right action."""
 
     @abstractmethod
-    def most_replies(self, each: Mapping[str, int]) -> int:
+    def most_replies(self, each: Mapping[str, int] = ONE_EACH) -> int:
         """Return the largest number of replies in one turn.
 
         Args:

@@ -39,7 +39,7 @@ from palaestra.core.routing_words import (
     work,
 )
 from palaestra.core.team_words import PASS
-from palaestra.environments.teams.protocol import Protocol
+from palaestra.environments.teams.protocol import ONE_EACH, Protocol
 from palaestra.environments.teams.team_file import RoutingTable, Team
 from palaestra.environments.teams.votes import plain
 
@@ -147,7 +147,7 @@ class Routing(Protocol):
     def ideal(self, action: str) -> str:
         return action
 
-    def most_replies(self, each: Mapping[str, int]) -> int:
+    def most_replies(self, each: Mapping[str, int] = ONE_EACH) -> int:
         replies = [each.get(member, 1) for member in self.team.members]
         return (PARTS + 1) * sum(replies) + max(replies)  # who split a task is asked again
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from palaestra.core.team_words import ACCEPT, ASKED, DONE, HALT, PASS, SPAWN, proposal
-from palaestra.environments.teams.protocol import Protocol
+from palaestra.environments.teams.protocol import ONE_EACH, Protocol
 from palaestra.environments.teams.team_file import Stage, Team
 from palaestra.environments.teams.votes import (
     agree,
@@ -156,7 +156,7 @@ class Stages(Protocol):
         said, self._said = self._said, []
         return said
 
-    def most_replies(self, each: Mapping[str, int]) -> int:
+    def most_replies(self, each: Mapping[str, int] = ONE_EACH) -> int:
         count = 0
         for at, stage in enumerate(self.team.stage):
             again = self.team.stage[at - stage.back : at + 1]

@@ -78,7 +78,7 @@ class InTeam(Wrapper):
             players=tuple(team.players),
             stakes=Stakes("common", forfeit=0.0, idle=PASS),
             capabilities=spec.capabilities - ALONE,
-            typical_turns=spec.typical_turns * protocol_of(team, 0).most_replies({}),
+            typical_turns=spec.typical_turns * protocol_of(team, 0).most_replies(),
             free_text=True,
         )
 

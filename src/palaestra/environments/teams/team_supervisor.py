@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from palaestra.core.team_words import ASKED, GO_ON, HALT, PASS
-from palaestra.environments.teams.protocol import Protocol
+from palaestra.environments.teams.protocol import ONE_EACH, Protocol
 from palaestra.environments.teams.team_file import Supervision
 from palaestra.environments.teams.votes import plain
 
@@ -107,7 +107,7 @@ class Supervised(Protocol):
     def ideal(self, action: str) -> str:
         return GO_ON if self.seen.question else self.inner.ideal(action)
 
-    def most_replies(self, each: Mapping[str, int]) -> int:
+    def most_replies(self, each: Mapping[str, int] = ONE_EACH) -> int:
         most = self.inner.most_replies(each)
         # a line is counted once for each reply; an action and a state once for each turn
         return most + each.get(self.settings.member, 1) * (most // self._limit + 2)

@@ -15,9 +15,10 @@ As a worker of an orchestrator it gives the right action with probability `outsi
 `right` if its work shares no word with its skills. As the orchestrator it writes ledgers from what
 it reads (`reading_ledgers.py`), and calls a turn stalled with probability `recall` if the
 environment showed the same twice in a row, else with `false`. As the supervisor it halts what
-repeats with probability `recall`, or `false` where that is the right action. As one of those to whom
-tasks are routed it forwards, splits and joins them (`routing_reader.py`), and `outside` counts as
-for workers.
+repeats with probability `recall`, or `false` where that is the right action.
+
+Where tasks are routed, it forwards, splits and joins them (`routing_reader.py`), and gives the
+right action with probability `outside` if the task shares no word with its skills.
 """
 
 from __future__ import annotations
