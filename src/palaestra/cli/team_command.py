@@ -101,8 +101,8 @@ def _team_of(episodes: Sequence[Episode]) -> tuple[str, Team]:
     team = load(name)
     if team.network is None and team.routing is None:
         raise InputError(
-            f"The team '{name}' goes through stages, which rate nobody and learn nothing; name a "
-            "run of a team with [network] or [routing]."
+            f"The team '{name}' has neither [network] nor [routing], so it rates nobody and learns "
+            "nothing; name a run of a team that has one of them."
         )
     return name, team
 
