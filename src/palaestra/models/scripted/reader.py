@@ -8,14 +8,17 @@ against which protocols can be checked (`scripts/teams_study.py`).
 Asked for an action, it gives the right one with probability `right`, else another one; its last
 proposal again if reviews accepted it, and a new one if they did not. Asked to say something, it
 calls the last proposal in its prompt wrong with probability `recall` if it is wrong, `false` if it
-is right, and accepts it otherwise. In a vote it judges each proposal rightly with probability
-`honesty`, and prefers those that it thinks right.
+is right, and accepts it otherwise. In a vote and in ratings it judges each proposal rightly with
+probability `honesty`; it prefers those that it thinks right, and rates them 5, the others 0.
 
 As a worker of an orchestrator it gives the right action with probability `outside` in place of
 `right` if its work shares no word with its skills. As the orchestrator it writes ledgers from what
 it reads (`reading_ledgers.py`), and calls a turn stalled with probability `recall` if the
 environment showed the same twice in a row, else with `false`. As the supervisor it halts what
 repeats with probability `recall`, or `false` where that is the right action.
+
+Where tasks are routed, it forwards, splits and joins them (`routing_reader.py`), and gives the
+right action with probability `outside` if the task shares no word with its skills.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 
 from palaestra.core.agent import Agent
 from palaestra.core.bm25 import words
@@ -31,6 +35,7 @@ from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Model, Prompt, Renderer
+from palaestra.core.routing_words import TOGETHER
 from palaestra.core.team_words import (
     ACCEPT,
     ASKED,
@@ -42,6 +47,7 @@ from palaestra.core.team_words import (
     proposed,
     skills_in,
 )
+from palaestra.models.scripted import routing_reader
 from palaestra.models.scripted.reading_ledgers import read, write_plan, write_turn
 from palaestra.models.scripted.scripted_model import given_generation
 
@@ -52,7 +58,7 @@ TRIES = 100  # samples of an action that is not the right one
 
 @dataclass(frozen=True, slots=True)
 class Competence:
-    """What a reader can do; all are probabilities.
+    """What a reader can do; all numbers are probabilities.
 
     Raises:
         InputError: a number is none.
@@ -61,7 +67,7 @@ class Competence:
     right: float = 1.0  # of the right action
     recall: float = 1.0  # that it calls a wrong proposal wrong
     false: float = 0.0  # that it calls a right proposal wrong
-    honesty: float = 1.0  # that its vote judges a proposal rightly
+    honesty: float = 1.0  # that its vote or rating judges a proposal rightly
     outside: float | None = None  # of the right action for work outside its skills; unset: `right`
 
     def __post_init__(self) -> None:
@@ -120,6 +126,9 @@ class ReaderModel(Model):
                 reply = NOTHING  # a worker that passes is out
         elif asked in (ASKED["majority"], ASKED["approval"], ASKED["ranked"]):
             reply = self._vote(prompt.messages, right, asked, rng)
+        elif asked == ASKED["rate"]:
+            good = self._judged(prompt.messages, right, rng)
+            reply = ", ".join("5" if judged else "0" for judged in good.values())
         elif asked == ASKED["moderate"]:
             reply = DONE
         elif asked == ASKED["bid"]:
@@ -131,8 +140,14 @@ class ReaderModel(Model):
             reply = write_turn(found, stalled=self._calls(found.stalls, rng))
         elif asked == ASKED["supervise"]:
             reply = HALT if self._calls(not lines[-2].endswith(f": {right}"), rng) else GO_ON
+        elif asked == TOGETHER:
+            reply = routing_reader.joined(prompt.messages[-1].text)
         else:
-            reply = await self._action(self.environment, prompt.messages, right, rng)
+            text = "\n".join(lines)
+            routed = routing_reader.route(prompt.messages[-1].text, text, asked, rng)
+            if routed is None:
+                routed = await self._action(self.environment, prompt.messages, right, rng)
+            reply = routed
         return given_generation(self.agent.phrase(Action(reply)), prompt, self)
 
     async def _action(
@@ -147,6 +162,9 @@ class ReaderModel(Model):
         reviews = [] if last is None else _reviews(messages[-1].text)
         if last is not None and reviews and all(text.startswith(ACCEPT) for text in reviews):
             return last
+        part = routing_reader.part_at_hand(messages[-1].text)
+        if part is not None:
+            right = routing_reader.word_of(part, right)
         if rng.random() < self._right(messages):
             return right
         for _ in range(TRIES):
@@ -154,6 +172,8 @@ class ReaderModel(Model):
                 other = (await environment.sample(rng.getrandbits(32))).text
             except CapabilityMissing as error:
                 raise EnvironmentFault("sample", "it samples no wrong actions") from error
+            if part is not None:
+                other = routing_reader.word_of(part, other)
             if other != right:
                 return other
         raise EnvironmentFault("sample", f"{TRIES} random actions were all the right one")
@@ -162,10 +182,13 @@ class ReaderModel(Model):
         """Return how often it gives the right action for what it is asked now."""
         competence = self.competence
         work = [found for line in messages[-1].text.splitlines() if (found := instructed(line))]
-        if competence.outside is None or not work:
+        tasks = work[-1:] or routing_reader.tasks_at_hand(messages)
+        if competence.outside is None:
             return competence.right
-        skills = " ".join(skills_in(message.text) for message in messages if message.role == "user")
-        return competence.right if set(words(skills)) & set(words(work[-1])) else competence.outside
+        skills = set(words(" ".join(skills_in(one.text) for one in messages if one.role == "user")))
+        return prod(
+            competence.right if skills & set(words(task)) else competence.outside for task in tasks
+        )
 
     def _calls(self, wrong: bool, rng: random.Random) -> bool:
         """Return whether it calls something wrong that is, or is not."""
@@ -179,15 +202,21 @@ class ReaderModel(Model):
         _, text = found[-1]
         return f"{WRONG}: {text}" if self._calls(text != right, rng) else ACCEPT
 
+    def _judged(
+        self, messages: Sequence[Message], right: str, rng: random.Random
+    ) -> dict[str, bool]:
+        """Return whether it thinks each numbered proposal right, by its number."""
+        paper = re.findall(r"^(\d+): (.*)$", messages[-1].text, re.MULTILINE)
+        honest = self.competence.honesty
+        return {number: (text == right) == (rng.random() < honest) for number, text in paper}
+
     def _vote(self, messages: Sequence[Message], right: str, asked: str, rng: random.Random) -> str:
         """Return a ballot."""
-        paper = re.findall(r"^(\d+): (.*)$", messages[-1].text, re.MULTILINE)
-        good = [
-            n for n, text in paper if (text == right) == (rng.random() < self.competence.honesty)
-        ]
+        judged = self._judged(messages, right, rng)
+        good = [number for number, is_good in judged.items() if is_good]
         if asked == ASKED["approval"]:
             return ", ".join(good) or "none"
-        rest = [number for number, _ in paper if number not in good]
+        rest = [number for number in judged if number not in good]
         rng.shuffle(rest)
         ranked = [*good, *rest]
         return ranked[0] if asked == ASKED["majority"] else " > ".join(ranked)
