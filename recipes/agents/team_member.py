@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -24,7 +25,7 @@ def send(method, path, token, body=None):
 def show_alive():
     while True:
         time.sleep(me["heartbeat"])
-        with suppress(OSError):
+        with suppress(OSError, HTTPException):
             send("POST", f"/{me['process']}/heartbeat", me["token"])
 
 
@@ -40,5 +41,5 @@ while True:
             me = send("POST", "", TOKEN, {"role": ROLE})
         elif error.code != 409:  # 409: the question was put to another process
             break
-    except OSError:  # the run is over
+    except (OSError, HTTPException):  # the run is over, also in the middle of a reply
         break

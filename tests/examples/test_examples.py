@@ -22,6 +22,7 @@ SHOWS = {
     "one_rl_step.py": "step 30",
     "own_credit_rule.py": "agrees with recency",
     "imitation_then_rl.py": "(validation)",
+    "search_workflow.py": "found: draft, review, draft",
     "two_seeds_dataframe.py": "over 2 training seeds",
 }
 FAST = ("first_evaluation.py", "own_environment.py", "own_agent.py")

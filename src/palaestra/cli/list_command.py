@@ -116,12 +116,18 @@ def _teams() -> list[Row]:
         text = (TEMPLATES / f"{name}.toml").read_text(encoding="utf-8")
         summary, source = (line.removeprefix("# ") for line in text.splitlines()[:2])
         team = load(name)
-        stages = " → ".join(stage.do for stage in team.stage) or "an orchestrator"
+        tables = {
+            "orchestrator": team.orchestrator,
+            "network": team.network,
+            "routing": team.routing,
+        }
+        table = next((key for key, value in tables.items() if value is not None), "")
+        stages = " → ".join(stage.do for stage in team.stage)
         rows.append(
             {
                 "name": name,
                 "members": ", ".join(team.members),
-                "stages": stages,
+                "protocol": stages or table,
                 "source": source,
                 "summary": summary,
             }

@@ -47,6 +47,7 @@ COMMANDS = {
     "replay": "repeat recorded actions, and report where the environment differs",
     "diff": "compare two runs on the same tasks, with tests and intervals",
     "aggregate": "aggregate runs of several seeds, with intervals",
+    "team": "show what members contributed to a run, and write what their team learned",
     "ratings": "rate players from recorded games between them",
     "exploitability": "measure what a best opponent would win from players of recorded games",
     "judge": "measure a judge against the truth, and let it label episodes",

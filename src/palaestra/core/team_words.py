@@ -30,6 +30,7 @@ ASKED = {
     "act": "Decide: reply with the action.",
     "majority": "Vote: reply with the number of the best one.",
     "approval": "Vote: reply with the numbers of all that you approve, or: none.",
+    "rate": "Rate each proposal from 0 to 5: reply with a number for each, in their order.",
     "ranked": "Vote: reply with the numbers from the best to the worst, such as 2 > 1.",
     "plan": "Write the ledger of the task: entries that begin with facts:, guesses: and plan:.",
     "ledger": "Write the ledger of this turn in three lines: done: yes or no, stalled: yes or no, "

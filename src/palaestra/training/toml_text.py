@@ -18,11 +18,13 @@ def toml_value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, dict):
-        inner = (f"{_key(key)} = {toml_value(one)}" for key, one in value.items() if is_set(one))
+        inner = (
+            f"{toml_key(key)} = {toml_value(one)}" for key, one in value.items() if is_set(one)
+        )
         return "{" + ", ".join(inner) + "}"
     return str(value) if value in (math.inf, -math.inf) else json.dumps(value, ensure_ascii=False)
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
     """Return a key, in quotes unless it is a bare one."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

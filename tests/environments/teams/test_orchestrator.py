@@ -471,8 +471,8 @@ def test_a_reading_worker_is_right_within_its_skills(work: str, right: float) ->
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("[members.x]", "has neither .* nor a table .orchestrator.; write one of the two"),
-        ('[orchestrator]\nmember = "ann"\n[[stage]]\ndo = "act"', "has both .* write one of the"),
+        ("[members.x]", "must have one protocol"),
+        ('[orchestrator]\nmember = "ann"\n[[stage]]\ndo = "act"', "must have one protocol"),
         ('[orchestrator]\nmember = "dan"', "names 'dan' as its orchestrator, who is no member"),
         ('[orchestrator]\nmember = "bob"', "makes 'bob' its orchestrator without the right 'act'"),
         (

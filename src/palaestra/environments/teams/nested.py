@@ -73,6 +73,9 @@ class Nested(Protocol):
         for one in (self.outer, *self.inner.values()):
             one.begin_turn(observation, state)
 
+    def facts(self) -> dict[str, Any]:
+        return self.outer.facts()
+
     def halt(self) -> str | None:
         return self.outer.halt()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from palaestra.core.episode import Episode
 from palaestra.core.team_words import PASS
 from palaestra.environments.teams.team_file import Team
 
@@ -49,7 +50,7 @@ class Protocol(ABC):
     def kind(self, player: str, text: str) -> str:
         """Return in a word what a reply does, of a player that is asked now: for the record.
 
-        A word of `ASKED`, or halt or pass.
+        A word of `ASKED` or `routing_words`, or halt or pass.
         """
         return "pass" if text.strip() == PASS else "talk"
 
@@ -62,9 +63,9 @@ class Protocol(ABC):
         The action `PASS` means that nobody decided: the episode ends.
         """
 
-    @abstractmethod
     def said(self) -> list[tuple[str, str]]:
         """Return speaker and line of all that was said since the last call, in its order."""
+        return []
 
     @abstractmethod
     def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
@@ -82,6 +83,10 @@ class Protocol(ABC):
 
         It is called while no member is to reply at the same time as one that has replied.
         """
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the record holds of the turn that was just decided, as JSON."""
+        return {}
 
     @abstractmethod
     def sample(self, rng: random.Random, action: Callable[[], str], player: str = "") -> str:
@@ -115,12 +120,28 @@ class Protocol(ABC):
 
 def protocol_of(team: Team, seed: int) -> Protocol:
     """Return the protocol that a team's file describes, at the beginning of its first turn."""
+    from palaestra.environments.teams.layered_network import LayeredNetwork
     from palaestra.environments.teams.nested import Nested
     from palaestra.environments.teams.orchestrator import Orchestrator
+    from palaestra.environments.teams.routing import Routing
     from palaestra.environments.teams.staged_protocol import Stages
     from palaestra.environments.teams.team_supervisor import Supervised
 
-    protocol: Protocol = Stages(team, seed) if team.stage else Orchestrator(team, seed)
+    protocol: Protocol
+    if team.orchestrator is not None:
+        protocol = Orchestrator(team, seed)
+    elif team.network is not None:
+        protocol = LayeredNetwork(team, team.network, seed)
+    elif team.routing is not None:
+        protocol = Routing(team, team.routing, seed)
+    else:
+        protocol = Stages(team, seed)
     if team.supervisor is not None:
         protocol = Supervised(protocol, team.supervisor)
     return Nested(protocol) if team.inner else protocol
+
+
+def facts_of(episode: Episode) -> list[dict[str, Any]]:
+    """Return what the record holds of each turn of a team that was decided (`Protocol.facts`)."""
+    notes = [step.transition.info.get("team", {}) for step in episode.steps]
+    return [note["facts"] for note in notes if "facts" in note]

@@ -1,4 +1,4 @@
-"""Checks of who leads a team and who is there when; each returns what is wrong, or None."""
+"""Checks of who leads a team, who is there when, and of networks; each says what is wrong."""
 
 from __future__ import annotations
 
@@ -76,4 +76,34 @@ def wrong_reserve(team: Team) -> str | None:
     if reserve and not spawning:
         who = "the orchestrator" if team.orchestrator is not None else "a member who talks"
         return f"has '{reserve[0]}' in reserve, whom nobody brings in; give 'spawn' to {who}"
+    return None
+
+
+def wrong_network(team: Team) -> str | None:
+    """Return why members could not form a layered network or a network that routes."""
+    if team.network is None and team.routing is None:
+        return None
+    for name, member in team.members.items():
+        if "act" not in member.rights:
+            return f"lets '{name}' propose actions without the right 'act'; add it"
+        if (member.from_turn, member.until_turn) != (1, None):
+            return f"has a network in which '{name}' is not always there; leave its turns out"
+    if team.see != "all" or team.supervisor is not None:
+        return "has a network with `see` or a supervisor, which need stages; leave them out"
+    if team.network is not None and team.network.keep > len(team.members):
+        return f"keeps {team.network.keep} of {len(team.members)} members; keep fewer"
+    return None
+
+
+def wrong_routing(team: Team) -> str | None:
+    """Return why what a team has learned is not about its members."""
+    if team.routing is None:
+        return None
+    edges, past = team.routing.edges, team.routing.past
+    named = {*edges, *(target for targets in edges.values() for target in targets), *past}
+    for stranger in sorted(named - team.members.keys()):
+        return (
+            f"has learned about '{stranger}', who is no member; take a member out with "
+            "`palaestra team RUN --without MEMBER --to FILE`"
+        )
     return None

@@ -1,4 +1,4 @@
-"""Team files: members, and the stages of each of their turns, in TOML.
+"""Team files: members, and the protocol of each of their turns, in TOML.
 
     [members.solver]
     instructions = "Solve it."
@@ -16,7 +16,8 @@
     do = "act"
     who = ["solver"]
 
-For each action of the environment the team goes through its stages; the last one decides on it.
+For each action of the environment the team goes through its stages; the last one decides on it. In
+place of stages, `[network]` or `[routing]` is the protocol (`layered_network.py`, `routing.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -36,7 +37,9 @@ from palaestra.environments.teams import layouts
 from palaestra.environments.teams.team_checks import (
     wrong_attendance,
     wrong_leader,
+    wrong_network,
     wrong_reserve,
+    wrong_routing,
 )
 
 Right = Literal["act", "send", "halt", "spawn"]
@@ -126,6 +129,32 @@ class Stage(_Table):
     )
 
 
+class Network(_Table):
+    """A layered network of all members."""
+
+    layers: int = Field(3, ge=2, le=10, description="at most, in one turn")
+    keep: int = Field(
+        2, ge=1, description="members that answer again after the first layer: the best rated"
+    )
+    consensus: float = Field(
+        2 / 3, gt=0, le=1,
+        description="a layer decides if more than this share of its answers are equal; 1: only "
+        "the last one decides",
+    )  # fmt: skip
+
+
+class RoutingTable(_Table):
+    """Decentralised routing, and what a network with it has learned (`palaestra team RUN --to`)."""
+
+    hops: int = Field(2, ge=1, description="how often a task may be forwarded")
+    edges: dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]] = Field(
+        default_factory=dict, description="learned: the weight of each used edge, by its source"
+    )
+    past: dict[str, tuple[tuple[str, bool], ...]] = Field(
+        default_factory=dict, description="learned: each member's tasks, and whether it solved them"
+    )
+
+
 class Orchestration(_Table):
     """A member that gives work to the others, in place of stages."""
 
@@ -149,11 +178,13 @@ class Supervision(_Table):
 
 
 class Team(_Table):
-    """Members, and stages or an orchestrator."""
+    """Members and their protocol: stages, an orchestrator, a network or routing."""
 
     members: dict[str, Member] = Field(min_length=2)
     stage: tuple[Stage, ...] = ()
     orchestrator: Orchestration | None = None
+    network: Network | None = None
+    routing: RoutingTable | None = None
     supervisor: Supervision | None = None
     see: Literal["all", "own", "neighbours"] = Field(
         "all",
@@ -247,6 +278,15 @@ def load(name: str, within: Sequence[str] = ()) -> Team:
         text = path.read_text(encoding="utf-8", errors="replace")
     else:
         raise UnknownName("team", name, templates())
+    team = parse(name, text)
+    for member in team.members.values():
+        if member.team is not None:
+            load(member.team, (*within, name))
+    return team
+
+
+def parse(name: str, text: str) -> Team:
+    """Return the team that a TOML text describes; raise InputError if it cannot be used."""
     try:
         team = Team.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -256,9 +296,6 @@ def load(name: str, within: Sequence[str] = ()) -> Team:
         where = ".".join(map(str, first["loc"]))
         raise InputError(f"The team '{name}': '{where}': {first['msg']}; correct it.") from None
     _check(name, team)
-    for member in team.members.values():
-        if member.team is not None:
-            load(member.team, (*within, name))
     return team
 
 
@@ -274,9 +311,9 @@ def _check(name: str, team: Team) -> None:
     def wrong(reason: str) -> InputError:
         return InputError(f"The team '{name}' {reason}.")
 
-    if bool(team.stage) == (team.orchestrator is not None):
-        both = "both [[stage]] tables and" if team.stage else "neither [[stage]] tables nor"
-        raise wrong(f"has {both} a table [orchestrator]; write one of the two")
+    protocols = (team.stage or None, team.orchestrator, team.network, team.routing)
+    if len(protocols) - protocols.count(None) != 1:
+        raise wrong("must have one protocol: [[stage]], [orchestrator], [network] or [routing]")
     for number, stage in enumerate(team.stage, 1):
         where = f"stage {number} ({stage.do})"
         for member in (*stage.who, *([stage.by] if stage.by else ())):
@@ -316,6 +353,13 @@ def _check(name: str, team: Team) -> None:
                 raise wrong(f"has an edge to '{member}', who is no member; name one of {known}")
     if (team.see == "neighbours") != bool(team.edges):
         raise wrong("must set edges with see = 'neighbours', and only then")
-    for reason in (wrong_leader(team), wrong_attendance(team), wrong_reserve(team)):
+    for wrong_part in (
+        wrong_leader,
+        wrong_attendance,
+        wrong_reserve,
+        wrong_network,
+        wrong_routing,
+    ):
+        reason = wrong_part(team)
         if reason is not None:
             raise wrong(reason)

@@ -26,6 +26,7 @@ class TeamNote(TypedDict, total=False):
 
     heard: dict[str, list[int]]  # by player whose turn begins, the numbers of lines shown to it
     did: str  # the action on which the team has decided
+    facts: dict[str, Any]  # of the turn that this decided, see `Protocol.facts`
 
 
 class TeamState:
@@ -111,6 +112,8 @@ class TeamState:
             ]
             self.tell(*said)
         if decision is not None:
+            if facts := self.protocol.facts():
+                note["facts"] = facts
             self.deciding = False
             self.decision = action if decision == text else Action(decision)
             if plain(decision) != PASS:

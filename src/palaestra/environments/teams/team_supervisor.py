@@ -95,6 +95,9 @@ class Supervised(Protocol):
                     f"The environment is in the same state as {count - 1} times before."
                 )
 
+    def facts(self) -> dict[str, Any]:
+        return self.inner.facts()
+
     def halt(self) -> str | None:
         return self.inner.halt()
 

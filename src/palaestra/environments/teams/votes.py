@@ -25,8 +25,14 @@ def agree(proposals: Sequence[str]) -> bool:
 
 
 def different(proposals: Sequence[str]) -> list[str]:
-    """Return the proposals, each once, in their order: what ballots number from 1."""
-    return list({plain(text): text for text in reversed(proposals)}.values())[::-1]
+    """Return the proposals, each once, in the order of the first of each.
+
+    Ballots number them from 1.
+    """
+    found: dict[str, str] = {}
+    for text in proposals:
+        found.setdefault(plain(text), text)
+    return [*found.values()]
 
 
 def parse_ballot(text: str, count: int) -> list[int] | None:
@@ -44,6 +50,16 @@ def parse_ballot(text: str, count: int) -> list[int] | None:
     if not numbers or any(not 0 <= number < count for number in numbers):
         return None
     return list(dict.fromkeys(numbers))
+
+
+def parse_ratings(text: str, count: int) -> list[float] | None:
+    """Return `count` ratings from 0 to 5, such as those in "5, 0, 3.5"; None if they are others."""
+    if re.search(r"[a-z-]", text.casefold()):
+        return None
+    ratings = [float(found) for found in re.findall(r"\d+(?:\.\d+)?", text)]
+    if len(ratings) != count or max(ratings) > 5:
+        return None
+    return ratings
 
 
 def approval(ballots: Sequence[Sequence[int]], count: int) -> int:

@@ -30,7 +30,7 @@ class Competence:
     right: float = 1.0  # of the right action, or of each right part
     recall: float = 1.0  # that it calls a wrong proposal wrong
     false: float = 0.0  # that it calls a right proposal wrong
-    honesty: float = 1.0  # that its vote judges a proposal rightly
+    honesty: float = 1.0  # that its vote or rating judges a proposal rightly
     found: float | None = None  # of a right part whose text is in its prompt; None: as `right`
     share: float = 0.0  # that what it says of a wrong action has the mistake that it just read
     outside: float | None = None  # of the right action for work outside its skills; None: `right`

@@ -9,8 +9,8 @@ readers must reach is a formula, against which protocols can be checked (`script
 Asked for an action, it gives the right one with probability `right`, else another one; its last
 proposal again if reviews accepted it, and a new one if they did not. Asked to say something, it
 calls the last proposal in its prompt wrong with probability `recall` if it is wrong, `false` if it
-is right, and accepts it otherwise. In a vote it judges each proposal rightly with probability
-`honesty`, and prefers those that it thinks right.
+is right, and accepts it otherwise. In a vote and in ratings it judges each proposal rightly with
+probability `honesty`; it prefers those that it thinks right, and rates them 5, the others 0.
 
 Of an action in several parts each one is right by itself, and after reviews those that were called
 wrong are made anew. Until it decides, a reader with a `part` speaks of that one only: it says it,
@@ -22,6 +22,9 @@ As a worker of an orchestrator it gives the right action with probability `outsi
 it reads (`reading_ledgers.py`), and calls a turn stalled with probability `recall` if the
 environment showed the same twice in a row, else with `false`. As the supervisor it halts what
 repeats with probability `recall`, or `false` where that is the right action.
+
+Where tasks are routed, it forwards, splits and joins them (`routing_reader.py`), and gives the
+right action with probability `outside` if the task shares no word with its skills.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 from palaestra.core.agent import Agent
 from palaestra.core.bm25 import words
@@ -36,6 +40,7 @@ from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.errors import CapabilityMissing, EnvironmentFault, InputError
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Model, Prompt, Renderer
+from palaestra.core.routing_words import TOGETHER
 from palaestra.core.team_words import (
     ACCEPT,
     ASKED,
@@ -50,6 +55,7 @@ from palaestra.core.team_words import (
     replies_in,
     skills_in,
 )
+from palaestra.models.scripted import routing_reader
 from palaestra.models.scripted.competence import Competence, contains
 from palaestra.models.scripted.reading_ledgers import read, write_plan, write_turn
 from palaestra.models.scripted.scripted_model import given_generation
@@ -111,6 +117,9 @@ class ReaderModel(Model):
                 reply = NOTHING  # a worker that passes is out
         elif asked in (ASKED["majority"], ASKED["approval"], ASKED["ranked"]):
             reply = self._vote(prompt.messages, right, asked, rng)
+        elif asked == ASKED["rate"]:
+            good = self._judged(prompt.messages, right, rng)
+            reply = ", ".join("5" if judged else "0" for judged in good.values())
         elif asked == ASKED["moderate"]:
             reply = DONE
         elif asked == ASKED["bid"]:
@@ -122,8 +131,14 @@ class ReaderModel(Model):
             reply = write_turn(found, stalled=self._calls(found.stalls, rng))
         elif asked == ASKED["supervise"]:
             reply = HALT if self._calls(not lines[-2].endswith(f": {right}"), rng) else GO_ON
+        elif asked == TOGETHER:
+            reply = routing_reader.joined(prompt.messages[-1].text)
         else:
-            reply = await self._action(self.environment, prompt.messages, right, rng)
+            text = "\n".join(lines)
+            routed = routing_reader.route(prompt.messages[-1].text, text, asked, rng)
+            if routed is None:
+                routed = await self._action(self.environment, prompt.messages, right, rng)
+            reply = routed
         return given_generation(self.agent.phrase(Action(reply)), prompt, self)
 
     async def _action(
@@ -138,17 +153,23 @@ class ReaderModel(Model):
         reviews = [] if last is None else _reviews(messages[-1].text)
         if last is not None and reviews and all(text.startswith(ACCEPT) for text in reviews):
             return last
+        part = routing_reader.part_at_hand(messages[-1].text)
+        if part is not None:
+            right = routing_reader.word_of(part, right)
         whole = answer_parts(right)
         one_part = self.competence.part and not messages[-1].text.endswith(ASKED["act"])
         named = all(text.startswith(f"{key}: ") for key, text in whole.items())
         if one_part or (named and len(whole) > 1):
             keys = [self._known(whole)] if one_part else list(whole)
             return await self._parts(environment, messages, keys, whole, reviews, rng)
-        known = {**whole, "": right}
-        chance = self.competence.probability("", known, _read(messages))
+        chance = self.competence.probability("", {**whole, "": right}, _read(messages))
         if rng.random() < self._within(messages, chance):
             return right
-        return await _sampled(environment, rng, lambda other: other != right)
+
+        def word(text: str) -> str:
+            return text if part is None else routing_reader.word_of(part, text)
+
+        return word(await _sampled(environment, rng, lambda other: word(other) != right))
 
     async def _parts(
         self,
@@ -227,10 +248,12 @@ class ReaderModel(Model):
     def _within(self, messages: Sequence[Message], chance: float) -> float:
         """Return how often it gives the right action: `outside`, for work outside its skills."""
         work = [found for line in messages[-1].text.splitlines() if (found := instructed(line))]
-        if self.competence.outside is None or not work:
+        tasks = work[-1:] or routing_reader.tasks_at_hand(messages)
+        outside = self.competence.outside
+        if outside is None or not tasks:
             return chance
-        skills = " ".join(skills_in(message.text) for message in messages if message.role == "user")
-        return chance if set(words(skills)) & set(words(work[-1])) else self.competence.outside
+        skills = set(words(" ".join(skills_in(one.text) for one in messages if one.role == "user")))
+        return prod(chance if skills & set(words(task)) else outside for task in tasks)
 
     def _calls(self, wrong: bool, rng: random.Random) -> bool:
         """Return whether it calls something wrong that is, or is not."""
@@ -244,17 +267,23 @@ class ReaderModel(Model):
         text = found[-1]
         return f"{WRONG}: {text}" if self._calls(text != right, rng) else ACCEPT
 
+    def _judged(
+        self, messages: Sequence[Message], right: str, rng: random.Random
+    ) -> dict[str, bool]:
+        """Return whether it thinks each numbered proposal right, by its number."""
+        text = messages[-1].text.rpartition("\n")[0]  # without what is asked
+        _, *found = re.split(r"^(\d+): ", text, flags=re.MULTILINE)
+        paper = zip(found[::2], (one.removesuffix("\n") for one in found[1::2]), strict=True)
+        honest = self.competence.honesty
+        return {number: (text == right) == (rng.random() < honest) for number, text in paper}
+
     def _vote(self, messages: Sequence[Message], right: str, asked: str, rng: random.Random) -> str:
         """Return a ballot."""
-        text = messages[-1].text.removesuffix(f"\n{asked}")
-        _, *found = re.split(r"^(\d+): ", text, flags=re.MULTILINE)
-        paper = [
-            (n, one.removesuffix("\n")) for n, one in zip(found[::2], found[1::2], strict=True)
-        ]
-        good = [n for n, one in paper if (one == right) == (rng.random() < self.competence.honesty)]
+        judged = self._judged(messages, right, rng)
+        good = [number for number, is_good in judged.items() if is_good]
         if asked == ASKED["approval"]:
             return ", ".join(good) or "none"
-        rest = [number for number, _ in paper if number not in good]
+        rest = [number for number in judged if number not in good]
         rng.shuffle(rest)
         ranked = [*good, *rest]
         return ranked[0] if asked == ASKED["majority"] else " > ".join(ranked)
