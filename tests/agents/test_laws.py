@@ -38,7 +38,9 @@ NEEDED = {  # options without which there is none
 NAMES = [
     NEEDED.get(name, name)
     for name, target in sorted(AGENTS.items())
-    if target.startswith("palaestra.agents.")  # foreign programs have tests of their own
+    if target.startswith("palaestra.agents.")
+    and ".team_tools." not in target  # they act in no environment
+    # foreign programs have tests of their own
 ]
 WORDS_ONLY = {
     "ltl": "it holds replies to listed actions, which calls with arguments are not",

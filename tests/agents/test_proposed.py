@@ -30,7 +30,9 @@ SILENT = {"mcts"}  # asks no model without other players
 NAMES = [
     NEEDED.get(name, name)
     for name, target in sorted(AGENTS.items())
-    if target.startswith("palaestra.agents.") and name not in SILENT
+    if target.startswith("palaestra.agents.")
+    and ".team_tools." not in target
+    and name not in SILENT
 ]  # foreign programs: tests/gateway/test_proposed.py
 MORE = ["vote?thoughts=true", "verify?again=2", "refine?rounds=3", "plan?ask=false"]
 GO = re.compile(r"go \d{4}")

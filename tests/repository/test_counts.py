@@ -56,7 +56,7 @@ def suite() -> list[str]:
 
 def code_worlds() -> int:
     """Count the families of environments whose actions are programs."""
-    return len({"datascience", "repository", "terminal"} & set(REGISTERED))
+    return len({"datascience", "programs", "repository", "terminal"} & set(REGISTERED))
 
 
 def worlds_of_recipes() -> int:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 PASS = "(pass)"  # the reply of a member that says, proposes, bids or decides nothing
 DONE = "done"  # of a moderator: nobody speaks any more
 HALT = "halt"  # of a member with this right: the talk of this turn is over
 ACCEPT = "accept"  # the beginning of a review that has nothing against a proposal
+WRONG = "wrong"  # the beginning of a review against a proposal
 GO_ON = "go on"  # of a supervisor: the team may repeat itself
 SPAWN = "spawn"  # of a member with this right, before a name: that member joins
 REPORT = "report:"  # the beginning of a worker's reply that is for the orchestrator, and no action
@@ -49,6 +51,45 @@ CHECK = "Is this action possible, and fits with what you expect of others? Reply
 def proposal(member: str, text: str) -> str:
     """Return how the others read a proposal."""
     return f"{member} proposes: {text}"
+
+
+_BEGINS = re.compile(r"^(?:Your team [^:\n]*|([\w.-]+)( proposes)?): ", re.MULTILINE)
+"""The beginning of a reply, or of what a team did or is asked for."""
+
+
+class Reply(NamedTuple):
+    """What a member reads of another one."""
+
+    member: str
+    text: str
+    proposes: bool
+
+
+def replies_in(text: str) -> list[Reply]:
+    """Return the replies of others in what a member sees, also those of several lines."""
+    for asked in ASKED.values():
+        text = text.removesuffix(asked)
+    found = list(_BEGINS.finditer(text))
+    ends = [*(match.start() for match in found), len(text)][1:]
+    return [
+        Reply(match[1], text[match.end() : end].strip(), match[2] is not None)
+        for match, end in zip(found, ends, strict=False)
+        if match[1]
+    ]
+
+
+def answer_parts(text: str) -> dict[str, str]:
+    """Return the parts of an action by their first words: of "dose: 5 mg; visit: soon", two.
+
+    A part ends at "; " or at a line that does not begin with a space, so the parts of a Python
+    module are its imports, its functions and its assertions ("import", "def", "assert").
+    """
+    found: dict[str, str] = {}
+    between = "\n" if "\n" in text else "; "
+    for piece in re.split(r"\n(?=\S)" if between == "\n" else "; ", text.strip()):
+        key = piece.partition(" ")[0].rstrip(":")
+        found[key] = f"{found[key]}{between}{piece}" if key in found else piece
+    return found
 
 
 def expected(player: str, action: str) -> str:

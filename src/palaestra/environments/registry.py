@@ -88,6 +88,13 @@ FAMILIES: dict[str, Family] = {
         "robot arms that bring boxes to their goals: one planner, or a player per robot",
         "Apache-2.0",
     ),
+    "cases": Family(
+        "palaestra.environments.families.cases.environment:Cases",
+        "",
+        "after KG4Diagnosis, Polaris, LimAgents, PartnerMAS and financial questions with critics",
+        "generated cases whose answers have several parts, one for each member of a team",
+        "Apache-2.0",
+    ),
     "crafter": Family(
         "palaestra.environments.families.crafter.environment:Crafter",
         "crafter",
@@ -182,6 +189,13 @@ FAMILIES: dict[str, Family] = {
         "delayed credit, memory and exploration, each by itself",
         "Apache-2.0",
     ),
+    "programs": Family(
+        "palaestra.environments.families.programs.environment:Programs",
+        "",
+        "after HumanEval (Chen et al. 2021)",
+        "Python functions to be written, graded by hidden tests in a sandbox",
+        "Apache-2.0",
+    ),
     "questions": Family(
         "palaestra.environments.families.questions.environment:Questions",
         "",
@@ -208,6 +222,13 @@ FAMILIES: dict[str, Family] = {
         "scienceworld",
         "scienceworld (Wang et al. 2022)",
         "experiments of a science class, in words",
+        "Apache-2.0",
+    ),
+    "stage": Family(
+        "palaestra.environments.families.stage.environment:Scene",
+        "",
+        "after FilmAgent (Xu et al. 2025)",
+        "scenes for a 2-D stage, whose engine refuses illegal positions and shots",
         "Apache-2.0",
     ),
     "tau2": Family(
@@ -244,6 +265,13 @@ FAMILIES: dict[str, Family] = {
         "textworld-express",
         "textworld-express (Jansen and Côté 2022)",
         "eight fast text games",
+        "Apache-2.0",
+    ),
+    "translation": Family(
+        "palaestra.environments.families.chrf_translation.environment:Translation",
+        "translation",
+        "sacrebleu (Post 2018) with sentences of palaestra",
+        "sentences to be translated until their chrF score passes a gate",
         "Apache-2.0",
     ),
     "verifiers": Family(

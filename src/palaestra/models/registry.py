@@ -120,7 +120,9 @@ def check_model(name: str) -> None:
         _probabilities(name, ["error"])
         return
     if name.partition("?")[0] == "reader":
-        _probabilities(name, READER)
+        from palaestra.models.scripted.competence import competence_of
+
+        competence_of(name)
         return
     if name.partition("?")[0] == "planner":
         _probabilities(name, PLANNER)
@@ -275,9 +277,10 @@ def load_model(
 
         return ExpertModel(agent, error=_probabilities(name, ["error"]).get("error", 0.0))
     if name.partition("?")[0] == "reader":
-        from palaestra.models.scripted.reader import Competence, ReaderModel
+        from palaestra.models.scripted.competence import competence_of
+        from palaestra.models.scripted.reader import ReaderModel
 
-        return ReaderModel(agent, competence=Competence(**_probabilities(name, READER)))
+        return ReaderModel(agent, competence=competence_of(name))
     if name.partition("?")[0] == "planner":
         from palaestra.models.scripted.planner import PlannerCompetence, PlannerModel
 
@@ -415,7 +418,6 @@ def multiplies_bf16(device: torch.device) -> bool:
     return "avx512_bf16" in text or "amx_bf16" in text or " bf16" in text
 
 
-READER = ("right", "recall", "false", "honesty", "outside")  # options of the model `reader`
 PLANNER = ("own", "others", "active")  # of the model `planner`
 SCRIPTED = ("expert", "reader", "planner", "random", "null", "tiny")
 

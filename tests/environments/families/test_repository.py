@@ -21,9 +21,9 @@ from palaestra.environments.families.repository.environment import (
     fixed_share,
 )
 from palaestra.environments.families.repository.examiner import expressions, sources
-from palaestra.environments.families.repository.mutation import mutated, mutations
 from palaestra.environments.families.repository.packages import PACKAGES
 from palaestra.environments.shared.folder_environment import SUBMIT
+from palaestra.environments.shared.mutation import mutated, mutations
 
 ID = "repository/mdurl@unsafe"
 SOURCE = '''

@@ -462,7 +462,7 @@ def test_a_reading_worker_is_right_within_its_skills(work: str, right: float) ->
     asyncio.run(world.reset(TASK))
     model = ReaderModel(PlayersAgent(), competence=Competence(outside=0.0)).for_environment(world)
     prompt = [user(f"You are a. Your skills: paint.\nYour work: {work}\n{ASKED['work']}")]
-    assert model._right(prompt) == right
+    assert model._within(prompt, 1.0) == right
 
 
 # ── files that cannot work ───────────────────────────────────────────────────

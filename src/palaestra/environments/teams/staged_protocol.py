@@ -117,7 +117,7 @@ class Stages(Protocol):
     def sample(self, rng: random.Random, action: Callable[[], str], player: str = "") -> str:
         """Return a random reply of a player to what it is asked; `action` samples an action."""
         if self.turn.speaker is not None or self.stage.do == "talk":
-            return PASS
+            return rng.choice((PASS, action()))  # about what the team may do
         match self.stage.do:
             case "moderate":
                 return rng.choice([*self._candidates(), DONE])

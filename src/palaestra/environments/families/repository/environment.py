@@ -28,11 +28,11 @@ from palaestra.core.environment import Action
 from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.core.task import Split, Task
 from palaestra.environments.families.repository.examiner import Examiner, expressions, sources
-from palaestra.environments.families.repository.mutation import Mutation, mutated
 from palaestra.environments.families.repository.packages import PACKAGES
 from palaestra.environments.shared.challenge import Challenge
 from palaestra.environments.shared.folder_archive import Entry, restore_command
 from palaestra.environments.shared.folder_environment import HOW, SUBMIT, FolderEnvironment
+from palaestra.environments.shared.mutation import Mutation, mutated
 from palaestra.sandbox.base import WORK, Mount, Settings
 from palaestra.sandbox.factory import open_sandbox
 from palaestra.sandbox.interpreter import PYTHON

@@ -6,18 +6,15 @@ results never enter any sandbox. So a package passes only by computing the right
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 
 from palaestra.core.errors import EnvironmentFault
-from palaestra.environments.families.repository.mutation import Mutation, mutations
 from palaestra.environments.families.repository.packages import PACKAGES, Package
-from palaestra.sandbox.base import Limits, Sandbox
+from palaestra.environments.shared.expression_results import evaluated
+from palaestra.environments.shared.mutation import Mutation, mutations
+from palaestra.sandbox.base import Sandbox
 
-PROGRAM = Path(__file__).with_name("examples_program.py")
-LIMITS = Limits(seconds=20.0, cpu_seconds=20.0)
 EXPECTED: dict[str, tuple[str, ...]] = {}  # cache of the original's results by package
 
 
@@ -62,24 +59,13 @@ class Examiner:
     def _run(
         self, files: Mapping[str, str], trace: str
     ) -> tuple[tuple[str, ...], set[tuple[str, int]]]:
-        request = {"setup": self.package.setup, "expressions": self.expressions, "trace": trace}
-        program = PROGRAM.read_text(encoding="utf-8")
-        command = ["python3", "-s", "-c", program]
         sandbox = self._opened()
         try:
             for path, source in files.items():
                 sandbox.write(path, source.encode())
-            ran = sandbox.run(command, input=json.dumps(request), limits=LIMITS)
+            return evaluated(sandbox, self.package.setup, self.expressions, trace)
         finally:
             sandbox.close()
-        try:
-            reply = json.loads(ran.stdout)
-            found = tuple(map(str, reply["found"]))
-            executed = {(str(path), int(line)) for path, line in reply["executed"]}
-        except (ValueError, KeyError, TypeError):
-            found, executed = (), set()
-        missing = len(self.expressions) - len(found)
-        return (*found, *["breaks down"] * missing)[: len(self.expressions)], executed
 
 
 @cache

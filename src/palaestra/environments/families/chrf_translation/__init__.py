@@ -1,0 +1,1 @@
+"""Translation: sentences to be translated until their score passes a gate."""
