@@ -45,6 +45,8 @@ ORDER = (
     "step*",
     "overhead*",
     "latency",
+    "team_messages",
+    "actors",
     "programs",
     "memory",
     "shape",
