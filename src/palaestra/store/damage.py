@@ -79,33 +79,39 @@ class Connection(sqlite3.Connection):
 
 
 class _Cursor(sqlite3.Cursor):
+    # `try` in each method: one context manager for all would cost as much as a small statement
+
     def execute(self, *arguments: Any) -> _Cursor:
-        with self._translated():
+        try:
             return super().execute(*arguments)
-
-    def executemany(self, *arguments: Any) -> _Cursor:
-        with self._translated():
-            return super().executemany(*arguments)
-
-    def fetchone(self) -> Any:
-        with self._translated():
-            return super().fetchone()
-
-    def fetchall(self) -> list[Any]:
-        with self._translated():
-            return super().fetchall()
-
-    def __next__(self) -> Any:
-        try:  # not `with`, which would cost more than the row
-            return super().__next__()
         except sqlite3.DatabaseError as error:
             self._raise_if_damaged(error)
             raise
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def executemany(self, *arguments: Any) -> _Cursor:
         try:
-            yield
+            return super().executemany(*arguments)
+        except sqlite3.DatabaseError as error:
+            self._raise_if_damaged(error)
+            raise
+
+    def fetchone(self) -> Any:
+        try:
+            return super().fetchone()
+        except sqlite3.DatabaseError as error:
+            self._raise_if_damaged(error)
+            raise
+
+    def fetchall(self) -> list[Any]:
+        try:
+            return super().fetchall()
+        except sqlite3.DatabaseError as error:
+            self._raise_if_damaged(error)
+            raise
+
+    def __next__(self) -> Any:
+        try:
+            return super().__next__()
         except sqlite3.DatabaseError as error:
             self._raise_if_damaged(error)
             raise

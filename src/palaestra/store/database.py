@@ -364,7 +364,8 @@ class Database:
         if headers or self._log.waiting:
             with self._writing():
                 self._log.write()
-                self._connection.executemany(_ADD_EPISODE, headers)
+                if headers:
+                    self._connection.executemany(_ADD_EPISODE, headers)
         return self._copied
 
     def _replace(self, episode: Episode, header: tuple[Any, ...]) -> None:

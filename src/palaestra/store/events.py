@@ -115,10 +115,11 @@ class EventLog:
         self.blobs.write()
         known = [(t.last, t.calls, t.steps, t.id) for t in moved if t.stored]
         self._connection.executemany(_ADD_EVENT, rows)
-        self._connection.executemany(_MOVE_RECORD, known)
-        self._connection.executemany(
-            _ADD_RECORD, [(t.id, *parts(t.key), t.last, t.calls, t.steps) for t in fresh]
-        )
+        if known:
+            self._connection.executemany(_MOVE_RECORD, known)
+        if fresh:
+            new = [(t.id, *parts(t.key), t.last, t.calls, t.steps) for t in fresh]
+            self._connection.executemany(_ADD_RECORD, new)
         for tail in fresh:
             tail.stored = True
         for key in closed:
