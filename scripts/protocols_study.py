@@ -1,6 +1,6 @@
-"""Measures protocols of teams with a language model, on puzzles that have one answer.
+"""Measures protocols of teams with a language model.
 
-    python scripts/protocols_study.py FOLDER [--model qwen2.5-coder-1.5b] [--tasks 64]
+    python scripts/protocols_study.py FOLDER ENVIRONMENT … [--model qwen2.5-coder-1.5b] [--tasks 64]
 
 Every member is the same model. Beside each protocol stand the tokens that it read and sampled, so
 that it can be compared with others that spend as many; how often the decision was not the first
@@ -22,7 +22,6 @@ from palaestra.evaluation.statistics.conversation import conversation
 from palaestra.evaluation.statistics.intervals import wilson
 
 PROTOCOLS = ("one alone", "majority", "debate", "review", "select")
-PUZZLES = ("basic_arithmetic", "leg_counting", "letter_counting", "simple_equations")
 HEAD = "| protocol | success, 95 % | sampled tokens | read | decided otherwise | largest share |"
 
 
@@ -39,15 +38,15 @@ def largest_share(episode: Episode) -> float:
     return max((one.share or 0.0 for one in conversation(episode).members.values()), default=0.0)
 
 
-def run(protocol: str, puzzle: str, options: argparse.Namespace) -> list[Episode]:
-    """Return the episodes of a protocol on a puzzle."""
-    folder = options.folder / f"{protocol.replace(' ', '-')}-{puzzle}"
+def run(protocol: str, environment: str, options: argparse.Namespace) -> list[Episode]:
+    """Return the episodes of a protocol in an environment."""
+    folder = options.folder / f"{protocol} {environment}".translate(str.maketrans(" /", "--"))
     if folder.exists():
         return list(pa.Run(folder).resume(progress=False).episodes)
     results = pa.evaluate(
-        f"reasoning/{puzzle}",
+        environment,
         model=options.model,
-        n=options.tasks // len(PUZZLES),
+        n=options.tasks,
         max_tokens=options.max_tokens,
         temperature=0.7,
         run=folder,
@@ -59,7 +58,7 @@ def run(protocol: str, puzzle: str, options: argparse.Namespace) -> list[Episode
 
 def line(protocol: str, options: argparse.Namespace) -> str:
     """Return a protocol's row of the table."""
-    episodes = [episode for puzzle in PUZZLES for episode in run(protocol, puzzle, options)]
+    episodes = [one for env in options.environments for one in run(protocol, env, options)]
     solved = sum(episode.outcome.solved for episode in episodes)
     success = wilson(solved, len(episodes))
     return (
@@ -75,9 +74,10 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
+    parser.add_argument("environments", nargs="+")
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
-    parser.add_argument("--tasks", type=int, default=64, help="of all four puzzles together")
-    parser.add_argument("--max-tokens", type=int, default=48)
+    parser.add_argument("--tasks", type=int, default=64, help="of each environment")
+    parser.add_argument("--max-tokens", type=int, default=24)
     options = parser.parse_args()
     print(HEAD, "| --- | --- | --- | --- | --- | --- |", sep="\n", flush=True)
     for protocol in PROTOCOLS:
