@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from palaestra.core.environment import Observation
+from palaestra.core.environment import Observation, Transition
 from palaestra.core.episode import Episode, Step, together
 from palaestra.core.graph import Call
 from palaestra.evaluation.statistics.costs import Prices, known_money
@@ -218,9 +218,7 @@ class _TurnBuilder:
             state=line(step.before.state_key or "") or None if step else None,
             seconds=(step.seconds if step else 0.0) + sum(call.seconds for call in calls),
             ended=_ended(step),
-            info=line(json.dumps(dict(transition.info), default=str), 400)
-            if transition and transition.info
-            else "",
+            info=line(_info(transition), 400) if transition else "",
             after=cut(last.text) if last else None,
             after_others=tuple((line(who, 80), cut(text)) for who, text in last.others.items())
             if last
@@ -282,6 +280,15 @@ class _TurnBuilder:
 
 def _pictures(observation: Observation | None) -> tuple[str, ...]:
     return picture_urls(observation.images) if observation else ()
+
+
+def _info(transition: Transition) -> str:
+    """Return the rest of the record; of a team's note only what the chart of messages lacks."""
+    info = dict(transition.info)
+    team = info.pop("team", {})
+    if "facts" in team:
+        info["facts"] = team["facts"]
+    return json.dumps(info, default=str) if info else ""
 
 
 def _ended(step: Step | None) -> str:
