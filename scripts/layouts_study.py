@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from results_page import write_table
+
 import palaestra as pa
 from palaestra.core.episode import Episode
 from palaestra.evaluation.statistics.intervals import mean_interval, wilson
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "results" / "teams.md"
 SIZES = (2, 4, 6, 8)
 EARLY = 2  # rounds in which no belief can have been corrected: habit predicts from the second on
 ROUNDS = re.compile(r"(\d+) rounds")
@@ -237,10 +237,7 @@ def main() -> int:
                 print(row, flush=True)
                 rows.append(row)
             if options.write:
-                begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-                before, _, rest = PAGE.read_text().partition(begin)
-                table = "\n".join(rows)
-                PAGE.write_text(f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}")
+                write_table("teams.md", name, rows)
     return 0
 
 

@@ -22,14 +22,14 @@ from itertools import combinations, product
 from math import prod
 from pathlib import Path
 
+from results_page import write_table
+
 import palaestra as pa
 from palaestra.core.environment import Action, Environment, Observation, Transition
 from palaestra.core.task import Task
 from palaestra.environments.teams.protocol import facts_of
 from palaestra.evaluation.statistics.intervals import mean_interval
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "teams.md"
-BEGIN, END = "<!-- network: begin -->", "<!-- network: end -->"
 ACCURACIES = (0.5, 0.9, 0.3, 0.7, 0.4, 0.8, 0.6)
 """In the order of the file, which must not matter."""
 
@@ -210,9 +210,7 @@ def main() -> int:
             second.append(ranking(case, run))
             print(second[-1], flush=True)
     if options.write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        tables = "\n".join([*first, "", *second])
-        PAGE.write_text(f"{before}{BEGIN}\n{tables}\n{END}{rest.partition(END)[2]}")
+        write_table("teams.md", "network", [*first, "", *second])
     return 0
 
 

@@ -21,6 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from results_page import write_table
+
 import palaestra as pa
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action, Environment, Observation, Transition
@@ -30,9 +32,6 @@ from palaestra.core.session import Session
 from palaestra.core.task import Task
 from palaestra.core.team_words import PLAN_ENTRIES, entries
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "results" / "teams.md"
-BEGIN, END = "<!-- orchestrator: begin -->", "<!-- orchestrator: end -->"
 KINDS = ("weigh", "paint", "lock")
 ANSWERS = tuple("abcdefgh")
 TURNS = 6
@@ -208,9 +207,7 @@ def main() -> int:
             rows.append(line(case, options.tasks, folder))
             print(rows[-1], flush=True)
     if options.write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        table = "\n".join(rows)
-        PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+        write_table("teams.md", "orchestrator", rows)
     return 0
 
 

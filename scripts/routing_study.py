@@ -23,6 +23,8 @@ from itertools import product
 from math import log
 from pathlib import Path
 
+from results_page import write_table
+
 import palaestra as pa
 from palaestra.cli.main import main as palaestra
 from palaestra.core.environment import Action, Environment, Observation, Transition
@@ -30,8 +32,6 @@ from palaestra.core.task import Task
 from palaestra.environments.teams.learned_routes import routes_of
 from palaestra.evaluation.statistics.intervals import wilson
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "teams.md"
-BEGIN, END = "<!-- routing: begin -->", "<!-- routing: end -->"
 SKILLS = ("physics", "music", "law", "chess")
 BEST, SECOND, OTHERS = 0.9, 0.7, 0.25
 MEMBERS = {
@@ -158,9 +158,7 @@ def main() -> int:
             members -= len(removed) // 2
             command("team", str(run), "--to", str(file), *removed)
     if options.write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        table = "\n".join(rows)
-        PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+        write_table("teams.md", "routing", rows)
     return 0
 
 

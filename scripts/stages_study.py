@@ -29,13 +29,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
+from results_page import write_table
+
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "recipes" / "stages"
-PAGE = ROOT / "docs" / "results" / "stages.md"
 SCORES = ROOT / "docs" / "results" / "stages_scores.csv"
 COLUMNS = ("base", "last", "sampled", "trained", "seconds")
 TRANSFER = "transfer"  # a column that is empty for recipes without such a test
-BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 STUDENT = {
     1: 12.706,
     2: 4.303,
@@ -212,10 +212,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.do == "table":
         keep(scores := kept() | results(options.folder))
-        page = PAGE.read_text()
-        before, _, rest = page.partition(BEGIN)
-        after = rest.partition(END)[2]
-        PAGE.write_text(f"{before}{BEGIN}\n{table(scores)}\n{END}{after}")
+        write_table("stages.md", "table", [table(scores)])
         return 0
     first, _, last = options.seeds.partition("-")
     names = options.only or sorted(file.stem for file in RECIPES.glob("*.toml"))

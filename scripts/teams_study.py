@@ -20,13 +20,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from results_page import write_table
+
 import palaestra as pa
 from palaestra.core.environment import Action, Environment, Observation, Transition
 from palaestra.core.task import Task
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "results" / "teams.md"
-BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 SIDES = ("heads", "tails")
 
 
@@ -171,9 +170,7 @@ def main() -> int:
             rows.append(line(case, options.tasks, folder))
             print(rows[-1], flush=True)
     if options.write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        table = "\n".join(rows)
-        PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+        write_table("teams.md", "table", rows)
     return 0
 
 

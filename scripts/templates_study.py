@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
+from results_page import write_table
+
 import palaestra as pa
 from palaestra.api.results import Results
 from palaestra.core.episode import Episode, together
@@ -27,9 +29,6 @@ from palaestra.core.knowledge_file import BUNDLED
 from palaestra.environments.teams.team_file import TEMPLATES
 from palaestra.evaluation.statistics.intervals import wilson
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "results" / "teams.md"
-BEGIN, END = "<!-- templates: begin -->", "<!-- templates: end -->"
 Measure = Callable[[Episode], float]
 Change = Callable[[str], str]
 
@@ -555,9 +554,7 @@ def main() -> int:
                     rows.append(row)
                     print(row, flush=True)
     if options.write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        table = "\n".join(rows)
-        PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+        write_table("teams.md", "templates", rows)
     return 0
 
 

@@ -22,9 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
 import search_workflow as example  # noqa: E402
+from results_page import write_table  # noqa: E402
 
-PAGE = ROOT / "docs" / "results" / "teams.md"
-BEGIN, END = "<!-- workflow: begin -->", "<!-- workflow: end -->"
 HELD_OUT = 1000
 Flow = tuple[str, ...]
 
@@ -88,9 +87,7 @@ def main() -> int:
         rows.append(row(name, calls, find, seeds))
         print(rows[-1], flush=True)
     if options.write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        table = "\n".join(rows)
-        PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+        write_table("teams.md", "workflow", rows)
     return 0
 
 
