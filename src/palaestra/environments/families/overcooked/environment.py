@@ -14,6 +14,7 @@ is all orders.
 Source of the kitchens: Carroll et al. 2019 ("On the Utility of Learning about Humans for Human-AI
 Coordination"), the package `overcooked-ai`: its layouts, recipes, and rules of a step. Ours are the
 words, and the orders with their due steps: the package has soups that may be served without end.
+`planner.py` has the oracle.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from palaestra.core.environment import Action, Observation, Spec, Stakes
+from palaestra.core.environment import Action, Capability, Observation, Spec, Stakes, Transition
 from palaestra.core.task import Task
 from palaestra.core.team_words import joint_plan, parts_of
 from palaestra.environments.base import without_parameters
@@ -34,7 +35,9 @@ from palaestra.environments.families.overcooked.kitchen import (
     STAY,
     Kitchen,
 )
-from palaestra.environments.families.overcooked.orders import NAMES, Orders
+from palaestra.environments.families.overcooked.orders import LOADS, NAMES, Orders
+from palaestra.environments.families.overcooked.planner import plan
+from palaestra.environments.shared.oracle_plan import OraclePlan
 from palaestra.environments.simultaneous import Round, Simultaneous
 
 EACH = ":each"  # the form in which every cook is a player
@@ -50,9 +53,7 @@ RULES = (
 CHOICES = ", ".join(MOVES)
 
 
-class Overcooked(
-    Simultaneous, id="overcooked", capabilities={"state_key", "snapshot", "progress"}
-):
+class Overcooked(Simultaneous, id="overcooked", capabilities={"state_key", "snapshot", "progress"}):
     """One kitchen, for one dispatcher or for a player per cook."""
 
     def __init__(self, name: str = "") -> None:
@@ -61,6 +62,7 @@ class Overcooked(
         self._layout, self._orders = layout, Orders.named(load)
         self._kitchen = Kitchen(layout)
         self._delivered: set[int] = set()  # orders
+        self._plan = OraclePlan()
         self._vain: list[str] = []  # cooks whose moves had no effect in the last step
 
     @classmethod
@@ -71,9 +73,15 @@ class Overcooked(
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        """Return the spec with the players, and the horizon as the typical turns of each."""
+        """Return the spec with the players, the horizon as the typical turns of each, and oracles.
+
+        Heavy loads have none: the planner, in which one cook works at a time, is too slow.
+        """
         spec = super().spec_of(name)
-        steps = Orders.named(name.partition("-")[2]).horizon
+        orders = Orders.named(name.removesuffix(EACH).partition("-")[2])
+        steps = orders.horizon
+        if not 0 < orders.every < LOADS[0]:
+            spec = replace(spec, capabilities=spec.capabilities | {Capability.ORACLE})
         if not name.endswith(EACH):
             return replace(spec, typical_turns=steps)
         return replace(
@@ -98,11 +106,15 @@ class Overcooked(
         without_parameters(task, "choose a kitchen by its name instead")
         self._kitchen.start(random.Random(f"overcooked {self._layout} {task.seed}"))
         self._delivered, self._vain = set(), []
+        self._plan.clear()
+
+    def step(self, action: Action) -> Transition:
+        self._plan.record(action.text)
+        return super().step(action)
 
     def movers(self) -> Sequence[str]:
-        step = self._kitchen.steps
-        closed = len(self._delivered) + self._orders.late(step, self._delivered)
-        return () if closed == self._orders.count else self.spec.players
+        closed = self._orders.closed(self._kitchen.steps, self._delivered)
+        return () if closed else self.spec.players
 
     def refusal(self, player: str, action: Action) -> str | None:
         try:
@@ -133,6 +145,12 @@ class Overcooked(
         """Return the share of the orders that were delivered."""
         return len(self._delivered) / self._orders.count
 
+    def oracle(self) -> list[Action]:
+        """Return the planner's moves from here; empty if they do not deliver all orders in time."""
+        if Capability.ORACLE not in self.spec.capabilities:
+            self._undeclared(Capability.ORACLE)
+        return self._plan.remaining(self._planned) if self.movers() else []
+
     def sample_action(self, rng: random.Random) -> Action:
         """Sample any move of each cook."""
         moves = {cook: rng.choice(list(MOVES)) for cook in COOKS}
@@ -146,8 +164,31 @@ class Overcooked(
         kitchen, delivered, self._vain = json.loads(state)
         self._kitchen.load(kitchen)
         self._delivered = set(delivered)
+        self._plan.clear()
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _planned(self) -> list[str]:
+        """Return the actions of the planner's solution; the first cook's move may be pending."""
+        moves = self._solution()
+        if not self._each:
+            return [joint_plan(dict(zip(COOKS, pair, strict=True))) for pair in moves]
+        if not self._pending:
+            return [move for pair in moves for move in pair]
+        (made,) = self._moves(COOKS[0], self._pending[COOKS[0]].text).values()
+        if not moves or moves[0][0] != made:
+            moves = self._solution((made, STAY))
+        return [move for pair in moves for move in pair][1:]
+
+    def _solution(self, *first: tuple[str, str]) -> list[tuple[str, str]]:
+        """Return moves that begin with those of a step and deliver all orders; empty: none found."""
+        kitchen, done = Kitchen(self._layout), set(self._delivered)
+        kitchen.load(self._kitchen.dump())
+        for moves in first:
+            served, _ = kitchen.step(moves)
+            done.update(self._orders.open(kitchen.steps, done)[:served])
+        found, done = plan(kitchen, self._orders, done)
+        return [*first, *found] if len(done) == self._orders.count else []
 
     @property
     def _each(self) -> bool:

@@ -52,20 +52,20 @@ class Kitchen:
     """One layout with two cooks."""
 
     def __init__(self, layout: str) -> None:
-        self._rules = OvercookedGridworld.from_layout_name(layout)
-        self._state: Any = self._rules.get_standard_start_state()
+        self.rules = OvercookedGridworld.from_layout_name(layout)
+        self.state: Any = self.rules.get_standard_start_state()
 
     @property
     def steps(self) -> int:
         """The steps that were played."""
-        return self._state.timestep
+        return self.state.timestep
 
     def start(self, rng: random.Random) -> None:
         """Place the cooks at random, each where it can walk to from its place in the layout."""
-        first, second = map(self._reachable, self._rules.start_player_positions)
+        first, second = map(self.reachable, self.rules.start_player_positions)
         places = [pair for pair in product(first, second) if pair[0] != pair[1]]
-        self._state = OvercookedState.from_player_positions(
-            rng.choice(places), all_orders=self._rules.start_all_orders
+        self.state = OvercookedState.from_player_positions(
+            rng.choice(places), all_orders=self.rules.start_all_orders
         )
 
     def step(self, moves: Sequence[str]) -> tuple[int, list[str]]:
@@ -76,9 +76,9 @@ class Kitchen:
             effect.
         """
         before = [self._touched(cook) for cook in range(len(COOKS))]
-        faced = [self._faced(cook) for cook in range(len(COOKS))]
-        self._state, info = self._rules.get_state_transition(
-            self._state, tuple(MOVES[move] for move in moves)
+        faced = [self.faced(cook) for cook in range(len(COOKS))]
+        self.state, info = self.rules.get_state_transition(
+            self.state, tuple(MOVES[move] for move in moves)
         )
         served = sum(reward > 0 for reward in info["sparse_reward_by_agent"])
         vain = [
@@ -90,14 +90,14 @@ class Kitchen:
 
     def dump(self) -> Any:
         """Return the state as JSON data; equal states give equal data."""
-        data = self._state.to_dict()
+        data = self.state.to_dict()
         return {**data, "objects": sorted(data["objects"], key=lambda thing: thing["position"])}
 
     def load(self, data: Any) -> None:
         """Restore what `dump` returned, also after a way through JSON."""
         text = json.dumps(data)
         state = OvercookedState.from_dict(json.loads(text, object_hook=_with_cells))
-        self._state = state.deepcopy()  # which forgets the cooking time of idle soups, -1
+        self.state = state.deepcopy()  # which forgets the cooking time of idle soups, -1
 
     # ── in words ─────────────────────────────────────────────────────────────
 
@@ -105,33 +105,33 @@ class Kitchen:
         """Return the stations with their cells, and the cells of the floor."""
         lines = []
         for kind, name in STATIONS.items():
-            cells = sorted(self._rules.terrain_pos_dict[kind], key=lambda cell: cell[::-1])
+            cells = sorted(self.rules.terrain_pos_dict[kind], key=lambda cell: cell[::-1])
             lines.append(f"{name}: {', '.join(map(str, cells))}")
         return "\n".join(lines)
 
     def describe(self) -> str:
         """Return what the cooks do and hold, the pots, and what lies on counters."""
         lines = [self._cook(cook) for cook in range(len(COOKS))]
-        lines += [self._pot(cell) for cell in self._rules.get_pot_locations()]
+        lines += [self._pot(cell) for cell in self.rules.get_pot_locations()]
         on = [
             f"{_thing(thing)} at {cell}"
-            for cell, thing in sorted(self._state.objects.items())
-            if self._rules.get_terrain_type_at_pos(cell) != POT
+            for cell, thing in sorted(self.state.objects.items())
+            if self.rules.get_terrain_type_at_pos(cell) != POT
         ]
         return "\n".join([*lines, f"On counters: {', '.join(on) or 'nothing'}."])
 
     def _cook(self, cook: int) -> str:
-        player, faced = self._state.players[cook], self._faced(cook)
+        player, faced = self.state.players[cook], self.faced(cook)
         held = _thing(player.held_object) if player.held_object else "nothing"
-        other = any(player.position == faced for player in self._state.players)
-        what = "the other cook" if other else STATIONS[self._rules.get_terrain_type_at_pos(faced)]
+        other = any(player.position == faced for player in self.state.players)
+        what = "the other cook" if other else STATIONS[self.rules.get_terrain_type_at_pos(faced)]
         return (
             f"{COOKS[cook]} at {player.position} faces {DIRECTIONS[player.orientation]}, to {what} "
             f"at {faced}, and holds {held}."
         )
 
     def _pot(self, cell: Cell) -> str:
-        soup = self._state.objects.get(cell)
+        soup = self.state.objects.get(cell)
         if soup is None:
             return f"The pot at {cell} is empty."
         onions = len(soup.ingredients)
@@ -144,8 +144,8 @@ class Kitchen:
 
     # ── details ──────────────────────────────────────────────────────────────
 
-    def _faced(self, cook: int) -> Cell:
-        player = self._state.players[cook]
+    def faced(self, cook: int) -> Cell:
+        player = self.state.players[cook]
         return Action.move_in_direction(player.position, player.orientation)
 
     def _touched(self, cook: int, cell: Cell | None = None) -> tuple[object, ...]:
@@ -155,14 +155,14 @@ class Kitchen:
             cook: its number.
             cell: that it faced before the move; by default the one that it faces.
         """
-        player, thing = self._state.players[cook], self._state.objects.get(cell or self._faced(cook))
+        player, thing = self.state.players[cook], self.state.objects.get(cell or self.faced(cook))
         held = player.held_object and player.held_object.name
         soup = (len(thing.ingredients), thing.is_idle) if thing and thing.name == "soup" else None
         return player.position, player.orientation, held, thing and thing.name, soup
 
-    def _reachable(self, start: Cell) -> list[Cell]:
+    def reachable(self, start: Cell) -> list[Cell]:
         """Return the cells of the floor that can be walked to from a cell, sorted."""
-        floor, found, edge = set(self._rules.get_valid_player_positions()), {start}, [start]
+        floor, found, edge = set(self.rules.get_valid_player_positions()), {start}, [start]
         while edge:
             cell = edge.pop()
             for direction in DIRECTIONS:

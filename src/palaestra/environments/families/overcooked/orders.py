@@ -50,6 +50,10 @@ class Orders:
             self.due(order) <= step and order not in delivered for order in range(self.count)
         )
 
+    def closed(self, step: int, delivered: Collection[int]) -> bool:
+        """Return whether at the end of a step each order is delivered or too late."""
+        return len(delivered) + self.late(step, delivered) == self.count
+
     @property
     def rule(self) -> str:
         """What the cooks are told about the orders."""
