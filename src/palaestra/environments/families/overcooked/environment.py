@@ -36,7 +36,7 @@ from palaestra.environments.families.overcooked.kitchen import (
     Kitchen,
 )
 from palaestra.environments.families.overcooked.orders import LOADS, NAMES, Orders
-from palaestra.environments.families.overcooked.planner import plan
+from palaestra.environments.families.overcooked.planner import Moves, plan
 from palaestra.environments.shared.oracle_plan import OraclePlan
 from palaestra.environments.simultaneous import Round, Simultaneous
 
@@ -151,6 +151,23 @@ class Overcooked(Simultaneous, id="overcooked", capabilities={"state_key", "snap
             self._undeclared(Capability.ORACLE)
         return self._plan.remaining(self._planned) if self.movers() else []
 
+    def planned_moves(self, *first: Moves) -> tuple[list[Moves], bool]:
+        """Return the planner's moves of both cooks from the last round on.
+
+        Args:
+            first: moves of the next step that are not the planner's.
+
+        Returns:
+            The moves of each step, and whether they deliver all orders in time.
+        """
+        kitchen, done = Kitchen(self._layout), set(self._delivered)
+        kitchen.load(self._kitchen.dump())
+        for moves in first:
+            served, _ = kitchen.step(moves)
+            done.update(self._orders.open(kitchen.steps, done)[:served])
+        found, done = plan(kitchen, self._orders, done)
+        return [*first, *found], len(done) == self._orders.count
+
     def sample_action(self, rng: random.Random) -> Action:
         """Sample any move of each cook."""
         moves = {cook: rng.choice(list(MOVES)) for cook in COOKS}
@@ -170,25 +187,16 @@ class Overcooked(Simultaneous, id="overcooked", capabilities={"state_key", "snap
 
     def _planned(self) -> list[str]:
         """Return the actions of the planner's solution; the first cook's move may be pending."""
-        moves = self._solution()
+        moves, solved = self.planned_moves()
+        if self._pending:
+            (made,) = self._moves(COOKS[0], self._pending[COOKS[0]].text).values()
+            if not moves or moves[0][0] != made:
+                moves, solved = self.planned_moves((made, STAY))
+        if not solved:
+            return []
         if not self._each:
             return [joint_plan(dict(zip(COOKS, pair, strict=True))) for pair in moves]
-        if not self._pending:
-            return [move for pair in moves for move in pair]
-        (made,) = self._moves(COOKS[0], self._pending[COOKS[0]].text).values()
-        if not moves or moves[0][0] != made:
-            moves = self._solution((made, STAY))
-        return [move for pair in moves for move in pair][1:]
-
-    def _solution(self, *first: tuple[str, str]) -> list[tuple[str, str]]:
-        """Return moves that begin with those of a step and deliver all orders; empty: none found."""
-        kitchen, done = Kitchen(self._layout), set(self._delivered)
-        kitchen.load(self._kitchen.dump())
-        for moves in first:
-            served, _ = kitchen.step(moves)
-            done.update(self._orders.open(kitchen.steps, done)[:served])
-        found, done = plan(kitchen, self._orders, done)
-        return [*first, *found] if len(done) == self._orders.count else []
+        return [move for pair in moves for move in pair][len(self._pending) :]
 
     @property
     def _each(self) -> bool:
