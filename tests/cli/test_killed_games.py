@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.training.runs import command, environment, in_this_process, recorded_episodes
@@ -22,6 +23,7 @@ TEAM = ("--env", "questions/things-2", "--team", "review",
         "--model", "reader?right=0.6&recall=0.8&false=0.1", "-n", "100")  # fmt: skip
 WORKERS = ("--workers", "1", "--concurrency", "8")
 KILLS = 5
+WORKER = "palaestra.rollout.worker"
 
 
 @pytest.mark.slow
@@ -54,4 +56,35 @@ def test_whatever_is_killed_ends_as_if_it_had_not_been(
     assert kills
     if (killed / "run.json").exists():
         in_this_process("eval", "--resume", killed, "--workers", "1")
+    assert recorded_episodes(killed) == recorded_episodes(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [GAME, TEAM, AGAINST], ids=["game", "team", "teams"])
+def test_workers_that_are_killed_cost_no_episode(tmp_path: Path, asked: tuple[str, ...]) -> None:
+    rng = random.Random(0)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    in_this_process("eval", *asked, "--workers", "2", "--concurrency", "8", "--run", whole)
+    run = psutil.Popen(
+        command("eval", *asked, "--workers", "2", "--concurrency", "8", "--run", killed),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        start_new_session=True,
+    )
+    kills = 0
+    try:
+        while run.poll() is None:
+            time.sleep(rng.uniform(0.1, 0.5))
+            with suppress(psutil.Error):
+                children = [one for one in run.children() if WORKER in one.cmdline()]
+                if children:
+                    rng.choice(children).kill()
+                    kills += 1
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    assert kills
+    in_this_process("eval", "--resume", killed, "--workers", "2")
     assert recorded_episodes(killed) == recorded_episodes(whole)

@@ -112,6 +112,10 @@ class Stakes:
     limits: Mapping[str, Budget] = field(default_factory=dict)
     """Limits of single players, besides those that a run sets for each."""
 
+    team_limits: Mapping[str, Budget] = field(default_factory=dict)
+    """Limits of teams as a whole, by the player in whose place they act: `turns` counts the replies
+    of all members, `tokens` those that they sample. Beyond them each member forfeits."""
+
     def sides(self, players: Iterable[str]) -> list[tuple[str, ...]]:
         """Return the players in groups that have one return: teams, and each other player."""
         team_of = {member: team for team in self.teams.values() for member in team}

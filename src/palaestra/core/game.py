@@ -23,6 +23,7 @@ from palaestra.core.graph import Call
 from palaestra.core.outcome import Limit, Outcome, ended_by
 from palaestra.core.player_session import PlayerSession
 from palaestra.core.session import Session
+from palaestra.core.team_budgets import TeamBudgets
 
 if TYPE_CHECKING:
     from palaestra.core.agent import Agent
@@ -44,6 +45,7 @@ class Game:
             player: PlayerSession(self, player, past[player]) for player in whole.players
         }
         self._acting: tuple[str, ...] = ()
+        self._budgets = TeamBudgets(whole.environment.stakes)
         self._left_over = sum(len(calls) for name, calls in past.items() if name not in self._seats)
 
     @property
@@ -120,10 +122,14 @@ class Game:
             self._finish(seen)
             return
         before, self._acting = self._acting, (self.whole.turn, *self.whole.state.signals.together)
+        self._budgets.count(self.whole.steps, self.whole.graph.calls)
         if mover is not None:
             mover.pause()
         for name in _beginning(before, self._acting, None if mover is None else mover.name):
             seat = self._seats[name]
+            spent = self._budgets.reached(name)
+            if spent is not None and seat.outcome is None:
+                seat.outcome = Outcome.truncated(spent)
             seat.wake(_seen_by(seat, seen), alone=len(self._acting) == 1)
         self._seats[self._acting[0]].may_act.set()
 

@@ -81,7 +81,14 @@ class InTeam(Wrapper):
         return replace(
             spec,
             players=tuple(name for p in spec.players for name in names.get(p, (p,))),
-            stakes=replace(stakes, teams=names, limits=_limits(spec, teams)),
+            stakes=replace(
+                stakes,
+                teams=names,
+                limits=_limits(spec, teams),
+                team_limits={
+                    p: team.limits for p, team in teams.items() if team.limits != Budget()
+                },
+            ),
             capabilities=spec.capabilities - lost,
             typical_turns=spec.typical_turns * replies,
             free_text=True,

@@ -193,6 +193,13 @@ class Team(_Table):
     edges: dict[str, tuple[str, ...]] = Field(
         default_factory=dict, description="with see = 'neighbours': whom each member sees"
     )
+    turns: int | None = Field(None, ge=1, description="replies of all members in an episode")
+    tokens: int | None = Field(None, ge=1, description="tokens that all may sample in an episode")
+
+    @property
+    def limits(self) -> Budget:
+        """The limits of the team as a whole; beyond them all members forfeit."""
+        return Budget(self.turns, self.tokens)
 
     @cached_property
     def inner(self) -> dict[str, Team]:
@@ -280,8 +287,11 @@ def load(name: str, within: Sequence[str] = ()) -> Team:
         raise UnknownName("team", name, templates())
     team = parse(name, text)
     for member in team.members.values():
-        if member.team is not None:
-            load(member.team, (*within, name))
+        if member.team is not None and load(member.team, (*within, name)).limits != Budget():
+            raise InputError(
+                f"The team '{member.team}' has limits, which only a team that acts in an "
+                f"environment can have, and it is in the team '{name}'; leave them out."
+            )
     return team
 
 
