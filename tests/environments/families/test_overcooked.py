@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -217,9 +218,7 @@ def test_what_is_no_move_is_said_in_words(form: str, text: str, reason: str) -> 
 
 def test_a_task_has_no_parameters() -> None:
     with pytest.raises(InputError, match="choose a kitchen by its name"):
-        Overcooked("cramped_room-1").reset(
-            Task("overcooked/cramped_room-1", Split.TRAIN, 0, 0, parameters={"orders": 2})
-        )
+        Overcooked("cramped_room-1").reset(replace(task("cramped_room-1"), parameters={"n": 2}))
 
 
 # ── words ────────────────────────────────────────────────────────────────────
@@ -266,5 +265,12 @@ def test_moves_without_effect_are_said() -> None:
 
 
 def test_cooks_that_are_players_are_evaluated() -> None:
-    report = pa.evaluate(env="overcooked/cramped_room-1:each", model="expert", tasks=2)
-    assert report.success == 1.0
+    found = pa.evaluate(
+        "overcooked/cramped_room-1:each",
+        agent="players",
+        model="expert",
+        n=2,
+        workers=0,
+        progress=False,
+    )
+    assert found.success == 1.0

@@ -183,5 +183,5 @@ def _thing(thing: Any) -> str:
 
 def _with_cells(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a thing with positions and directions as tuples, as the package has."""
-    cells = {key: tuple(fields[key]) for key in ("position", "orientation") if key in fields}
-    return {**fields, **cells}
+    keys = fields.keys() & {"position", "orientation"}
+    return {**fields, **{key: tuple(fields[key]) for key in keys}}
