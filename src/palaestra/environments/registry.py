@@ -175,6 +175,14 @@ FAMILIES: dict[str, Family] = {
         "board, card and dice games, against opponents or in self-play",
         "Apache-2.0",
     ),
+    "overcooked": Family(
+        "palaestra.environments.families.overcooked.environment:Overcooked",
+        "overcooked",
+        "overcooked-ai (Carroll et al. 2019); after MindAgent (Gong et al. 2023)",
+        "two cooks and orders that are due: one dispatcher, or a player per cook",
+        "MIT",
+        ALONE.format("overcooked"),
+    ),
     "pettingzoo": Family(
         "palaestra.environments.families.pettingzoo.environment:PettingZoo",
         "pettingzoo",
