@@ -12,16 +12,14 @@ between its markers.
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from results_page import write_table
+from results_page import run_cases
 
 import palaestra as pa
 from palaestra.core.agent import Agent
@@ -188,28 +186,8 @@ def line(case: Case, tasks: int, folder: Path) -> str:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tasks", type=int, default=2000)
-    parser.add_argument("--folder", type=Path, help="for team files and runs (default: temporary)")
-    parser.add_argument("--write", action="store_true", help="put the table into the page")
-    options = parser.parse_args()
-    rows = [
-        "| team | formula | success, 95 % | turns before a new plan, at most | replies | |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = options.folder or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        for case in cases():
-            rows.append(line(case, options.tasks, folder))
-            print(rows[-1], flush=True)
-    if options.write:
-        write_table("teams.md", "orchestrator", rows)
-    return 0
+HEAD = "| team | formula | success, 95 % | turns before a new plan, at most | replies | |"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(__doc__, "orchestrator", 2000, HEAD, cases(), line))

@@ -161,7 +161,7 @@ def _open_episode(site: Site, request: Request) -> Iterator[_Opened]:
 
 
 def _unfinished(key: Key, span: Span) -> Episode:
-    """Return a placeholder header for an unfinished episode."""
+    """Return the header of an episode in progress: only its key and its turns are known."""
     return Episode(
         key=key,
         task=Task("", "", 0),

@@ -13,16 +13,17 @@ all are. What team templates are shown on is in `scripts/templates_study.py`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.task import Task
 from palaestra.core.team_words import answer_parts
-from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.base import hashed, refused, without_parameters
 from palaestra.environments.families.cases.case import Case
 from palaestra.environments.families.cases.documents import PAPER, TABLE, paper, table
 from palaestra.environments.families.cases.medical import CARE, TRIAGE, care, triage
 from palaestra.environments.families.cases.partners import PARTNER, partner
+from palaestra.environments.shared.known_answer import KnownAnswer
 
 CASES: dict[str, tuple[str, Callable[[random.Random], Case]]] = {
     "triage": (TRIAGE, triage),
@@ -34,9 +35,9 @@ CASES: dict[str, tuple[str, Callable[[random.Random], Case]]] = {
 
 
 class Cases(
-    Replayed,
+    KnownAnswer,
     id="cases",
-    capabilities={"state_key", "snapshot", "oracle", "progress", "answer"},
+    capabilities={"state_key", "snapshot", "progress"},
     typical_turns=2,
 ):
     """One case to be answered."""
@@ -92,10 +93,6 @@ class Cases(
         """Return the share of the parts that were right; 0 before the answer."""
         self._current()
         return self._share
-
-    def oracle(self) -> Sequence[Action]:
-        self._current()
-        return [] if self._over else [self.answer()]
 
     def answer(self) -> Action:
         """Return the right answer."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,8 @@ from sacrebleu.metrics.chrf import CHRF
 from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.task import Split, Task
 from palaestra.core.team_words import ACCEPT, WRONG
-from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.base import hashed, refused, without_parameters
+from palaestra.environments.shared.known_answer import KnownAnswer
 
 GATE = 70.0  # chrF, from 0 to 100
 TRIES = 4
@@ -35,9 +35,9 @@ class Pair(NamedTuple):
 
 
 class Translation(
-    Replayed,
+    KnownAnswer,
     id="translation",
-    capabilities={"state_key", "snapshot", "oracle", "progress", "answer"},
+    capabilities={"state_key", "snapshot", "progress"},
     free_text=True,
     typical_turns=TRIES,
 ):
@@ -97,10 +97,6 @@ class Translation(
         """Return the best score so far, as a share of the gate; 1 only if it was reached."""
         self._current()
         return min(1.0, max(self._scores, default=0.0) / GATE)
-
-    def oracle(self) -> Sequence[Action]:
-        self._current()
-        return [] if self._over else [self.answer()]
 
     def answer(self) -> Action:
         """Return the reference."""

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.errors import EnvironmentFault
 from palaestra.core.task import Split, Task
-from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.base import hashed, refused, without_parameters
 from palaestra.environments.families.programs.problems import PROBLEMS, SHOWN, Problem
 from palaestra.environments.shared.expression_results import LIMITS, evaluated
+from palaestra.environments.shared.known_answer import KnownAnswer
 from palaestra.environments.shared.mutation import mutated, mutations
 from palaestra.environments.shared.sandboxed import SandboxedEnvironment
 from palaestra.sandbox import interpreter
@@ -42,9 +42,9 @@ class Version:
 
 class Programs(
     SandboxedEnvironment,
-    Replayed,
+    KnownAnswer,
     id="programs",
-    capabilities={"state_key", "snapshot", "oracle", "progress", "answer"},
+    capabilities={"state_key", "snapshot", "progress"},
     typical_turns=2,
 ):
     """One function to be written."""
@@ -102,10 +102,6 @@ class Programs(
         """Return the share of the hidden tests that passed; 0 before the reply."""
         self._current()
         return self._share
-
-    def oracle(self) -> Sequence[Action]:
-        self._current()
-        return [] if self._over else [self.answer()]
 
     def answer(self) -> Action:
         """Return the solution with tests that it passes."""

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from palaestra.core.environment import Action, Observation, Transition
 from palaestra.core.task import Task
 from palaestra.core.team_words import WRONG
-from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.base import hashed, refused, without_parameters
 from palaestra.environments.families.stage.engine import CELLS, Shot, Stage
+from palaestra.environments.shared.known_answer import KnownAnswer
 
 TAKES = 3
 ACTORS = ("Ann", "Ben")
@@ -26,9 +27,9 @@ PLAN = re.compile(r"marks: Ann ([A-Z]\d), Ben ([A-Z]\d); shots: ([A-Z]\d), ([A-Z
 
 
 class Scene(
-    Replayed,
+    KnownAnswer,
     id="stage",
-    capabilities={"state_key", "snapshot", "oracle", "progress", "answer"},
+    capabilities={"state_key", "snapshot", "progress"},
     typical_turns=4,
 ):
     """A scene of two actors and two shots."""
@@ -99,10 +100,6 @@ class Scene(
         """Return the largest share of positions and shots that were legal in one plan."""
         self._current()
         return self._share
-
-    def oracle(self) -> Sequence[Action]:
-        self._current()
-        return [] if self._over else [self.answer()]
 
     def answer(self) -> Action:
         """Return the plan with the marks of the script and the first cell for each shot."""
