@@ -18,7 +18,7 @@ def _deliver(
         raise ApiError(404, f"There is no mailbox '{recipient}'.")
     if len(subject) > 120 or len(body) > 10_000:
         raise ApiError(422, "A subject has at most 120 characters, and a body 10000.")
-    row = {"sender": call.email(), "recipient": recipient, "subject": subject, "body": body}
+    row: Row = {"sender": call.email(), "recipient": recipient, "subject": subject, "body": body}
     row |= {"sent": call.now, "answers": answers}
     inbox = {"owner": people[0]["id"], "folder": "inbox", "read": False}
     call.state.insert(MESSAGE, row | inbox)
