@@ -45,6 +45,7 @@ class Called:
     api: str  # `app.name`
     arguments: Mapping[str, Any]
     status: int
+    body: Any = None  # what it answered, if it changed something
 
 
 class World:
@@ -86,8 +87,13 @@ class World:
             reply = Reply(200, self._answer(api, given, person))
         except ApiError as error:
             reply = Reply(error.status, {"error": error.message})
-        self.calls.append(Called(api, arguments, reply.status))
+        changed = reply.ok and self.suite.apis[api].changes
+        self.note(Called(api, arguments, reply.status, reply.body if changed else None))
         return reply
+
+    def note(self, called: Called) -> None:
+        """Add to the calls; for what is no API, such as reading documentation."""
+        self.calls.append(called)
 
     def key(self) -> str:
         """Return a key of the rows, the time, and what counts towards rate limits."""
@@ -102,7 +108,7 @@ class World:
         return other
 
     def snapshot(self) -> bytes:
-        calls = [[made.api, made.arguments, made.status] for made in self.calls]
+        calls = [[made.api, made.arguments, made.status, made.body] for made in self.calls]
         head = json.dumps([self.start, self.seconds, calls, self._recent])
         return head.encode() + b"\n" + self.state.snapshot()
 
