@@ -51,9 +51,9 @@ class App:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Suite:
-    """Apps that share one world."""
+    """Apps that share one world. A suite equals only itself, so that worlds can be cached by it."""
 
     apps: Mapping[str, App]
 
