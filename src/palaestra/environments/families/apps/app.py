@@ -16,7 +16,7 @@ from palaestra.environments.families.apps.compiler.verbs import Verb
 from palaestra.environments.families.apps.state import Template
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class App:
     """One service."""
 
@@ -53,7 +53,7 @@ class App:
 
 @dataclass(frozen=True, eq=False)
 class Suite:
-    """Apps that share one world. A suite equals only itself, so that worlds can be cached by it."""
+    """Apps that share one world."""
 
     apps: Mapping[str, App]
 
