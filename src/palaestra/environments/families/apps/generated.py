@@ -12,13 +12,13 @@ it, and it is parsed as such. The text of seed 3:
     about = "A cat of the shelter."
     owner = "owner"
     unique = [["nickname"]]
-    moves.approval = {draft = ["checked"], checked = ["approved", "draft"]}
+    moves.approval = {draft = ["checked"], checked = ["signed", "draft"]}
     search = ["nickname", "corner"]
     fields.owner = {type = "person", by = "service"}
     fields.nickname = {type = "text", least = 1, most = 60}
     fields.rescued = "date"
     fields.tame = {type = "boolean", default = false}
-    fields.approval = {type = "choice", choices = ["draft", "checked", "approved"], default = "draft"}
+    fields.approval = {type = "choice", choices = ["draft", "checked", "signed"], default = "draft"}
     fields.season = {type = "choice", choices = ["spring", "summer", "autumn", "winter"]}
     fields.corner = {type = "text", most = 60}
 """
@@ -132,7 +132,7 @@ CHOICES = {
 LIVES = {
     "stage": ("planned", "started", "finished"),
     "condition": ("sound", "damaged", "mended"),
-    "approval": ("draft", "checked", "approved"),
+    "approval": ("draft", "checked", "signed"),
     "whereabouts": ("stored", "lent", "returned"),
     "progress": ("waiting", "running", "paused", "done"),
 }

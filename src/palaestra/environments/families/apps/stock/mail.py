@@ -42,13 +42,28 @@ def send_message(call: Caller, recipient: str, subject: str, body: str) -> Row:
 
     Args:
         recipient: an email address
+
+    Returns:
+        message_id: integer
+        sent_to: string
+
+    Raises:
+        404: nobody has that address
     """
     return _deliver(call, recipient, subject, body)
 
 
 @verb
 def reply_message(call: Caller, message_id: int, body: str) -> Row:
-    """Reply to the sender of a message."""
+    """Reply to the sender of a message.
+
+    Returns:
+        message_id: integer
+        sent_to: string
+
+    Raises:
+        404: you have no such message
+    """
     message = call.own(MESSAGE, message_id)
     subject = f"Re: {message['subject'].removeprefix('Re: ')}"[:120]
     return _deliver(call, message["sender"], subject, body, message)
@@ -56,7 +71,15 @@ def reply_message(call: Caller, message_id: int, body: str) -> Row:
 
 @verb
 def forward_message(call: Caller, message_id: int, recipient: str) -> Row:
-    """Forward a message to somebody else."""
+    """Forward a message to somebody else.
+
+    Returns:
+        message_id: integer
+        sent_to: string
+
+    Raises:
+        404: you have no such message, or nobody has that address
+    """
     message = call.own(MESSAGE, message_id)
     subject = f"Fwd: {message['subject'].removeprefix('Fwd: ')}"[:120]
     return _deliver(call, recipient, subject, message["body"])
