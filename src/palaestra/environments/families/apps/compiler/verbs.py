@@ -9,8 +9,8 @@
 The first argument is the caller; the others, with their types, become the schema, and the first
 line of the docstring the documentation. A section "Args" of the docstring describes arguments,
 "Returns" has lines such as `invitation_id: integer` with the JSON types of what it answers, and
-"Raises" lines such as `404: nobody has that address` with statuses of its own. A verb runs in a transaction: if it raises ApiError,
-nothing has changed.
+"Raises" lines such as `404: nobody has that address` with statuses of its own. A verb runs in a
+transaction: if it raises ApiError, nothing has changed.
 """
 
 from __future__ import annotations
