@@ -149,7 +149,7 @@ class State:
             raise KeyError(f"no row {id} in {table}")
         sets = ", ".join(f'"{name}" = ?' for name in values)
         self._database.execute(f'UPDATE "{table}" SET {sets} WHERE id = ?', (*values.values(), id))
-        self._note(table, id, before, before | values)
+        self._note(table, id, before, {**before, **values})
 
     def delete(self, table: str, id: int) -> None:
         """Delete a row that exists."""

@@ -44,7 +44,7 @@ class Caller:
         entity = self.blueprints[app].entities[name]
         if entity.public:
             return "1", []
-        parts, values = [f'"{entity.owner}" = ?'], [self.person]
+        parts, values = [f'"{entity.owner}" = ?'], list[object]([self.person])
         for reader in entity.readers:
             parts.append(f'"{reader}" = ?')
             values.append(self.email() if entity.fields[reader].type == "email" else self.person)

@@ -59,7 +59,7 @@ class Endpoints:
         a_name = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
         query = {"query": {"type": "string", "description": "words that must all occur"}}
         ways: dict[Endpoint, tuple[str, str, dict[str, Any], list[str], Run]] = {
-            "list": (f"{name}s", f"List {name}s.", filters | PAGING, [], self.list),
+            "list": (f"{name}s", f"List {name}s.", filters | PAGING, [], self.rows),
             "search": (
                 f"{name}s",
                 f"Search {name}s by {', '.join(entity.search)}.",
@@ -92,7 +92,7 @@ class Endpoints:
 
     # ── what they do ─────────────────────────────────────────────────────────
 
-    def list(self, caller: Caller, given: Mapping[str, Any]) -> Any:
+    def rows(self, caller: Caller, given: Mapping[str, Any]) -> Any:
         condition, values = caller.readable(self.table)
         for field, value in given.items():
             if field not in PAGING:
@@ -211,9 +211,9 @@ class Endpoints:
         return {field: value for field, value in row.items() if field not in hidden}
 
     def brief(self, row: Row) -> Row:
-        """Return a row of a list: without texts of free wording, which `show` has."""
-        fields = self.entity.fields
-        return {k: v for k, v in self.shown(row).items() if k == "id" or not fields[k].free}
+        """Return a row of a list: without texts of any length, which `show` has."""
+        long = {f for f, c in self.entity.fields.items() if c.type == "text" and c.most is None}
+        return {field: value for field, value in self.shown(row).items() if field not in long}
 
     def _page(
         self, caller: Caller, given: Mapping[str, Any], condition: str, values: list[object]

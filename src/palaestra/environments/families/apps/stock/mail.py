@@ -21,8 +21,13 @@ def _deliver(
         raise ApiError(404, f"There is no mailbox '{recipient}'.")
     if len(subject) > 120 or len(body) > 10_000:
         raise ApiError(422, "A subject has at most 120 characters, and a body 10000.")
-    row = {"sender": call.email(), "recipient": recipient, "subject": subject, "body": body}
-    row["sent"] = call.now
+    row: Row = {
+        "sender": call.email(),
+        "recipient": recipient,
+        "subject": subject,
+        "body": body,
+        "sent": call.now,
+    }
     theirs, mine = None, None
     if answered:
         mine = answered["id"]
