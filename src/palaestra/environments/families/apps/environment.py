@@ -11,7 +11,8 @@ AppWorld (Chen et al. 2025, Trivedi et al. 2024); ours: the apps, people and tas
 generated, and verdicts, which are derived (`composing/verifier.py`).
 
 A task ends with `finish`. Its verdict stands in the last step's `info`: effect, wording, answer,
-collateral.
+reply (whether the answer is right),
+collateral (other rows that changed).
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ class Apps(
     def _end(self, answer: str) -> Transition:
         self._answer = answer
         verdict = self._verdict()
-        parts = {"effect": verdict.effect, "wording": verdict.wording, "answered": verdict.answer}
+        parts = {"effect": verdict.effect, "wording": verdict.wording, "reply": verdict.answer}
         return Transition(
             Observation("The task is over."),
             reward=float(verdict.success),

@@ -21,6 +21,7 @@ from palaestra.environments.families.apps.state import State, Template
 TIME = "%Y-%m-%d %H:%M"
 LARGEST = 65_536  # characters of all arguments of a call
 MINUTE = 60
+OK = 200  # the status of a call that was answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Reply:
 
     @property
     def ok(self) -> bool:
-        return self.status == 200
+        return self.status == OK
 
     def __str__(self) -> str:
         return json.dumps(self.body, ensure_ascii=False)
@@ -45,7 +46,7 @@ class Called:
     api: str  # `app.name`
     arguments: Mapping[str, Any]
     status: int
-    body: Any = None  # what it answered, if it changed something
+    body: Any = None  # what it answered, if it was not refused
 
 
 class World:
@@ -84,11 +85,10 @@ class World:
         """
         given = dict(arguments)
         try:
-            reply = Reply(200, self._answer(api, given, person))
+            reply = Reply(OK, self._answer(api, given, person))
         except ApiError as error:
             reply = Reply(error.status, {"error": error.message})
-        changed = reply.ok and self.suite.apis[api].changes
-        self.note(Called(api, arguments, reply.status, reply.body if changed else None))
+        self.note(Called(api, arguments, reply.status, reply.body if reply.ok else None))
         return reply
 
     def note(self, called: Called) -> None:

@@ -40,7 +40,8 @@ class Verdict:
     wording: bool  # new texts mention what they must
     answer: bool  # the answer is right, or none is wanted
     collateral: tuple[str, ...] = ()  # other rows that changed, such as "delete mail.message 7"
-    progress: float = 0.0  # share of the wanted rows less that of collateral ones, in [0, 1]
+    progress: float = 0.0
+    """The share done, less the collateral rows, in [0, 1]: of wanted rows, answer, and the end."""
 
     @property
     def success(self) -> bool:
@@ -122,17 +123,13 @@ class Judge:
                 left[one] -= 1
             else:
                 collateral.append(f"{change.kind} {change.table} {change.id}")
-        answered = same_answer(answer, way.answer)
-        total = way.rows.total() + (way.answer is not None)
-        done = way.rows.total() - left.total() + (way.answer is not None and answered)
-        share = (done - len(collateral)) / total if total else float(not collateral)
-        return Verdict(
-            effect=not left.total(),
-            wording=all(_plain(mention) in _plain(texts) for mention in way.mentions),
-            answer=answered,
-            collateral=tuple(collateral),
-            progress=min(1.0, max(0.0, share)),
-        )
+        effect, answered = not left.total(), same_answer(answer, way.answer)
+        wording = all(_plain(mention) in _plain(texts) for mention in way.mentions)
+        asked = way.answer is not None
+        ended = answer is not None and effect and answered and wording and not collateral
+        done = way.rows.total() - left.total() + (asked and answered) + ended - len(collateral)
+        share = done / (way.rows.total() + asked + 1)
+        return Verdict(effect, wording, answered, tuple(collateral), min(1.0, max(0.0, share)))
 
     def _canonical(self, change: Change, new: Mapping[tuple[str, int], Change]) -> Canonical:
         """Return a change without free columns; new rows that it refers to stand for their ids."""

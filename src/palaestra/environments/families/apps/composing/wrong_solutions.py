@@ -39,15 +39,17 @@ def wrong_solutions(world: World, task: Composition, rng: random.Random) -> Iter
             continue
         rest = calls[at + 1 :]
         yield Solution(f"without {made.api}", calls[:at] + rest, answer)
-        if not made.api.partition(".")[2].startswith(("update", "delete")):
-            yield Solution(f"{made.api} twice", (*calls[: at + 1], made, *rest), answer)
+        twice = (*calls[: at + 1], made, *rest)
+        if not api.name.startswith(("update", "delete")) and _accepted(world, twice):
+            yield Solution(f"{made.api} twice", twice, answer)
         for name, value in made.arguments.items():
             for other in _others(world, api, name, value, bool(task.mentions), rng):
                 changed = Call(made.api, {**made.arguments, name: other})
                 label = f"{made.api} with {name} {other!r}"
                 yield Solution(label, (*calls[:at], changed, *rest), answer)
-    for extra in _collateral(world, task, calls, rng):
-        yield Solution(f"also {extra.api}", (*calls, extra), answer)
+    for extra in _collateral(world, calls, rng):
+        if _accepted(world, (*calls, extra)):
+            yield Solution(f"also {extra.api}", (*calls, extra), answer)
     if answer is not None:
         for wrong in _wrong_answers(answer):
             yield Solution(f"answer {wrong!r}", calls, wrong)
@@ -81,9 +83,7 @@ def _others(
         yield from (f"{value} 2", value[:-1] or "x", "zebra")
 
 
-def _collateral(
-    world: World, task: Composition, calls: Sequence[Call], rng: random.Random
-) -> Iterator[Call]:
+def _collateral(world: World, calls: Sequence[Call], rng: random.Random) -> Iterator[Call]:
     """Yield changes that nobody asked for, of rows that the reference does not touch."""
     touched = {value for made in calls for value in made.arguments.values() if type(value) is int}
     for name, api in sorted(world.suite.apis.items()):
@@ -100,6 +100,14 @@ def _collateral(
         yield Call("mail.send_message", {"recipient": rng.choice(people)["email"], **text})
     if "bank.send_money" in world.suite.apis:
         yield Call("bank.send_money", {"payee": rng.choice(people)["email"], "amount": 1.0})
+
+
+def _accepted(world: World, calls: Sequence[Call]) -> bool:
+    """Return whether a service refuses none of the calls."""
+    fork = world.fork()
+    replies = [fork.call(call.api, call.arguments, MAIN) for call in calls]
+    fork.close()
+    return all(reply.ok for reply in replies)
 
 
 def _wrong_answers(answer: Any) -> Iterator[Any]:
