@@ -21,6 +21,7 @@ from palaestra.environments.families.apps.state import State, Template
 TIME = "%Y-%m-%d %H:%M"
 LARGEST = 65_536  # characters of all arguments of a call
 MINUTE = 60
+OK = 200  # the status of a call that was answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Reply:
 
     @property
     def ok(self) -> bool:
-        return self.status == 200
+        return self.status == OK
 
     def __str__(self) -> str:
         return json.dumps(self.body, ensure_ascii=False)
@@ -45,6 +46,7 @@ class Called:
     api: str  # `app.name`
     arguments: Mapping[str, Any]
     status: int
+    body: Any = None  # what it answered, if it was not refused
 
 
 class World:
@@ -83,11 +85,15 @@ class World:
         """
         given = dict(arguments)
         try:
-            reply = Reply(200, self._answer(api, given, person))
+            reply = Reply(OK, self._answer(api, given, person))
         except ApiError as error:
             reply = Reply(error.status, {"error": error.message})
-        self.calls.append(Called(api, arguments, reply.status))
+        self.note(Called(api, arguments, reply.status, reply.body if reply.ok else None))
         return reply
+
+    def note(self, called: Called) -> None:
+        """Add to the calls; for what is no API, such as reading documentation."""
+        self.calls.append(called)
 
     def key(self) -> str:
         """Return a key of the rows, the time, and what counts towards rate limits."""
@@ -102,7 +108,7 @@ class World:
         return other
 
     def snapshot(self) -> bytes:
-        calls = [[made.api, made.arguments, made.status] for made in self.calls]
+        calls = [[made.api, made.arguments, made.status, made.body] for made in self.calls]
         head = json.dumps([self.start, self.seconds, calls, self._recent])
         return head.encode() + b"\n" + self.state.snapshot()
 
