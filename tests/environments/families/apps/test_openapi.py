@@ -196,7 +196,7 @@ def test_documentation_of_endpoints() -> None:
     assert api_documentation(apis["search_events"]).splitlines() == [
         "calendar.search_events(query, [page], [per_page])",
         "Search events by title, place.",
-        "- query: string, words that must all occur",
+        "- query: string, words that must all occur, at most 200 characters",
         "- page: integer",
         "- per_page: integer",
         f"Returns {{events: [{row}, ...], page: integer, pages: integer, total: integer}}.",
