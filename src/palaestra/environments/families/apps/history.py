@@ -117,7 +117,7 @@ class Historian:
             relation = rng.choice(list(host.circle.values()))
         starts = self.start.replace(hour=rng.randint(7, 20), minute=rng.choice((0, 15, 30, 45)))
         starts += timedelta(days=rng.randint(-7, 28))
-        title, guests = rng.choice(ACTIVITIES[relation]), []
+        title, guests = rng.choice(ACTIVITIES[relation]), list[int]()
         if relation:
             alike = [id for id, known in host.circle.items() if known == relation]
             guests = rng.sample(alike, min(len(alike), rng.randint(1, 3)))

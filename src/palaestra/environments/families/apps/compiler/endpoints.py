@@ -193,7 +193,7 @@ class Endpoints:
 
     def _errors(self, way: Endpoint) -> dict[int, str]:
         """Return the statuses with which only this endpoint refuses."""
-        entity, errors = self.entity, {}
+        entity, errors = self.entity, dict[int, str]()
         if way in ("show", "update", "delete"):
             errors[404] = f"you have no {self.name} with that id"
         if way in ("update", "delete") and (entity.readers or entity.public):
