@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from palaestra.environments.families.apps.app import App, Suite
 from palaestra.environments.families.apps.compiler.api import ApiError, Caller
@@ -481,3 +483,45 @@ def test_time_passes_with_changes() -> None:
     assert world.seconds == 1
     world.seconds = 61
     assert world.now == "2026-03-02 09:01"
+
+
+junk = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**30), 10**30),
+    st.integers(1, 30),
+    st.floats(),
+    st.text(alphabet=st.characters(), max_size=30),
+    st.sampled_from(["", "inbox", "2026-03-02 10:00", "a@b.c", "checking", "'; --"]),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[str, dict[str, object], int]:
+    """A call with arguments some of which may fit, and who makes it."""
+    name = draw(st.sampled_from(sorted(SUITE.apis)))
+    parameters = SUITE.apis[name].parameters
+    given = {
+        argument: draw(junk)
+        for argument in parameters["properties"]
+        if argument in parameters.get("required", ()) or draw(st.booleans())
+    }
+    return name, given, draw(st.integers(0, 3))
+
+
+@hypothesis.given(st.lists(calls(), max_size=8))
+@hypothesis.settings(max_examples=40, deadline=None)
+def test_whatever_is_called_is_answered_and_what_is_refused_changes_nothing(
+    many: list[tuple[str, dict[str, object], int]],
+) -> None:
+    world = World(SUITE, world_template(SUITE, "small", 0), START)
+    for name, arguments, person in many:
+        before = world.key()
+        reply = world.call(name, arguments, person=person)
+        assert reply.status in (200, 400, 401, 403, 404, 409, 413, 422, 429)
+        if not reply.ok:
+            assert list(reply.body) == ["error"] and world.key() == before
+    assert world.state.total() == world.state.template().total
+    world.close()
