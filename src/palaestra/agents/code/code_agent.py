@@ -117,7 +117,10 @@ class CodeAgent(Agent):
             transition = await session.act(action, by=by)
             if session.over:
                 return transition.observation.text
-            event = await asyncio.to_thread(python.answer, transition.observation.text)
+            value = calls.value(event, transition.observation.text)
+            known, calls = calls.names, Calls(session.tools)
+            new = [name for name in calls.names if name not in known]  # callable at once
+            event = await asyncio.to_thread(python.answer, value, new)
         return str(event)
 
     def _instructions(self, session: Session) -> str:

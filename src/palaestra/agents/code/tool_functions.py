@@ -5,9 +5,11 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from palaestra.core.environment import Action
 from palaestra.core.message import ToolCall
+from palaestra.core.strict_json import parsed
 from palaestra.core.tool import NotACall, Tool, checked
 from palaestra.sandbox.interpreter import Asked
 
@@ -50,6 +52,16 @@ class Calls:
             return str(why)
         return Action(str(call), call)
 
+    def value(self, asked: Asked, answer: str) -> Any:
+        """Return what a call evaluates to: the answer's text, or its value if it is JSON."""
+        tool = self._tools.get(asked.name)
+        if tool is None or not tool.answers_json:
+            return answer
+        try:
+            return parsed(answer)
+        except ValueError:  # the tool says JSON, but a wrapper may have added to it
+            return answer
+
     @staticmethod
     def code_for(action: Action) -> str:
         """Return the code that takes an action."""
@@ -60,8 +72,12 @@ class Calls:
 
 
 def function_name(tool: str) -> str:
-    """Return a tool's name as a Python identifier."""
-    name = re.sub(r"\W", "_", tool)
+    """Return a tool's name as Python can call it: identifiers with full stops between them."""
+    return ".".join(map(_identifier, tool.split(".")))
+
+
+def _identifier(part: str) -> str:
+    name = re.sub(r"\W", "_", part)
     name = f"_{name}" if not name or name[0].isdigit() else name
     return f"{name}_" if keyword.iskeyword(name) else name
 

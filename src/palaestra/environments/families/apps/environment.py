@@ -1,7 +1,8 @@
 """Apps: an assistant with a person's mail, contacts, calendar and bank.
 
 Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. With `:all` the
-agent has every API as a tool, and with `:discover` it finds and reads them first; otherwise it has
+agent has every API as a tool, and with `:discover` it finds and reads them first; with `:code`
+each that was read is a function such as mail.search_messages, for code as action. Otherwise it has
 the few that the task needs, and some that it does not. Tasks of `apps/easy-challenge` are about the
 calendar, about which no others are; those of `apps/easy-new` about two apps that nobody has seen,
 generated afresh for each task. Both exist for all levels and with all of these tools.
@@ -33,13 +34,14 @@ from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, drawn
+from palaestra.environments.families.apps.shown_changes import ShownChanges
 from palaestra.environments.families.apps.stock import stock_suite
 from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
 from palaestra.environments.families.apps.world import World
 
 RULES = (
     "You are an assistant who does a task with a person's apps. Reply with one tool call, such as "
-    'mail_search_messages(query="rent"), and see its result. When all is done, call finish(), or '
+    "{example}, and see its result. When all is done, call finish(), or "
     'finish(answer="…") if the task asks for something.'
 )
 ANSWER = "answer"
@@ -72,12 +74,12 @@ class Apps(
     def spec_of(cls, name: str = "") -> Spec:
         spec, (level, _, form) = super().spec_of(name), name.partition(":")
         goals = LEVELS[level.partition("-")[0]]
-        each, first = (12, 4) if form == "discover" else (6, 2)
+        each, first = (12, 4) if form in ("discover", "code") else (6, 2)
         return replace(spec, typical_turns=first + each * goals)
 
     @property
     def instructions(self) -> str:
-        return RULES
+        return RULES.format(example=self._surface.example)
 
     def _begin(self, task: Task) -> Observation:
         """Open the task's world; raises InputError for a task with parameters."""
@@ -87,22 +89,27 @@ class Apps(
         self._world, self._answer = self._drawn.open(), None
         rng = random.Random(f"tools {task.seed}")
         needed = self._drawn.needed
-        self.tools = (*self._surface.tools(self._world.suite, needed, rng), FINISH)
+        self._offered = self._surface.tools(self._world.suite, needed, rng)
+        self.tools = (*self._offered, FINISH)
+        self._shown = ShownChanges(self._world, MAIN)
         return Observation(self._briefing())
 
     def _act(self, action: Action) -> Transition:
         world = self._running()
         try:
-            call = (
-                parse_call(action.text, self.tools)
-                if action.call is None
-                else checked(action.call, self.tools)
-            )
+            call = action.call
+            if call is None:
+                call = parse_call(action.text, self.tools)
+            elif not self._surface.known(call.name):
+                call = checked(call, self.tools)
         except NotACall as error:
             return refused(str(error))
         if call.name == FINISH.name:
             return self._end(str(call.arguments.get(ANSWER, "")))
-        return Transition(Observation(str(self._surface.call(world, call.name, call.arguments))))
+        reply = self._surface.call(world, call.name, call.arguments)
+        self._list()
+        info = {"status": reply.status, **self._shown.since()}
+        return Transition(Observation(str(reply)), info=info)
 
     def close(self) -> None:
         if self._world is not None:
@@ -128,6 +135,8 @@ class Apps(
         self._begin(self._current())
         self._over, self._answer = over, json.loads(head)
         self._running().restore(rest)
+        self._list()
+        self._shown = ShownChanges(self._running(), MAIN)
 
     def oracle(self) -> Sequence[Action]:
         """Return the rest of the reference; empty if it no longer leads to success."""
@@ -148,6 +157,12 @@ class Apps(
         self._current()
         assert self._world is not None
         return self._world
+
+    def _list(self) -> None:
+        """Offer the tools that the agent has now."""
+        tools = self._surface.listed(self._running(), self._offered)
+        if tools is not self._offered:
+            self.tools = (*tools, FINISH)
 
     def _verdict(self) -> Verdict:
         return judged(self._running(), self._drawn.ways, self._answer)

@@ -49,6 +49,10 @@ class Called:
     status: int
     body: Any = None  # what it answered, if it was not refused
 
+    @property
+    def ok(self) -> bool:
+        return self.status == OK
+
 
 class World:
     """One world, opened from a template; one call at a time."""
