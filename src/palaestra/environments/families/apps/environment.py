@@ -36,7 +36,7 @@ from palaestra.environments.families.apps.composing.verifier import Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, drawn
 from palaestra.environments.families.apps.shown_changes import ShownChanges
 from palaestra.environments.families.apps.stock import stock_suite
-from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
+from palaestra.environments.families.apps.surfaces import FINISH, READ, SURFACES, tool_of
 from palaestra.environments.families.apps.world import World
 
 RULES = (
@@ -107,8 +107,9 @@ class Apps(
         if call.name == FINISH.name:
             return self._end(str(call.arguments.get(ANSWER, "")))
         reply = self._surface.call(world, call.name, call.arguments)
-        self._list()
-        info = {"status": reply.status, **self._shown.since()}
+        if call.name == READ:
+            self._list()
+        info = {"status": reply.status, **self._shown.take()}
         return Transition(Observation(str(reply)), info=info)
 
     def close(self) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from palaestra.environments.families.apps.compiler.api import Caller
-from palaestra.environments.families.apps.state import Row
+from palaestra.environments.families.apps.state import Change, Row
 from palaestra.environments.families.apps.world import World
 
 
@@ -13,37 +14,37 @@ class ShownChanges:
     """What changed since it was last asked for, of what a person may read: nothing of others."""
 
     def __init__(self, world: World, person: int) -> None:
+        """Begin with the present state."""
         self._world = world
         self._caller = Caller(world.state, world.suite.blueprints, person, world.now)
         self._email = self._caller.email()
-        self._key, self._seen = world.state.key(), self._changed()
+        self._written: list[Change] = []
+        world.state.written = self._written
 
-    def since(self) -> dict[str, Any]:
+    def take(self) -> dict[str, Any]:
         """Return the world's time (`clock`), and the rows that changed (`rows`) if there are any.
 
         A row has its table, its id, and the columns that changed (`before`, `after`): None where it
         was not or no longer is.
         """
-        clock, key = {"clock": self._world.now}, self._world.state.key()
-        if key == self._key:
+        clock = {"clock": self._world.now}
+        if not self._written:
             return clock
-        old, self._key, self._seen = self._seen, key, self._changed()
-        rows = []
-        for table, id in {**old, **self._seen}:
-            at = (table, id)
-            before = old[at][1] if at in old else self._seen[at][0]
-            after = self._seen[at][1] if at in self._seen else old[at][0]  # as at the beginning
-            if before != after and self._may_read(table, before or after or {}):
-                rows.append({"table": table, "id": id, **_columns(before, after)})
+        touched: dict[tuple[str, int], Change] = {}
+        for made in self._written:
+            first = touched.get((made.table, made.id), made)
+            touched[made.table, made.id] = replace(made, before=first.before)
+        self._written.clear()
+        rows = [
+            {"table": made.table, "id": made.id, **_columns(made.before, made.after)}
+            for made in touched.values()
+            if made.before != made.after and self._may_read(made)
+        ]
         return clock | ({"rows": rows} if rows else {})
 
-    def _changed(self) -> dict[tuple[str, int], tuple[Row | None, Row | None]]:
-        """Return each row that differs from the beginning: as it was then, and as it is."""
-        changes = self._world.state.changes()
-        return {(made.table, made.id): (made.before, made.after) for made in changes}
-
-    def _may_read(self, table: str, row: Row) -> bool:
-        app, _, name = table.partition(".")
+    def _may_read(self, made: Change) -> bool:
+        app, _, name = made.table.partition(".")
+        row = made.before or made.after or {}
         entity = self._caller.blueprints[app].entities[name]
         mine = (self._caller.person, self._email)
         return entity.public or any(row[f] in mine for f in (entity.owner, *entity.readers) if f)

@@ -74,6 +74,7 @@ class State:
         self.columns = template.columns
         self._total, self._next = template.total, dict(template.next_ids)
         self._log: dict[tuple[str, int], Row | None] = {}  # each touched row as it was at the start
+        self.written: list[Change] | None = None  # gets each change, if somebody wants them
         self._database = _opened(template.database)
 
     def close(self) -> None:
@@ -160,12 +161,14 @@ class State:
     def transaction(self) -> Iterator[None]:
         """Undo everything that was written within it if it raises."""
         total, ids, log = self._total, dict(self._next), dict(self._log)
+        written = len(self.written or ())
         self._database.execute("SAVEPOINT written")
         try:
             yield
         except BaseException:
             self._database.execute("ROLLBACK TO written")
             self._total, self._next, self._log = total, ids, log
+            del (self.written or [])[written:]
             raise
         finally:
             self._database.execute("RELEASE written")
@@ -230,6 +233,8 @@ class State:
     def _note(self, table: str, id: int, before: Row | None, after: Row | None) -> None:
         """Keep up the key and the log."""
         self._log.setdefault((table, id), before)
+        if self.written is not None:
+            self.written.append(Change(table, id, before, after))
         gone = _hash(table, before) if before is not None else 0
         come = _hash(table, after) if after is not None else 0
         self._total = (self._total - gone + come) % MODULUS

@@ -77,8 +77,8 @@ class World:
     @property
     def now(self) -> str:
         """The world's time, to the minute."""
-        began = datetime.strptime(self.start, TIME)
-        return (began + timedelta(seconds=self.seconds)).strftime(TIME)
+        now = datetime.fromisoformat(self.start) + timedelta(seconds=self.seconds)
+        return now.isoformat(" ", "minutes")
 
     def call(self, api: str, arguments: Mapping[str, Any], person: int = 0) -> Reply:
         """Call an API.
