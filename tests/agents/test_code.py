@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from palaestra.agents.code.code_agent import KNOWN, NO_CODE, CodeAgent, block
-from palaestra.agents.code.library import Library, checks, last_function
+from palaestra.sandbox.function_library import Library, checks, last_function
 from palaestra.agents.code.tool_functions import Calls, function_name
 from palaestra.agents.registry import make_agent
 from palaestra.core.budget import Budget

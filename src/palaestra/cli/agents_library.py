@@ -32,7 +32,7 @@ def configure(verbs: _SubParsersAction[ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.agents.code.library import Library
+    from palaestra.sandbox.function_library import Library
     from palaestra.agents.code.library_server import serve
 
     library = Library(options.library)

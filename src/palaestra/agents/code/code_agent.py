@@ -18,7 +18,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from palaestra.agents.code.library import VERSION_COMMENT, Function, Library, checks, last_function
+from palaestra.sandbox.function_library import VERSION_COMMENT, Function, Library, checks, last_function
 from palaestra.agents.code.tool_functions import Calls
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action

@@ -35,6 +35,7 @@ DONE = {
     "act": "acted",
     "write": "wrote on a board",
     "read": "read a board",
+    "call": "called a function",
     "plan": "planned",
     "ledger": "kept the ledger",
     "supervise": "let the team go on",
@@ -355,7 +356,7 @@ def _does(step: Step, call: ToolCall | None, note: Mapping[str, Any], *, out: bo
         return "write"
     if call is not None and call.name == READ.name and "board" in info:
         return "read"
-    return "act"
+    return "call" if "function" in info else "act"
 
 
 def _message_call(step: Step) -> ToolCall | None:

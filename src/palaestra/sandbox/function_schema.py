@@ -11,7 +11,7 @@ import ast
 import json
 from typing import Any
 
-from palaestra.agents.code.library import Function, definition
+from palaestra.sandbox.function_library import Function, definition
 from palaestra.core.tool import Tool
 
 TYPES = {
