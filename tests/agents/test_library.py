@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 
 from palaestra.agents.code import library_server
-from palaestra.sandbox import function_calls
-from palaestra.sandbox.function_schema import tool_of
-from palaestra.sandbox.function_library import Library
 from palaestra.agents.registry import make_agent
 from palaestra.cli.main import main
 from palaestra.core.episode import Key
@@ -25,6 +22,9 @@ from palaestra.core.task import Split
 from palaestra.core.tool import NotACall
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.sandbox import function_calls
+from palaestra.sandbox.function_library import Library
+from palaestra.sandbox.function_schema import tool_of
 from palaestra.sandbox.unsafe import PlainSandbox
 
 MCP = importlib.util.find_spec("mcp") is not None

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from palaestra.agents.memory.toolbox import FIND
 from palaestra.agents.players import PlayersAgent
+from palaestra.agents.registry import make_agent
 from palaestra.cli.main import main
+from palaestra.core.agent import Agent
 from palaestra.core.environment import Action, Environment
-from palaestra.core.episode import Key
+from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import EnvironmentFault, InputError, UnknownName
 from palaestra.core.message import ToolCall
+from palaestra.core.model import Model
 from palaestra.core.session import Session
 from palaestra.core.task import Split
 from palaestra.environments import registry
-from palaestra.environments.conformance.check import check_environment
+from palaestra.environments.conformance.checking import check_environment
 from palaestra.evaluation.statistics.conversation import conversation
 from palaestra.models.scripted.scripted_model import ScriptedModel
 from palaestra.rollout.guarded_environment import LocalEnvironment
@@ -136,41 +140,61 @@ def test_libraries_that_cannot_serve_are_refused_before_the_start(
         registry.make(f"{QUESTION}?library={value.format(file=file)}")
 
 
-def test_a_library_that_changes_during_a_run_is_an_error(
-    world: Environment, library: Path
-) -> None:
+def test_a_library_that_changes_during_a_run_is_an_error(world: Environment, library: Path) -> None:
     Library(library).keep("late", "def late():\n    return 1\n", "assert late() == 1")
     with pytest.raises(EnvironmentFault, match="has changed since the run began"):
         world.reset(registry.tasks(QUESTION).task(Split.TRAIN, 0))
 
 
-def test_a_member_finds_by_words_what_a_worker_kept_in_an_earlier_task(library: Path) -> None:
-    made = registry.make(f"{QUESTION}?team=majority&library={library}@unsafe")
+MADE = """```python
+def tidy(text: str) -> str:
+    \"\"\"Sort letters and cut spaces.\"\"\"
+    return text.strip()
+act('colour')
+```
+```test
+assert tidy(' a ') == 'a'
+```"""
+
+
+def run(made: Environment, agent: Agent, models: dict[str, Model]) -> Episode:
     task = registry.tasks(QUESTION).task(Split.TRAIN, 0)
-    finds = f'{FIND.name}(words="sort letters")'
-    members = PlayersAgent(first="toolbox?limit=1", second="tools", third="direct")
-    wrong = "nothing"
-    called = '<tool_call>{"name": "join", "arguments": {"first": "a"}}</tool_call>'
-    models = {
-        "first": ScriptedModel(
-            ['drop_tools(names=["act"])', finds, "tidy(text=' red big ')", "red big"]
-        ),
-        "second": ScriptedModel([called, "red big"]),
-        "third": ScriptedModel([wrong]),
-        "agent": ScriptedModel([]),
-    }
-    session = Session(Key("test", 0), task, LocalEnvironment(made), members, models)
+    session = Session(Key("test", 0), task, LocalEnvironment(made), agent, models)
     try:
-        episode = asyncio.run(session.run())
+        return asyncio.run(session.run())
     finally:
         made.close()
+
+
+def test_any_member_finds_by_words_what_a_worker_kept_in_an_earlier_task(tmp_path: Path) -> None:
+    file = tmp_path / "library.jsonl"
+    Library(file).keep("join", SOURCES["join"], "assert join('a') == 'a big'")
+    worker = make_agent(f"code?sandbox=unsafe&library={file}")
+    model = ScriptedModel([MADE, "```python\nact(tidy(' red big '))\n```"])
+    run(registry.make(QUESTION), worker, {"agent": model})
+    members = PlayersAgent(first="toolbox?limit=1", second="tools", third="direct")
+    called = '<tool_call>{"name": "join", "arguments": {"first": "a"}}</tool_call>'
+    models: dict[str, Model] = {
+        "first": ScriptedModel(
+            [
+                'drop_tools(names=["act"])',
+                f'{FIND.name}(words="cut the spaces")',
+                "tidy(text=' red big ')",
+                "red big",
+            ]
+        ),
+        "second": ScriptedModel([called, "red big"]),
+        "third": ScriptedModel(["join('b')", "nothing"]),
+        "agent": ScriptedModel([]),
+    }
+    made = registry.make(f"{QUESTION}?team=majority&library={file}@unsafe")
+    episode = run(made, members, models)
     asked = [call for call in episode.calls if call.role == "first"]
     assert "Now at hand: tidy." in asked[2].messages[-1].text
-    texts = [step.action.text for step in episode.steps]
-    assert texts[:2] == ["tidy(text=' red big ')", "red big"]
-    assert episode.steps[0].transition.observation.text == "red big"
+    did = {step.action.text: step.transition.observation.text for step in episode.steps}
+    assert did["tidy(text=' red big ')"] == "red big" and did["join('b')"] == "b big"
     talk = conversation(episode)
-    assert [talk.members[name].does["call"] for name in ("first", "second", "third")] == [1, 1, 0]
+    assert [talk.members[name].does["call"] for name in ("first", "second", "third")] == [1, 1, 1]
 
 
 def test_the_gateway_offers_functions_by_mcp(world: Environment) -> None:
@@ -207,7 +231,8 @@ def test_the_mcp_sdk_calls_a_kept_function_through_the_gateway(world: Environmen
     asyncio.run(run())
 
 
-def test_what_a_run_keeps_is_a_tool_of_the_next_run(tmp_path: Path, library: Path) -> None:
-    command = ["eval", "--env", f"{QUESTION}?library={library}@unsafe", "--model", "expert"]
-    assert main([*command, "-n", "2", "--run", str(tmp_path / "run"), "--workers", "0"]) == 0
-    assert main([*command[:2], f"{QUESTION}?library={tmp_path}/none", *command[3:]]) == 2
+def test_the_command_line_takes_a_library(tmp_path: Path, library: Path, capsys: Any) -> None:
+    command = ["eval", "--model", "expert", "-n", "2", "--run", str(tmp_path / "run"), "--env"]
+    assert main([*command, f"{QUESTION}?library={library}@unsafe", "--workers", "0"]) == 0
+    assert main([*command, f"{QUESTION}?library={tmp_path}/none"]) == 2
+    assert "There is no library" in capsys.readouterr().err

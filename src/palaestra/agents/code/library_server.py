@@ -4,8 +4,8 @@ Source: Qiu et al. 2025 (Alita: capabilities that an agent wrote become MCP tool
 Protocol (package `mcp`), over stdio. Start it with `palaestra agents library FILE --serve`, or with
 `python -m palaestra.agents.code.library_server FILE`.
 
-Each call runs in a fresh sandbox (`sandbox.function_calls`). The library is read at each listing and
-each call, so new functions are served at once.
+Each call runs in a fresh sandbox (`sandbox.function_calls`). The library is read at each listing
+and each call, so new functions are served at once.
 """
 
 from __future__ import annotations

@@ -57,6 +57,8 @@ class Move:
     does: str  # a key of DONE
     text: str  # its action
     acted: str | None  # the action that the environment took after it; None: it took none
+    within: Mapping[str, str] = field(default_factory=dict)
+    """What teams in members' places decided with it, by member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +270,7 @@ class _Reader:
         text = _text(step)
         acted = note.get("did") if "does" in note else text if does == "act" else None
         team = note.get("player", "")
-        move = self._latest[player] = Move(step.index, player, does, text, acted)
+        move = self._latest[player] = Move(step.index, player, does, text, acted, _within(note))
         self.moves.append(move)
         if step.forfeit is not None:
             self._out.add(player)
@@ -325,6 +327,11 @@ def _team_note(info: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a team's environment recorded of a reply; empty for any other environment."""
     note = info.get("team")
     return note if isinstance(note, Mapping) and note.keys() & {"does", "heard"} else {}
+
+
+def _within(note: Mapping[str, Any]) -> dict[str, str]:
+    """Return what teams in members' places decided with a reply, by member."""
+    return {place: one["did"] for place, one in note.get("within", {}).items()}
 
 
 def _show(step: Step, read: Any, lines: Mapping[int, Line]) -> None:
