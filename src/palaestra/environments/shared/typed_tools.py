@@ -36,7 +36,8 @@ def described_tool(name: str, function: Callable[..., Any]) -> Tool:
         argument: {key: value for key, value in part.items() if key != "title"}
         for argument, part in schema.get("properties", {}).items()
     }
-    for argument, words in re.findall(r"^\s+(\w+): (.+)$", text.partition("Args:")[2], re.M):
+    section = text.partition("Args:\n")[2].partition("\n\n")[0]
+    for argument, words in re.findall(r"^\s+(\w+): (.+)$", section, re.M):
         if argument in properties:
             properties[argument]["description"] = words
     parameters = {"type": "object", "properties": properties}

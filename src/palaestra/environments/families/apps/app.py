@@ -16,7 +16,7 @@ from palaestra.environments.families.apps.compiler.verbs import Verb
 from palaestra.environments.families.apps.state import Template
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class App:
     """One service."""
 
@@ -51,7 +51,7 @@ class App:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Suite:
     """Apps that share one world."""
 

@@ -20,7 +20,9 @@ from palaestra.environments.families.apps.state import State, Template
 
 TIME = "%Y-%m-%d %H:%M"
 LARGEST = 65_536  # characters of all arguments of a call
+LARGEST_NUMBER = 1e12
 MINUTE = 60
+OK = 200  # the status of a call that was answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Reply:
 
     @property
     def ok(self) -> bool:
-        return self.status == 200
+        return self.status == OK
 
     def __str__(self) -> str:
         return json.dumps(self.body, ensure_ascii=False)
@@ -45,6 +47,7 @@ class Called:
     api: str  # `app.name`
     arguments: Mapping[str, Any]
     status: int
+    body: Any = None  # what it answered, if it was not refused
 
 
 class World:
@@ -83,11 +86,15 @@ class World:
         """
         given = dict(arguments)
         try:
-            reply = Reply(200, self._answer(api, given, person))
+            reply = Reply(OK, self._answer(api, given, person))
         except ApiError as error:
             reply = Reply(error.status, {"error": error.message})
-        self.calls.append(Called(api, arguments, reply.status))
+        self.note(Called(api, arguments, reply.status, reply.body if reply.ok else None))
         return reply
+
+    def note(self, called: Called) -> None:
+        """Add to the calls; for what is no API, such as reading documentation."""
+        self.calls.append(called)
 
     def key(self) -> str:
         """Return a key of the rows, the time, and what counts towards rate limits."""
@@ -102,7 +109,7 @@ class World:
         return other
 
     def snapshot(self) -> bytes:
-        calls = [[made.api, made.arguments, made.status] for made in self.calls]
+        calls = [[made.api, made.arguments, made.status, made.body] for made in self.calls]
         head = json.dumps([self.start, self.seconds, calls, self._recent])
         return head.encode() + b"\n" + self.state.snapshot()
 
@@ -126,13 +133,10 @@ class World:
         caller = self._caller(api, given, person)
         _validate(api, given)
         if not api.changes:
-            return api.run(caller, given)
+            return _run(api, caller, given)
         self._limit(api.app, caller.person)
         with self.state.transaction():
-            try:
-                body = api.run(caller, given)
-            except NotACall as error:
-                raise ApiError(422, str(error)) from None
+            body = _run(api, caller, given)
         self._recent = [*self._late(), (caller.person, api.app, self.seconds)]
         self.seconds += 1
         return body
@@ -161,6 +165,26 @@ class World:
         return [made for made in self._recent if made[2] > self.seconds - MINUTE]
 
 
+def _run(api: Api, caller: Caller, given: Mapping[str, Any]) -> Any:
+    """Return what an API answers; a verb refuses arguments that do not fit with 422."""
+    try:
+        return api.run(caller, given)
+    except NotACall as error:
+        raise ApiError(422, str(error)) from None
+
+
+def _not_storable(value: Any) -> str | None:
+    """Return why no service could store a value, whatever its field; None if one could."""
+    if isinstance(value, (int, float)) and not -LARGEST_NUMBER < value < LARGEST_NUMBER:
+        return "is too large a number"
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return "is not valid Unicode"
+    return None
+
+
 def _validate(api: Api, given: Mapping[str, Any]) -> None:
     """Raise ApiError 400 or 422 for arguments that are unknown, missing or of a wrong type."""
     properties = api.parameters["properties"]
@@ -173,6 +197,8 @@ def _validate(api: Api, given: Mapping[str, Any]) -> None:
             raise ApiError(400, f"{api.full_name} needs '{name}'.")
     for name, value in given.items():
         schema = properties[name]
+        if problem := _not_storable(value):
+            raise ApiError(422, f"'{name}' {problem}.")
         if not fits(value, schema):
             wanted = " or ".join(
                 map(str, schema.get("enum", [schema.get("type", "another value")]))

@@ -6,7 +6,7 @@ An API is compiled from an entity (`endpoints.py`) or written by hand as a verb 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from palaestra.environments.families.apps.compiler.blueprint import FORMS, Blueprint, Column
@@ -45,9 +45,9 @@ class Caller:
         if entity.public:
             return "1", []
         parts, values = [f'"{entity.owner}" = ?'], list[object]([self.person])
-        for field in entity.readers:
-            parts.append(f'"{field}" = ?')
-            values.append(self.email() if entity.fields[field].type == "email" else self.person)
+        for reader in entity.readers:
+            parts.append(f'"{reader}" = ?')
+            values.append(self.email() if entity.fields[reader].type == "email" else self.person)
         return f"({' OR '.join(parts)})", values
 
     def read(self, table: str, id: int) -> Row:
@@ -77,6 +77,8 @@ class Api:
     parameters: Mapping[str, Any]  # a JSON schema of type "object"
     changes: bool  # whether it may change anything
     run: Callable[[Caller, Mapping[str, Any]], Any]  # raises ApiError
+    returns: Mapping[str, Any] = field(default_factory=dict)  # a JSON schema of what it answers
+    errors: Mapping[int, str] = field(default_factory=dict)  # its own, beside those of every API
 
     @property
     def full_name(self) -> str:
@@ -91,4 +93,8 @@ def schema_of(column: Column) -> dict[str, Any]:
     words = column.about
     if column.type in FORMS:
         words = f"{words or column.type}, such as {FORMS[column.type][1]}"
+    kind = "Length" if schema["type"] == "string" else "imum"
+    for bound, size in (("min", column.least), ("max", column.most)):
+        if size is not None:
+            schema[bound + kind] = int(size) if size == int(size) else size
     return schema | ({"description": words} if words else {})

@@ -10,6 +10,7 @@ from typing import Any
 from palaestra.environments.families.apps.compiler.api import Api, ApiError, Caller, schema_of
 from palaestra.environments.families.apps.compiler.blueprint import (
     Blueprint,
+    Column,
     Endpoint,
     Entity,
     qualified,
@@ -19,6 +20,7 @@ from palaestra.environments.families.apps.state import Row
 
 PAGE, LARGEST_PAGE = 5, 20  # rows of a page
 FILTERED = ("choice", "boolean", "person", "email", "date")  # types by which `list` can filter
+LONGEST_QUERY = 200  # characters
 Run = Callable[[Caller, Mapping[str, Any]], Any]
 WHOLE = {"type": "integer"}
 PAGING = {"page": WHOLE, "per_page": WHOLE}
@@ -43,6 +45,11 @@ class Endpoints:
         """Yield the entity's APIs in the order list, search, show, create, update, delete."""
         entity, name, key = self.entity, self.name, f"{self.name}_id"
         given = {field: schema_of(column) for field, column in entity.arguments().items()}
+        made = {
+            field: schema
+            | ({} if (default := entity.fields[field].default) is None else {"default": default})
+            for field, schema in given.items()
+        }
         required = [f for f, column in entity.arguments().items() if column.default is None]
         changeable = {f: s for f, s in given.items() if not entity.fields[f].fixed}
         filters = {
@@ -50,7 +57,9 @@ class Endpoints:
             for field, column in entity.fields.items()
             if field != entity.owner and (column.type in FILTERED or column.refers)
         }
-        query = {"query": {"type": "string", "description": "words that must all occur"}}
+        a_name = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+        words = {"description": "words that must all occur", "maxLength": LONGEST_QUERY}
+        query = {"query": {"type": "string"} | words}
         ways: dict[Endpoint, tuple[str, str, dict[str, Any], list[str], Run]] = {
             "list": (f"{name}s", f"List {name}s.", filters | PAGING, [], self.rows),
             "search": (
@@ -61,9 +70,9 @@ class Endpoints:
                 self.search,
             ),
             "show": (name, f"Show one {name}.", {key: WHOLE}, [key], self.show),
-            "create": (name, f"Make a {name}.", given, required, self.create),
-            "update": (name, f"Change a {name}.", {key: WHOLE} | changeable, [key], self.update),
-            "delete": (name, f"Delete a {name}.", {key: WHOLE}, [key], self.delete),
+            "create": (name, f"Make {a_name}.", made, required, self.create),
+            "update": (name, f"Change {a_name}.", {key: WHOLE} | changeable, [key], self.update),
+            "delete": (name, f"Delete {a_name}.", {key: WHOLE}, [key], self.delete),
         }
         for way, (noun, about, properties, needed, run) in ways.items():
             if way not in entity.endpoints or (way == "search" and not entity.search):
@@ -72,7 +81,16 @@ class Endpoints:
                 continue
             parameters = {"type": "object", "properties": properties, "required": needed}
             changes = way in ("create", "update", "delete")
-            yield Api(self.blueprint.app, f"{way}_{noun}", about, parameters, changes, run)
+            yield Api(
+                self.blueprint.app,
+                f"{way}_{noun}",
+                about,
+                parameters,
+                changes,
+                run,
+                self._returns(way),
+                self._errors(way),
+            )
 
     # ── what they do ─────────────────────────────────────────────────────────
 
@@ -86,7 +104,10 @@ class Endpoints:
 
     def search(self, caller: Caller, given: Mapping[str, Any]) -> Any:
         condition, values = caller.readable(self.table)
-        for word in str(given["query"]).split():
+        query = str(given["query"])
+        if len(query) > LONGEST_QUERY:
+            raise ApiError(422, f"'query' must have at most {LONGEST_QUERY} characters.")
+        for word in query.split():
             parts = [f"\"{field}\" LIKE ? ESCAPE '\\'" for field in self.entity.search]
             condition += f" AND ({' OR '.join(parts)})"
             values += [f"%{_escaped(word)}%"] * len(parts)
@@ -143,6 +164,49 @@ class Endpoints:
                     raise ApiError(409, f"A {entity} refers to this {self.name}; delete it first.")
         caller.state.delete(self.table, id)
         return {"deleted": id}
+
+    # ── what they say of themselves ──────────────────────────────────────────
+
+    def _returns(self, way: Endpoint) -> dict[str, Any]:
+        """Return the JSON schema of what an endpoint answers."""
+        if way == "delete":
+            return {"type": "object", "properties": {"deleted": WHOLE}}
+        row = {"id": WHOLE}
+        for field, column in self.entity.fields.items():
+            schema = schema_of(column)
+            if self._may_be_null(column):
+                schema |= {"type": [schema["type"], "null"]}
+                if column.choices:
+                    schema["enum"] = [*column.choices, None]
+            row[field] = schema
+        if way not in ("list", "search"):
+            return {"type": "object", "properties": self.shown(row)}
+        rows = {"type": "array", "items": {"type": "object", "properties": self.brief(row)}}
+        counts = {"page": WHOLE, "pages": WHOLE, "total": WHOLE}
+        return {"type": "object", "properties": {f"{self.name}s": rows} | counts}
+
+    def _may_be_null(self, column: Column) -> bool:
+        """Return whether rows may lack a value: nothing sets it but a verb, if at all."""
+        unset = column.by == "service" and column.default is None
+        stamped = column.type in ("time", "date")
+        return unset and not stamped and (bool(column.refers) or "create" in self.entity.endpoints)
+
+    def _errors(self, way: Endpoint) -> dict[int, str]:
+        """Return the statuses with which only this endpoint refuses."""
+        entity, errors = self.entity, dict[int, str]()
+        if way in ("show", "update", "delete"):
+            errors[404] = f"you have no {self.name} with that id"
+        if way in ("update", "delete") and (entity.readers or entity.public):
+            errors[403] = f"the {self.name} is somebody else's"
+        clash = ["it has what may occur only once"] if entity.unique else []
+        conflicts = {
+            "create": [*clash, *(["you have too many"] if entity.most else [])],
+            "update": [*clash, *(["the change is not lawful"] if entity.moves else [])],
+            "delete": ["something refers to it"],
+        }
+        if reasons := conflicts.get(way):
+            errors[409] = " or ".join(reasons)
+        return dict(sorted(errors.items()))
 
     # ── details ──────────────────────────────────────────────────────────────
 

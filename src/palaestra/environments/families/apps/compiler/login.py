@@ -11,6 +11,7 @@ from palaestra.environments.families.apps.compiler.blueprint import Blueprint
 
 CREDENTIALS = "supervisor.credential"
 TEXT = {"type": "string"}
+ANSWER = {"type": "object", "properties": {"access_token": TEXT}}
 
 
 def login(blueprint: Blueprint) -> Api:
@@ -32,7 +33,9 @@ def login(blueprint: Blueprint) -> Api:
         "properties": {"username": TEXT, "password": TEXT},
         "required": ["username", "password"],
     }
-    return Api(blueprint.app, "login", "Sign in for an access token.", parameters, False, run)
+    return Api(
+        blueprint.app, "login", "Sign in for an access token.", parameters, False, run, ANSWER
+    )
 
 
 def token(credential: Mapping[str, Any]) -> str:

@@ -7,12 +7,16 @@
         ...
 
 The first argument is the caller; the others, with their types, become the schema, and the first
-line of the docstring the documentation. A verb runs in a transaction: if it raises ApiError,
-nothing has changed.
+line of the docstring the documentation. A section "Args" of the docstring describes arguments,
+"Returns" has lines such as `invitation_id: integer` with the JSON types of what it answers, and
+"Raises" lines such as `404: nobody has that address` with statuses of its own. A verb runs in a
+transaction: if it raises ApiError, nothing has changed.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +41,16 @@ class Verb:
         def run(caller: Caller, given: Mapping[str, Any]) -> Any:
             return self.function(caller, **arguments_for(self.function, ToolCall(name, given)))
 
-        return Api(app, name, tool.description, tool.parameters, self.changes, run)
+        answers = {key: {"type": kind} for key, kind in _section(self.function, "Returns").items()}
+        returns = {"type": "object", "properties": answers} if answers else {}
+        errors = {int(key): words for key, words in _section(self.function, "Raises").items()}
+        return Api(app, name, tool.description, tool.parameters, self.changes, run, returns, errors)
+
+
+def _section(function: Callable[..., Any], title: str) -> dict[str, str]:
+    """Return what the lines `key: words` of a section of the docstring say."""
+    text = (inspect.getdoc(function) or "").partition(f"{title}:\n")[2].partition("\n\n")[0]
+    return dict(re.findall(r"^ +(\w+): (.+)$", text, re.M))
 
 
 def verb(function: Callable[..., Any]) -> Verb:

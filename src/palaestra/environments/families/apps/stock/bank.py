@@ -40,6 +40,14 @@ def send_money(
 
     Args:
         payee: an email address
+
+    Returns:
+        payment_id: integer
+        amount: number
+
+    Raises:
+        404: nobody else has that address
+        409: the balance is too low
     """
     people = call.state.find("supervisor.person", email=payee)
     if not people or people[0]["id"] == call.person:
@@ -60,7 +68,14 @@ def move_money(
     source: Literal["checking", "savings"],
     target: Literal["checking", "savings"],
 ) -> Row:
-    """Move money between your own accounts."""
+    """Move money between your own accounts.
+
+    Returns:
+        moved: number
+
+    Raises:
+        409: the balance is too low
+    """
     if source == target:
         raise ApiError(422, "Name two different accounts.")
     accounts = [_account(call, call.person, name) for name in (source, target)]

@@ -13,7 +13,16 @@ INVITATION = "calendar.invitation"
 
 @verb
 def invite(call: Caller, event_id: int, email: str) -> Row:
-    """Invite somebody to an event."""
+    """Invite somebody to an event.
+
+    Returns:
+        invitation_id: integer
+        invited: string
+
+    Raises:
+        404: you have no such event, or nobody has that address
+        409: they are invited already
+    """
     call.own("calendar.event", event_id)
     if not call.state.find("supervisor.person", email=email):
         raise ApiError(404, f"Nobody has the address '{email}'.")
@@ -27,7 +36,16 @@ def invite(call: Caller, event_id: int, email: str) -> Row:
 def answer_invitation(
     call: Caller, invitation_id: int, answer: Literal["accepted", "declined"]
 ) -> Row:
-    """Accept or decline an invitation that you got."""
+    """Accept or decline an invitation that you got.
+
+    Returns:
+        invitation_id: integer
+        answer: string
+
+    Raises:
+        403: somebody else is invited
+        404: there is no such invitation
+    """
     invitation = call.read(INVITATION, invitation_id)
     if invitation["email"] != call.email():
         raise ApiError(403, "This invitation is not yours to answer.")

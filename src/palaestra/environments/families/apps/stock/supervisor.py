@@ -9,7 +9,15 @@ from palaestra.environments.families.apps.state import Row
 
 @reading
 def show_profile(call: Caller) -> Row:
-    """Show the person's name, address, birthday, email and phone."""
+    """Show the person's name, address, birthday, email and phone.
+
+    Returns:
+        name: string
+        email: string
+        phone: string
+        birthday: string
+        address: string
+    """
     person = call.state.get("supervisor.person", call.person)
     return {key: value for key, value in (person or {}).items() if key not in ("id", "owner")}
 
