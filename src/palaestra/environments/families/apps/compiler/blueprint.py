@@ -25,7 +25,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -93,9 +93,12 @@ class Blueprint(_Table):
     app: str = Field(pattern=f"^{NAME}$")
     about: str
     version: int = 1
-    entities: dict[str, Entity] = Field(min_length=1)
+    entities: dict[str, Entity]
     private: bool = True  # calls need an access token, from `login`
     changes_per_minute: int | None = Field(default=None, gt=0)  # of one person; beyond: status 429
+    seconds: dict[str, Annotated[int, Field(ge=0)]] = {}
+    """How long calls take, by the name of the API; without an entry a change one second, and what
+    changes nothing no time."""
 
     @cached_property
     def references(self) -> list[tuple[str, str, str]]:
