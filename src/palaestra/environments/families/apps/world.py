@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -37,13 +37,14 @@ class Reply:
 
     status: int  # as in HTTP
     body: Any
+    notifications: tuple[str, ...] = ()  # of what happened up to then
 
     @property
     def ok(self) -> bool:
         return self.status == OK
 
     def __str__(self) -> str:
-        return json.dumps(self.body, ensure_ascii=False)
+        return "\n".join([json.dumps(self.body, ensure_ascii=False), *self.notifications])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,8 @@ class World:
         if reply.ok:
             self.advance(self._duration(api))
         self.note(Called(api, arguments, reply.status, reply.body if reply.ok else None, second))
-        return reply
+        told = self.take_notifications()
+        return replace(reply, notifications=told) if told else reply
 
     def advance(self, seconds: int, until_notified: bool = False) -> str:
         """Let time pass, and return the world's time then.
@@ -125,11 +127,13 @@ class World:
             events.watch(self.state, self.seconds)
         return self.now
 
-    def take_notifications(self) -> list[str]:
+    def take_notifications(self) -> tuple[str, ...]:
         """Return what the person has not been told yet, each with its time; of many the last."""
+        if not self.notifications:
+            return ()
         told, self.notifications = self.notifications, []
         earlier = len(told) - SHOWN
-        return told if earlier <= 0 else [f"[…] {earlier} more before", *told[-SHOWN:]]
+        return tuple(told) if earlier <= 0 else (f"[…] {earlier} more before", *told[-SHOWN:])
 
     def note(self, called: Called) -> None:
         """Add to the calls; for what is no API, such as reading documentation."""
