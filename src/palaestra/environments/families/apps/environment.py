@@ -33,7 +33,7 @@ from palaestra.core.tool import NotACall, checked, parse_call
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.composing.gate import judged
-from palaestra.environments.families.apps.composing.goal import MAIN
+from palaestra.environments.families.apps.composing.goal import MAIN, Goal
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, drawn
@@ -97,7 +97,7 @@ class Apps(
     def spec_of(cls, name: str = "") -> Spec:
         spec, (level, _, form) = super().spec_of(name), name.partition(":")
         if level.partition("-")[0] == TIMED:
-            turns = 30 if form == "discover" else 14
+            turns = 46 if form == "discover" else 32
             return replace(spec, typical_turns=turns, token_time=speed_of(name) is not None)
         goals = LEVELS[level.partition("-")[0]]
         each, first = (12, 4) if form == "discover" else (6, 2)
@@ -109,6 +109,12 @@ class Apps(
             return RULES
         cost = "" if self._speed is None else f" A second passes for {self._speed} of your tokens."
         return f"{RULES}\n{TIMED_RULES}{cost}"
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """What the current task asks for; no agent sees it."""
+        self._current()
+        return self._drawn.task.goals
 
     def _begin(self, task: Task) -> Observation:
         """Open the task's world; raises InputError for a task with parameters."""

@@ -139,11 +139,17 @@ class World:
         """Add to the calls; for what is no API, such as reading documentation."""
         self.calls.append(called)
 
+    def changing_calls(self) -> list[Called]:
+        """Return the calls that changed something, and were not refused."""
+        apis = self.suite.apis
+        answered = (one for one in self.calls if one.status == OK and one.api in apis)
+        return [one for one in answered if apis[one.api].changes]
+
     def key(self) -> str:
         """Return a key of the rows, the time, and what counts towards rate limits."""
         parts = [self.state.key(), self.seconds, self._late()]
         if self.schedule.events:
-            made = [[one.api, one.second] for one in self.calls]
+            made = [[one.api, one.second] for one in self.changing_calls()]
             parts += [self.schedule.saved(), self.notifications, made, self.state.history_key()]
         return json.dumps(parts)
 

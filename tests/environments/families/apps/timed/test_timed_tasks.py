@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from palaestra.agents.direct import DirectAgent
 from palaestra.core.environment import Action
+from palaestra.core.episode import Key
+from palaestra.core.errors import InputError
+from palaestra.core.session import Session
 from palaestra.core.task import Split, Task
+from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.apps.composing.gate import judged, near_misses, rejection
 from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.composing.verifier import run
+from palaestra.environments.families.apps.composing.wrong_solutions import wrong_solutions
 from palaestra.environments.families.apps.drawing import Drawn
 from palaestra.environments.families.apps.environment import Apps
 from palaestra.environments.families.apps.events import At
 from palaestra.environments.families.apps.timed.timed_atoms import TIMED
 from palaestra.environments.families.apps.timed.timed_tasks import drawn_timed
 from palaestra.environments.families.apps.world import World
+from palaestra.models.scripted.expert import ExpertModel
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from tests.core.small import renderer
 from tests.environments.families.apps.small_world import mail
 
-TASKS = Apps.tasks("apps/timed").take(Split.TEST, 40)
+TASKS = Apps.tasks("apps/timed").take(Split.TEST, 24)
 
 
 def one_of(kind: str) -> tuple[Task, Drawn]:
@@ -36,7 +47,7 @@ def one_of(kind: str) -> tuple[Task, Drawn]:
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("id", ["apps/timed", "apps/timed-10:all", "apps/timed-100:discover"])
+@pytest.mark.parametrize("id", ["apps/timed", "apps/timed-100:discover"])
 def test_the_contract_holds(id: str, clause: Callable[[Subject], None]) -> None:
     clause(Subject.of(id))
 
@@ -44,11 +55,11 @@ def test_the_contract_holds(id: str, clause: Callable[[Subject], None]) -> None:
 def test_all_kinds_are_drawn_with_and_without_distraction() -> None:
     made = [drawn_timed(task.seed).task for task in TASKS]
     assert {one.goals[0].atom.name for one in made} == {atom.name for atom in TIMED}
-    assert 5 < sum(bool(one.noise) for one in made) < 35
+    assert 4 < sum(bool(one.noise) for one in made) < 20
 
 
 def test_references_solve_and_their_events_all_happen() -> None:
-    for task in TASKS[:20]:
+    for task in TASKS[:12]:
         made = drawn_timed(task.seed)
         world = made.open()
         ran = run(made.task.steps(), world, MAIN)
@@ -62,7 +73,7 @@ def test_references_solve_and_their_events_all_happen() -> None:
 
 def test_near_misses_among_them_early_and_late_ones_are_rejected() -> None:
     early_or_late = 0
-    for task in TASKS[:20]:
+    for task in TASKS[:12]:
         made = drawn_timed(task.seed)
         for number, slots in near_misses(made.open(), made.task, random.Random(0)):
             world = made.open()
@@ -71,6 +82,20 @@ def test_near_misses_among_them_early_and_late_ones_are_rejected() -> None:
             assert not verdict.success
             early_or_late += verdict.effect and not verdict.timing
     assert early_or_late > 10
+
+
+@pytest.mark.slow
+def test_wrong_solutions_are_rejected() -> None:
+    tried = Counter[str]()
+    for task in TASKS[:20]:
+        made = drawn_timed(task.seed)
+        for wrong in wrong_solutions(made.open(), made.task, random.Random(task.seed)):
+            world = made.open()
+            for call in wrong.calls:
+                world.call(call.api, call.arguments, MAIN)
+            assert not judged(world, made.ways, wrong.answer or "").success, wrong.label
+            tried[made.task.goals[0].atom.name] += 1
+    assert len(tried) == len(TIMED) and min(tried.values()) >= 20, tried
 
 
 def test_the_gate_refuses_a_task_one_of_whose_events_never_happens() -> None:
@@ -149,6 +174,25 @@ def test_sampled_tokens_take_time_at_the_declared_rate() -> None:
     assert env._running().seconds == 7 * 60 + 1
 
 
+def test_the_tokens_of_a_session_pass_as_seconds() -> None:
+    task, _ = one_of("follow_move")
+    seconds = {}
+    for id in ("timed", "timed-100", "timed-3"):
+        env, agent = Apps(id), DirectAgent()
+        environment = LocalEnvironment(env)
+        expert = ExpertModel(agent, renderer(), environment=environment)
+        session = Session(Key("test", 0), task, environment, agent, {"agent": expert})
+        episode = asyncio.run(session.run())
+        spent = [step.action.spent for step in episode.steps]
+        assert (sum(spent) > 0) is (id != "timed")
+        assert id == "timed" or spent == [call.sampled for call in episode.calls]
+        seconds[id] = env._running().seconds
+        # Thinking before an event is not added to the wait for it, but what comes last is.
+        last = sum(-(-tokens // 3) for tokens in spent[-2:])
+        assert id != "timed-3" or seconds[id] >= seconds["timed"] + last
+    assert seconds["timed"] <= seconds["timed-100"] < seconds["timed-3"]
+
+
 def test_what_happens_between_calls_stands_below_the_next_result() -> None:
     env = Apps("timed")
     task, _ = one_of("forward_answer")
@@ -167,3 +211,9 @@ def test_episodes_of_equal_deeds_are_equal_to_the_byte() -> None:
             steps = [env.step(replace(action, spent=17)) for action in env.oracle()]
             seen.append((steps, env.snapshot(), env.state_key()))
         assert seen[0] == seen[1]
+
+
+def test_a_team_is_refused_where_tokens_take_time() -> None:
+    with pytest.raises(InputError, match="sampled tokens take time, which is for a single agent"):
+        registry.spec("apps/timed-30?team=majority")
+    assert len(registry.spec("apps/timed?team=majority").players) > 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from palaestra.environments.families.apps.world import OK, World
+from palaestra.environments.families.apps.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,9 @@ class Window:
 
     def _made(self, world: World) -> list[int]:
         """Return when the changes were made, in seconds of the world's clock."""
-        apis = world.suite.apis
         return [
             one.second
-            for one in world.calls
-            if one.status == OK
-            and one.api in apis
-            and apis[one.api].app == self.app
-            and apis[one.api].changes
+            for one in world.changing_calls()
+            if one.api.startswith(f"{self.app}.")
             and self.arguments.items() <= dict(one.arguments).items()
         ]

@@ -12,16 +12,18 @@ from palaestra.environments.families.apps.composing.gate import rejection
 from palaestra.environments.families.apps.composing.goal import MAIN, Goal, Slots
 from palaestra.environments.families.apps.composing.stock_atoms import named_contacts
 from palaestra.environments.families.apps.drawing import TRIES, WORLDS, Drawn
-from palaestra.environments.families.apps.events import Deed, Event, Poisson
+from palaestra.environments.families.apps.events import Deed, Event, Every, Poisson, Timing
 from palaestra.environments.families.apps.names import ADJECTIVES, NOUNS, TOPICS
 from palaestra.environments.families.apps.population import START, world_template
+from palaestra.environments.families.apps.state import Row
 from palaestra.environments.families.apps.stock import stock_suite
 from palaestra.environments.families.apps.timed.clock_app import timed_suite
 from palaestra.environments.families.apps.timed.timed_atoms import TIMED, my_address
 from palaestra.environments.families.apps.world import World
 
 NOISY = 0.5  # of the tasks
-MAILS = 8  # an hour, on average, of each of two people who have nothing to do with the task
+MAILS = 8  # an hour, on average, of somebody who has nothing to do with the task
+PERIOD = (300, 900)  # seconds between the mails of somebody else, who writes at regular times
 
 
 @lru_cache(maxsize=512)
@@ -57,22 +59,31 @@ def draw_task(world: World, rng: random.Random) -> Composition | None:
 
 
 def mails(world: World, slots: Slots, rng: random.Random) -> list[Event]:
-    """Return mails of two contacts whom a task does not name, at random moments."""
+    """Return mails of two contacts whom a task does not name, at random and at regular moments."""
     named = set(map(str, slots.values()))
     contacts = [row for row in named_contacts(world) if row["name"] not in named]
+    period = rng.randint(*PERIOD)
+    timings = (Poisson(MAILS, rng.getrandbits(32)), Every(rng.randrange(period), period))
     events = []
-    for number, contact in enumerate(rng.sample(contacts, min(2, len(contacts)))):
+    for contact, timing in zip(rng.sample(contacts, min(2, len(contacts))), timings, strict=False):
         sender = world.state.find("supervisor.person", email=contact["email"])[0]
-        events.append(_mails(f"noise{number}", sender, contact["relation"], world, rng))
+        events.append(
+            _mails(f"noise{len(events)}", sender, contact["relation"], timing, world, rng)
+        )
     return events
 
 
 def _mails(
-    name: str, sender: dict[str, object], relation: str, world: World, rng: random.Random
+    name: str,
+    sender: Row,
+    relation: str,
+    timing: Timing,
+    world: World,
+    rng: random.Random,
 ) -> Event:
     """Return an event that writes a mail each time, about something else."""
     seed, to = rng.getrandbits(32), my_address(world.state)
-    signed = str(sender["name"]).partition(" ")[0]
+    signed = sender["name"].partition(" ")[0]
 
     def write(times: int) -> Deed:
         drawn = random.Random(f"mail {seed} {times}")
@@ -82,4 +93,4 @@ def _mails(
         text = {"subject": subject.format(**words), "body": f"{body.format(**words)} {signed}"}
         yield "mail.send_message", {"recipient": to, **text}
 
-    return Event(name, int(str(sender["id"])), Poisson(MAILS, seed), write)
+    return Event(name, sender["id"], timing, write)
