@@ -34,7 +34,7 @@ def errors(app: App, api: Api) -> dict[int, str]:
         general[401] = WRONG_PASSWORD
     if not api.changes or app.blueprint.changes_per_minute is None:
         del general[429]
-    return dict(sorted((general | api.errors).items()))
+    return dict(sorted({**general, **api.errors}.items()))
 
 
 def openapi(app: App) -> dict[str, Any]:
