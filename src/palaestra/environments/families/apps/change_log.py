@@ -80,7 +80,7 @@ class ChangeLog:
             if (
                 column.type == "money"
                 and column.by == "service"
-                and None not in (value, known[key])
+                and None not in (value, known[key], before[key])
             ):
                 new[key] = round(known[key] + value - before[key], 2)
         self.before[place] = known | new
