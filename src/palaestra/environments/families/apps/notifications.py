@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from palaestra.environments.families.apps.compiler.blueprint import Blueprint, Entity
 from palaestra.environments.families.apps.compiler.endpoints import Endpoints
-from palaestra.environments.families.apps.state import Change
+from palaestra.environments.families.apps.state import Change, Row
 
 WORDS = {"insert": "new", "update": "changed", "delete": "deleted"}
 
@@ -28,15 +27,15 @@ def notification(
     row = change.after or change.before or {}
     if not _concerns(entity, row, person, email):
         return None
-    shown = {"id": change.id}
+    shown: Row = {"id": change.id}
     if change.kind != "delete":
         brief = Endpoints(blueprints[app], name).brief(row)
         shown |= {key: value for key, value in brief.items() if key in change.values}
-    told = {key: value for key, value in shown.items() if value not in (None, email)}
+    told = {key: value for key, value in shown.items() if value is not None and value != email}
     return f"{app}, {WORDS[change.kind]} {name}: {json.dumps(told, ensure_ascii=False)}"
 
 
-def _concerns(entity: Entity, row: Mapping[str, Any], person: int, email: str) -> bool:
+def _concerns(entity: Entity, row: Row, person: int, email: str) -> bool:
     """Return whether a row is the person's own, or they are named among its readers."""
     if entity.owner and row[entity.owner] == person:
         return True

@@ -221,7 +221,9 @@ class World:
 
     def _notify(self, written: Sequence[Change]) -> None:
         me = self.state.get("supervisor.person", self.person)
-        for change in written if me else ():
+        if me is None:
+            return
+        for change in written:
             told = notification(change, self.suite.blueprints, self.person, str(me["email"]))
             if told is not None:
                 self.notifications.append(f"[{self.now[11:]}] {told}")

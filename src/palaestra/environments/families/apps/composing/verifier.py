@@ -166,7 +166,7 @@ class Judge:
 
     def _canonical(self, change: Change, new: Mapping[tuple[str, int], Change]) -> Canonical:
         """Return a change without free columns; new rows that it refers to stand for their ids."""
-        values = []
+        values: list[tuple[str, Any]] = []
         for name, value in sorted(change.values.items()):
             if name == "id" or (column := self._column(change.table, name)) is None:
                 continue

@@ -9,7 +9,7 @@ from palaestra.core.errors import EnvironmentFault
 from palaestra.core.task import Split
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.gate import rejection
-from palaestra.environments.families.apps.composing.goal import MAIN, Goal, Slots
+from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Goal, Slots
 from palaestra.environments.families.apps.composing.stock_atoms import named_contacts
 from palaestra.environments.families.apps.drawing import TRIES, WORLDS, Drawn
 from palaestra.environments.families.apps.events import Deed, Event, Every, Poisson, Timing
@@ -33,11 +33,11 @@ def drawn_timed(seed: int) -> Drawn:
     suite = timed_suite()
     template = world_template(stock_suite(), "small", len(Split) * (number % WORLDS) + split)
     rng = random.Random(f"apps timed {seed}")
+    untouched, atom = World(suite, template, START), rng.choice(TIMED)()
     for _ in range(TRIES):
-        if (task := draw_task(World(suite, template, START), rng)) is None:
+        if (task := draw_task(atom, untouched, rng)) is None:
             continue
-        first = World(suite, template, START)
-        events = task.events(first)
+        events = task.events(untouched)
         world = World(suite, template, START, events, MAIN)
         if rejection(world, task, rng) is not None:
             continue
@@ -47,9 +47,8 @@ def drawn_timed(seed: int) -> Drawn:
     raise EnvironmentFault("reset", f"no task of 'timed' passed the gate for the seed {seed}")
 
 
-def draw_task(world: World, rng: random.Random) -> Composition | None:
-    """Draw a task in a world; None if this draw gave none. It has not passed the gate."""
-    atom = rng.choice(TIMED)()
+def draw_task(atom: Atom, world: World, rng: random.Random) -> Composition | None:
+    """Draw a task of a kind; None if this draw gave none. It has not passed the gate."""
     slots = atom.draw(world, rng)
     if slots is None:
         return None
@@ -64,7 +63,7 @@ def mails(world: World, slots: Slots, rng: random.Random) -> list[Event]:
     contacts = [row for row in named_contacts(world) if row["name"] not in named]
     period = rng.randint(*PERIOD)
     timings = (Poisson(MAILS, rng.getrandbits(32)), Every(rng.randrange(period), period))
-    events = []
+    events: list[Event] = []
     for contact, timing in zip(rng.sample(contacts, min(2, len(contacts))), timings, strict=False):
         sender = world.state.find("supervisor.person", email=contact["email"])[0]
         events.append(
