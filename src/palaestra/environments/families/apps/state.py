@@ -77,10 +77,7 @@ class State:
         self._log = ChangeLog()
         self._event = ""  # the name of what happens now, see `happening`
         self._written: list[Change] = []  # by it, so far
-        self._database = sqlite3.connect(
-            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=256
-        )
-        self._database.deserialize(template.database)
+        self._database = _opened(template.database)
 
     def close(self) -> None:
         self._database.close()
@@ -243,7 +240,10 @@ class State:
         head, _, database = snapshot.partition(b"\n")
         self._total, self._next, log = json.loads(head)
         self._log = ChangeLog.restored(log)
-        self._database.deserialize(database)
+        # A new connection: SQLite runs prepared statements that an old one has cached on the freed
+        # tables of before.
+        self._database.close()
+        self._database = _opened(database)
 
     def total(self) -> int:
         """Return the sum of the hashes of all rows, computed from the rows."""
@@ -276,7 +276,7 @@ class State:
 def difference(before: State, after: State) -> list[Change]:
     """Return the rows in which two states of a world differ, by table and id."""
     found = []
-    for table in before.columns:
+    for table in sorted(before.columns):
         old = {row["id"]: row for row in before.rows(table)}
         new = {row["id"]: row for row in after.rows(table)}
         found += [
@@ -285,6 +285,15 @@ def difference(before: State, after: State) -> list[Change]:
             if old.get(id) != new.get(id)
         ]
     return found
+
+
+def _opened(database: bytes) -> sqlite3.Connection:
+    """Return a connection to a copy of a serialised database."""
+    connection = sqlite3.connect(
+        ":memory:", isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    connection.deserialize(database)
+    return connection
 
 
 def _hash(table: str, row: Row) -> int:
