@@ -119,16 +119,19 @@ class Protocol(ABC):
 
 
 def protocol_of(team: Team, seed: int) -> Protocol:
-    """Return the protocol that a team's file describes, at the beginning of its first turn."""
+    """Return the protocol that a team describes, at the beginning of its first turn."""
     from palaestra.environments.teams.layered_network import LayeredNetwork
     from palaestra.environments.teams.nested import Nested
     from palaestra.environments.teams.orchestrator import Orchestrator
+    from palaestra.environments.teams.own_protocol import OwnTeam
     from palaestra.environments.teams.routing import Routing
     from palaestra.environments.teams.staged_protocol import Stages
     from palaestra.environments.teams.team_supervisor import Supervised
 
     protocol: Protocol
-    if team.orchestrator is not None:
+    if isinstance(team, OwnTeam):
+        protocol = team.own(team, seed)
+    elif team.orchestrator is not None:
         protocol = Orchestrator(team, seed)
     elif team.network is not None:
         protocol = LayeredNetwork(team, team.network, seed)

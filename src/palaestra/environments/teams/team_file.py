@@ -23,11 +23,11 @@ place of stages, `[network]` or `[routing]` is the protocol (`layered_network.py
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -197,6 +197,12 @@ class Team(_Table):
     tokens: int | None = Field(None, ge=1, description="tokens that all may sample in an episode")
 
     @property
+    def protocols(self) -> tuple[object, ...]:
+        """What says who replies when; one of a team that can act."""
+        given = (self.stage or None, self.orchestrator, self.network, self.routing)
+        return tuple(one for one in given if one is not None)
+
+    @property
     def limits(self) -> Budget:
         """The limits of the team as a whole; beyond them all members forfeit."""
         return Budget(self.turns, self.tokens)
@@ -259,17 +265,23 @@ class Team(_Table):
         return self.see == "all"
 
 
+AnyTeam = TypeVar("AnyTeam", bound=Team)
+
+
 def load(name: str, within: Sequence[str] = ()) -> Team:
-    """Return the team of a template, of a layout for robots, or of a TOML file.
+    """Return the team of a template, a layout for robots, a TOML file or a Python class.
 
     Args:
-        name: of the template or the file, or a layout and a number, such as `hmas-2:4`.
+        name: of the template or the file, a layout and a number, such as `hmas-2:4`, or
+            `module:Class`.
         within: the names of the teams around it.
 
     Raises:
         UnknownName: there is no such template or file.
-        InputError: the file cannot be used, or teams are in each other.
+        InputError: the file or class cannot be used, or teams are in each other.
     """
+    from palaestra.environments.teams import own_protocol
+
     if name in within:
         raise InputError(
             f"The teams {' and '.join(dict.fromkeys((*within, name)))} are in each other; take "
@@ -278,14 +290,15 @@ def load(name: str, within: Sequence[str] = ()) -> Team:
     template = TEMPLATES / f"{name}.toml"
     path = Path(name)
     if (generated := layouts.team_of(name)) is not None:
-        text = generated
+        team = parse(name, generated)
     elif template.is_file():
-        text = template.read_text(encoding="utf-8")
+        team = parse(name, template.read_text(encoding="utf-8"))
     elif path.is_file():
-        text = path.read_text(encoding="utf-8", errors="replace")
+        team = parse(name, path.read_text(encoding="utf-8", errors="replace"))
+    elif ":" in name:
+        team = own_protocol.team_named(name)
     else:
         raise UnknownName("team", name, templates())
-    team = parse(name, text)
     for member in team.members.values():
         if member.team is not None and load(member.team, (*within, name)).limits != Budget():
             raise InputError(
@@ -298,9 +311,16 @@ def load(name: str, within: Sequence[str] = ()) -> Team:
 def parse(name: str, text: str) -> Team:
     """Return the team that a TOML text describes; raise InputError if it cannot be used."""
     try:
-        team = Team.model_validate(tomllib.loads(text))
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"The team '{name}' is no TOML: {error}; correct the file.") from None
+    return checked(name, table, Team)
+
+
+def checked(name: str, table: Mapping[str, Any], kind: type[AnyTeam]) -> AnyTeam:
+    """Return the team with the keys of a table; raise InputError if it could not act."""
+    try:
+        team = kind.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -321,8 +341,7 @@ def _check(name: str, team: Team) -> None:
     def wrong(reason: str) -> InputError:
         return InputError(f"The team '{name}' {reason}.")
 
-    protocols = (team.stage or None, team.orchestrator, team.network, team.routing)
-    if len(protocols) - protocols.count(None) != 1:
+    if len(team.protocols) != 1:
         raise wrong("must have one protocol: [[stage]], [orchestrator], [network] or [routing]")
     for number, stage in enumerate(team.stage, 1):
         where = f"stage {number} ({stage.do})"
