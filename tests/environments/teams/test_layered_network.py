@@ -17,7 +17,8 @@ from palaestra.core.team_words import ASKED, PASS
 from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.teams.layered_network import LayeredNetwork, importance, normalised
 from palaestra.environments.teams.protocol import protocol_of
-from palaestra.environments.teams.team_file import Network, Team, load, parse
+from palaestra.environments.teams.protocol_tables import Network
+from palaestra.environments.teams.team_file import Team, load, parse
 from palaestra.environments.teams.votes import parse_ratings
 
 MEMBERS = ("ann", "bob", "cat", "dan")

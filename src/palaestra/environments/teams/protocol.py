@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -66,6 +66,13 @@ class Protocol(ABC):
     def said(self) -> list[tuple[str, str]]:
         """Return speaker and line of all that was said since the last call, in its order."""
         return []
+
+    def audience(self) -> Sequence[str] | None:
+        """Return the members that hear what was said last; None: those of `Team.sees`.
+
+        It does not hold for what is said in a team in a member's place, which stays there.
+        """
+        return None
 
     @abstractmethod
     def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
@@ -126,6 +133,7 @@ def protocol_of(team: Team, seed: int) -> Protocol:
     from palaestra.environments.teams.own_protocol import OwnTeam
     from palaestra.environments.teams.routing import Routing
     from palaestra.environments.teams.staged_protocol import Stages
+    from palaestra.environments.teams.team_formation import Groups
     from palaestra.environments.teams.team_supervisor import Supervised
 
     protocol: Protocol
@@ -137,6 +145,8 @@ def protocol_of(team: Team, seed: int) -> Protocol:
         protocol = LayeredNetwork(team, team.network, seed)
     elif team.routing is not None:
         protocol = Routing(team, team.routing, seed)
+    elif team.formation is not None:
+        protocol = Groups(team, team.formation, seed)
     else:
         protocol = Stages(team, seed)
     if team.supervisor is not None:
