@@ -183,8 +183,8 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
         raise InputError(
             f"{' and '.join(map(name, acting))} each say who acts; set only one of them."
         )
-    given_teams = {"": given["team"]} if given.get("team") else given.get("teams", {})
-    teams = {player: named(team) for player, team in given_teams.items()}
+    own = {"": given["team"]} if given.get("team") else given.get("teams", {})
+    teams = {player: named(team) for player, team in own.items()}
     if teams and "suite" in given:
         raise InputError(f"{name('team')} needs {name('env')}, and does not act in suites.")
     roles = given.get("roles", {})

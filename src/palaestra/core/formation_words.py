@@ -14,7 +14,7 @@ ASK = "ask"  # followed by a name: that member says something
 ASSIGN = "assign"  # followed by a name and a task: the group waits for its result
 START = "start"  # the same, and the group goes on meanwhile
 WAIT = "wait"  # for the results of all tasks
-CONCLUDE = "conclude"  # followed by what the group is for
+CONCLUDE = "conclude"  # followed by what the group is for, which may also stand alone
 
 FORMS = {
     FIND: f"{FIND}: SKILLS",
@@ -50,8 +50,8 @@ def worker_asked(*, form: bool) -> str:
     return f"{RESULT}, or: {FORMS[FIND]}." if form else f"{RESULT}."
 
 
-def parse_move(text: str) -> Move | None:
-    """Return the move that a reply is; None if it is none."""
+def parse_move(text: str) -> Move:
+    """Return the move that a reply is; any text that is no other one concludes."""
     text = text.strip()
     if re.fullmatch(rf"{WAIT}\W*", text, re.IGNORECASE):
         return Move(WAIT, "")
@@ -60,7 +60,9 @@ def parse_move(text: str) -> Move | None:
         return Move(found[1].lower(), found[2].strip())
     pattern = rf"({ASK}|{ASSIGN}|{START})\s+([^:\n]+?)\s*:\s*(.+)"
     found = re.fullmatch(pattern, text, re.IGNORECASE | re.DOTALL)
-    return None if found is None else Move(found[1].lower(), found[3].strip(), found[2])
+    if found is not None:
+        return Move(found[1].lower(), found[3].strip(), found[2])
+    return Move(CONCLUDE, text)
 
 
 def unmatched(text: str) -> str:

@@ -66,8 +66,8 @@ def test_replies_of_hosts_are_read() -> None:
     )
     assert parse_move(" wait. ") == Move("wait", "")
     assert parse_move("conclude: x: y") == Move("conclude", "x: y")
-    for text in ("conclude", "find", "ask: what", "wait for ann", "red", ""):
-        assert parse_move(text) is None
+    for text in ("conclude", "find", "ask: what", "wait for ann", "red"):
+        assert parse_move(text) == Move("conclude", text)
 
 
 # ── states ───────────────────────────────────────────────────────────────────
@@ -139,7 +139,8 @@ def test_a_worker_forms_a_group_whose_conclusion_is_its_result() -> None:
     give(protocol, ("ann", "conclude: red boom"))
     assert protocol.said() == [("ann", "ann: Part of the task: a painted drum Answer: red boom")]
     assert protocol.audience() == ("host", "ann")
-    assert give(protocol, ("host", "conclude: red boom")) == "red boom"
+    assert protocol.kind("host", "red") == "act"
+    assert give(protocol, ("host", "red boom")) == "red boom"
     assert [(one["host"], one["under"]) for one in protocol.facts()["groups"]] == [
         ("ann", "host"), ("host", "")
     ]  # fmt: skip

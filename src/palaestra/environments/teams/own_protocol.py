@@ -207,9 +207,10 @@ class TeamProtocol(Protocol):
         try:
             question = next(self._run) if replies is None else self._run.send(replies)
         except StopIteration as end:
-            if end.value is not None and not isinstance(end.value, str):
-                raise self._wrong(f"returns {end.value!r}; return a text, or None") from None
-            return PASS if end.value is None else end.value
+            decision = PASS if end.value is None else end.value
+            if not isinstance(decision, str):
+                raise self._wrong(f"returns {decision!r}; return a text, or None") from None
+            return decision
         if not isinstance(question, Question):
             raise self._wrong(f"yields {question!r}; yield self.talk, self.propose or self.act")
         self._asked += len(question.who)

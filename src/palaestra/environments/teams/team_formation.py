@@ -8,7 +8,7 @@ Its reply says in which state the conversation goes on (`core/formation_words.py
 - `assign`, a synchronous task: the group waits for the result of a member;
 - `start`, an asynchronous task: the member works while the host goes on;
 - `wait`, the pause: until the results of all tasks are there;
-- `conclude`: the result, in the outermost group the action.
+- `conclude`, or any other text: the result, in the outermost group the action.
 
 A worker replies with its result, or with `find`: then its task is the purpose of a group of its
 own, whose conclusion is the result. What is said in a group is heard there only. A member does one
@@ -114,7 +114,7 @@ class Groups(Protocol):
         if group is None or plain(text) == PASS:
             return None
         move = parse_move(text)
-        if move is None or not self._allowed(group, move.do):
+        if not self._allowed(group, move.do):
             return self.asked(player)
         if move.name and self._named(move, group) is None:
             known = ", ".join(group.members)
@@ -125,7 +125,7 @@ class Groups(Protocol):
         if plain(text) == PASS:
             return "pass"
         group, move = self.groups.get(player), parse_move(text)
-        if group is not None and move is not None:
+        if group is not None:
             outermost = not group.under
             return {ASK: "talk", CONCLUDE: "act" if outermost else "talk"}.get(move.do, move.do)
         return FIND if self._forms(player, move) else "talk"
@@ -145,7 +145,7 @@ class Groups(Protocol):
             self.groups[player] = Group(player, under=within.host, speaker=player)
             self._hosted(self.groups[player], move)
         elif within is not None:
-            self._finish(within, player, text.strip())
+            self._finish(within, player, move.text if move.do == CONCLUDE else text.strip())
         else:
             self._discussed(player, "" if passes else text.strip())
         return None
@@ -168,14 +168,14 @@ class Groups(Protocol):
         group = self.groups.get(player)
         if group is None:
             return action()
-        match do := rng.choice(self._moves(group)):
-            case "wait":
-                return do
-            case "find":
-                skills = [one.skills for one in self.team.members.values() if one.skills]
-                return f"{do}: {rng.choice(skills)}"
-            case "conclude":
-                return f"{do}: {action()}"
+        do = rng.choice(self._moves(group))
+        if do == WAIT:
+            return do
+        if do == FIND:
+            skills = [one.skills for one in self.team.members.values() if one.skills]
+            return f"{do}: {rng.choice(skills)}"
+        if do == CONCLUDE:
+            return f"{do}: {action()}"
         return f"{do} {rng.choice(group.members)}: {action()}"
 
     def ideal(self, action: str, player: str = "") -> str:
@@ -341,12 +341,10 @@ class Groups(Protocol):
             group, depth = self.groups[group.under], depth + 1
         return depth < self.settings.depth
 
-    def _forms(self, player: str, move: Move | None) -> bool:
+    def _forms(self, player: str, move: Move) -> bool:
         """Return whether the reply of a worker forms a group."""
         within = self._assigned_in(player)
-        if within is None or move is None or move.do != FIND:
-            return False
-        return self._may_form(within)
+        return within is not None and move.do == FIND and self._may_form(within)
 
     def _free(self) -> list[str]:
         """Return the members that are there and do nothing."""

@@ -64,8 +64,6 @@ def answer_to(part: str, action: str) -> str:
 def action_in(text: str) -> str | None:
     """Return the action in a sampled reply of a host or a worker; None: it is none."""
     move = parse_move(text)
-    if move is None:
-        return text
     return move.text if move.do == CONCLUDE else None
 
 
@@ -111,7 +109,7 @@ def _placed(part: str, text: str, *, alone: bool) -> str:
 def _given(messages: Sequence[Message]) -> list[str]:
     """Return the parts that it has assigned in this turn."""
     own = [one.text for one in messages[_turn_at(messages) :] if one.role == "assistant"]
-    moves = [move for text in own if (move := parse_move(text)) is not None]
+    moves = [parse_move(text) for text in own]
     return [move.text for move in moves if move.do in (ASSIGN, START)]
 
 
