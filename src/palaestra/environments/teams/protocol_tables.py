@@ -83,9 +83,9 @@ class Formation(Table):
 
     member: str = Field(description="the host, who begins alone and decides on the action")
     invited: int = Field(3, ge=1, description="members that join by one search, at most")
-    depth: int = Field(2, ge=1, le=5, description="groups in each other; 1: workers form none")
+    depth: int = Field(2, ge=1, le=3, description="groups in each other; 1: workers form none")
     steps: int = Field(
-        10, ge=1, le=100, description="replies of a host, before it can only wait and conclude"
+        10, ge=1, le=50, description="replies of a host, before it can only wait and conclude"
     )
 
 
