@@ -1,4 +1,4 @@
-"""Checks of who leads a team, who is there when, and of networks; each says what is wrong."""
+"""Checks of who leads a team, who is there when, of networks and of groups: what is wrong with it."""
 
 from __future__ import annotations
 
