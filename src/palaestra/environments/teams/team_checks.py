@@ -1,4 +1,4 @@
-"""Checks of who leads a team, who is there when, of networks and of groups: what is wrong with it."""
+"""Checks of leaders, of who is there when, of networks and of groups; each says what is wrong."""
 
 from __future__ import annotations
 
