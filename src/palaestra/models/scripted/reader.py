@@ -168,9 +168,7 @@ class ReaderModel(Model):
             keys = [self._known(whole)] if one_part else list(whole)
             return await self._parts(environment, messages, keys, whole, reviews, rng)
         chance = self.competence.probability("", {**whole, "": right}, _read(messages))
-        work = [found for line in messages[-1].text.splitlines() if (found := instructed(line))]
-        tasks = work[-1:] or routing_reader.tasks_at_hand(messages)
-        if rng.random() < self._within(messages, chance, tasks):
+        if rng.random() < self._within(messages, chance):
             return right
 
         def word(text: str) -> str:
@@ -190,7 +188,7 @@ class ReaderModel(Model):
         word = partial(formation_reader.answer_to, part)
         acts = formation_reader.action_in
         chance = self.competence.probability("", {"": right}, _read(messages))
-        if rng.random() < self._within(messages, chance, [part]):
+        if rng.random() < self._does(messages, chance, [part]):
             return word(right)
         other = await _sampled(
             environment, rng, lambda text: word(acts(text) or right) != word(right)
@@ -271,7 +269,13 @@ class ReaderModel(Model):
             )
         return self.competence.part
 
-    def _within(self, messages: Sequence[Message], chance: float, tasks: Sequence[str]) -> float:
+    def _within(self, messages: Sequence[Message], chance: float) -> float:
+        """Return how often it gives the right action: `outside`, for work outside its skills."""
+        work = [found for line in messages[-1].text.splitlines() if (found := instructed(line))]
+        tasks = work[-1:] or routing_reader.tasks_at_hand(messages)
+        return self._does(messages, chance, tasks)
+
+    def _does(self, messages: Sequence[Message], chance: float, tasks: Sequence[str]) -> float:
         """Return how often it does tasks rightly: `outside`, for each outside its skills."""
         outside = self.competence.outside
         if outside is None or not tasks:
