@@ -159,7 +159,10 @@ def test_a_network_survives_being_saved_and_bounds_its_replies(texts: list[str])
         ("[network]\nkeep = 3", "keeps 3 of 2 members; keep fewer"),
         ("[network]\nlayers = 1", r"'network.layers': Input should be greater than or equal to 2"),
         ('[network]\n[[stage]]\ndo = "act"', "must have one protocol"),
-        ("", r"must have one protocol: \[\[stage\]\], \[orchestrator\], \[network\] or"),
+        (
+            "",
+            r"must have one protocol: \[\[stage\]\], \[orchestrator\], \[network\], \[routing\] or",
+        ),
         ('[members.cat]\nrights = ["send"]\n[network]', "lets 'cat' propose .* right 'act'"),
         ("[members.cat]\nfrom_turn = 2\n[network]", "in which 'cat' is not always there"),
         ('see = "own"\n[network]', "with `see` or a supervisor, which need stages"),

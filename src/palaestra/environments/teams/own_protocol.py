@@ -261,6 +261,12 @@ class OwnTeam(Team):
         return (self.own,)
 
 
+def names_class(name: str) -> bool:
+    """Return whether a name is one of a class, `module:Class`."""
+    module, _, attribute = name.partition(":")
+    return all(part.isidentifier() for part in (*module.split("."), attribute))
+
+
 def team_named(name: str) -> Team:
     """Return the team of a class `module:Class`.
 

@@ -225,7 +225,7 @@ def load(name: str, within: Sequence[str] = ()) -> Team:
         team = parse(name, template.read_text(encoding="utf-8"))
     elif path.is_file():
         team = parse(name, path.read_text(encoding="utf-8", errors="replace"))
-    elif ":" in name:
+    elif own_protocol.names_class(name):
         team = own_protocol.team_named(name)
     else:
         raise UnknownName("team", name, templates())
