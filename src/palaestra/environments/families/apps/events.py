@@ -102,7 +102,7 @@ class Event:
     name: str  # of its own within a schedule
     person: int  # who does it: the id in `supervisor.person`
     timing: Timing
-    deed: Callable[[int], Deed]  # from how many times it has happened before
+    deed: Callable[[int], Deed]  # from how often it happened before; it calls no clock
 
 
 @dataclass(slots=True)
