@@ -14,7 +14,7 @@ import pytest
 
 from palaestra.core.episode import Key
 from palaestra.core.session import Session
-from palaestra.core.task import Split
+from palaestra.core.task import Split, Task
 from palaestra.environments.families.apps.environment import Apps
 from palaestra.gateway.program_agents import CommandAgent
 from palaestra.models.scripted.scripted_model import ScriptedModel
@@ -27,10 +27,12 @@ TASK = Apps.tasks(f"apps/{CODE}").task(Split.TEST, 0)
 
 
 @contextlib.asynccontextmanager
-async def services() -> AsyncIterator[tuple[Visit, httpx.AsyncClient]]:
+async def services(
+    name: str = CODE, task: Task = TASK
+) -> AsyncIterator[tuple[Visit, httpx.AsyncClient]]:
     """Open a session, and a client whose Authorization header is free for an app's token."""
-    world = LocalEnvironment(Apps(CODE))
-    async with visit(ScriptedModel([]), world=world, task=TASK) as visited:
+    world = LocalEnvironment(Apps(name))
+    async with visit(ScriptedModel([]), world=world, task=task) as visited:
         key = {"x-api-key": visited.endpoint.token}
         base = f"{visited.address}/apps"
         async with httpx.AsyncClient(base_url=base, headers=key, trust_env=False) as client:
@@ -147,6 +149,22 @@ def test_two_clients_at_the_same_moment_are_served_one_after_the_other() -> None
             steps = visited.session.steps[already:]
             bodies = [json.loads(step.transition.observation.text)["id"] for step in steps]
             assert sorted(bodies) == bodies and len(bodies) == 6
+
+    asyncio.run(run())
+
+
+def test_what_happens_meanwhile_stands_in_a_header() -> None:
+    async def run() -> None:
+        source = Apps.tasks("apps/timed:code")
+        for number in range(10):
+            async with services("timed:code", source.task(Split.TEST, number)) as (_, client):
+                waited = await client.post("/clock/wait", json={"minutes": 600})
+                assert waited.status_code == 200 and waited.json()["now"] == "2026-03-02 19:00"
+                if "x-notifications" in waited.headers:
+                    told = json.loads(waited.headers["x-notifications"])
+                    assert told and all(one.startswith("[") for one in told)
+                    return
+        raise AssertionError("nothing happened in ten tasks")
 
     asyncio.run(run())
 

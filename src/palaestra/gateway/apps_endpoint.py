@@ -1,8 +1,9 @@
 """Apps as HTTP services: an environment whose tools are functions such as `mail.send_message`.
 
 `POST apps/{app}/{api}` with the arguments as JSON is a call, answered with the service's status and
-body. `GET apps` lists the apps, `GET apps/{app}/openapi.json` is an app's OpenAPI document. Each is
-an action of the episode: reading documentation counts, too.
+body; notifications are a JSON list in a header. `GET apps` lists the apps, and
+`GET apps/{app}/openapi.json` is an app's OpenAPI document. Each is an action of the episode: reading
+documentation counts, too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from palaestra.gateway.request_limits import read
 from palaestra.gateway.session_endpoint import SessionEndpoint
 
 LIST, OPENAPI = "list_apps", "read_openapi"
+TOLD = "X-Notifications"
 TOO_LARGE = 413
 DISCARDED = 2**26  # the most bytes of a body that is too large that are read before the answer
 STATUS = "status"  # the key of a transition's `info` with the status of a service's answer
@@ -75,7 +77,9 @@ async def _answer(endpoint: SessionEndpoint, call: ToolCall) -> Response:
     status, text = transition.info.get(STATUS), transition.observation.text
     if not isinstance(status, int):
         return _json(404, {"error": text})
-    return Response(text, status, media_type="application/json")
+    body, _, told = text.partition("\n")
+    headers = {TOLD: json.dumps(told.split("\n"))} if told else {}
+    return Response(body, status, headers, media_type="application/json")
 
 
 async def _body(request: Request) -> Any:

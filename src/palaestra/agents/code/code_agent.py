@@ -18,7 +18,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from palaestra.agents.code.library import VERSION_COMMENT, Function, Library, checks, last_function
 from palaestra.agents.code.tool_functions import Calls
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
@@ -29,6 +28,13 @@ from palaestra.core.session import Session
 from palaestra.sandbox import interpreter
 from palaestra.sandbox.base import Limits
 from palaestra.sandbox.factory import open_sandbox
+from palaestra.sandbox.function_library import (
+    VERSION_COMMENT,
+    Function,
+    Library,
+    checks,
+    last_function,
+)
 from palaestra.sandbox.interpreter import Asked, Done, Interpreter
 
 FORMAT = (
@@ -108,6 +114,7 @@ class CodeAgent(Agent):
     async def _run(self, session: Session, python: Interpreter, cell: str, by: Generation) -> str:
         """Run the cell of a reply; execute its calls in the environment and return its output."""
         calls = Calls(session.tools)
+        told: list[str] = []  # beside the values of calls
         event = await asyncio.to_thread(python.begin, cell, calls.names)
         while isinstance(event, Asked):
             action = calls.action(event)
@@ -117,11 +124,12 @@ class CodeAgent(Agent):
             transition = await session.act(action, by=by)
             if session.over:
                 return transition.observation.text
-            value = calls.value(event, transition.observation.text)
+            value, rest = calls.value(event, transition.observation.text)
+            told += [rest] if rest else []
             known, calls = calls.names, Calls(session.tools)
             new = [name for name in calls.names if name not in known]  # callable at once
             event = await asyncio.to_thread(python.answer, value, new)
-        return str(event)
+        return "\n".join([str(event), *told])
 
     def _instructions(self, session: Session) -> str:
         """Return the instructions as they were at the beginning of the episode."""

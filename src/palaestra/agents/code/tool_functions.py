@@ -52,15 +52,19 @@ class Calls:
             return str(why)
         return Action(str(call), call)
 
-    def value(self, asked: Asked, answer: str) -> Any:
-        """Return what a call evaluates to: the answer's text, or its value if it is JSON."""
+    def value(self, asked: Asked, answer: str) -> tuple[Any, str]:
+        """Return what a call evaluates to, and what the answer says beside it.
+
+        That is the text itself, or of a tool that answers with JSON the value in the first line.
+        """
         tool = self._tools.get(asked.name)
         if tool is None or not tool.answers_json:
-            return answer
+            return answer, ""
+        first, _, rest = answer.partition("\n")
         try:
-            return parsed(answer)
-        except ValueError:  # the tool says JSON, but a wrapper may have added to it
-            return answer
+            return parsed(first), rest
+        except ValueError:  # such as a refusal of the world, which is no answer of the tool
+            return answer, ""
 
     @staticmethod
     def code_for(action: Action) -> str:

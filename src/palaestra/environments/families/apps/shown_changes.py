@@ -19,7 +19,7 @@ class ShownChanges:
         self._caller = Caller(world.state, world.suite.blueprints, person, world.now)
         self._email = self._caller.email()
         self._written: list[Change] = []
-        world.state.written = self._written
+        world.state.watched = self._written
 
     def take(self) -> dict[str, Any]:
         """Return the world's time (`clock`), and the rows that changed (`rows`) if there are any.
