@@ -1,9 +1,9 @@
 """Apps as HTTP services: an environment whose tools are functions such as `mail.send_message`.
 
-`POST apps/{app}/{api}` with the arguments as JSON is a call, answered with the service's status and
-body; notifications are a JSON list in a header. `GET apps` lists the apps, and
-`GET apps/{app}/openapi.json` is an app's OpenAPI document. Each is an action of the episode: reading
-documentation counts, too.
+`POST apps/{app}/{api}` calls an API with the arguments as JSON; the response has the service's
+status and body, and notifications as a JSON list in a header. `GET apps` lists the apps, and
+`GET apps/{app}/openapi.json` returns an app's OpenAPI document. Each request is an action of the
+episode, so reading documentation counts, too.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ from palaestra.gateway.request_limits import read
 from palaestra.gateway.session_endpoint import SessionEndpoint
 
 LIST, OPENAPI = "list_apps", "read_openapi"
-TOLD = "X-Notifications"
+NOTIFICATIONS = "X-Notifications"
 TOO_LARGE = 413
 DISCARDED = 2**26  # the most bytes of a body that is too large that are read before the answer
 STATUS = "status"  # the key of a transition's `info` with the status of a service's answer
 
 
 async def listed(request: Request, endpoint: SessionEndpoint) -> Response:
+    """Return the apps."""
     return await _answer(endpoint, ToolCall(LIST, {}))
 
 
 async def described(request: Request, endpoint: SessionEndpoint) -> Response:
+    """Return the OpenAPI document of an app."""
     return await _answer(endpoint, ToolCall(OPENAPI, {"app": request.path_params["app"]}))
 
 
@@ -77,8 +79,8 @@ async def _answer(endpoint: SessionEndpoint, call: ToolCall) -> Response:
     status, text = transition.info.get(STATUS), transition.observation.text
     if not isinstance(status, int):
         return _json(404, {"error": text})
-    body, _, told = text.partition("\n")
-    headers = {TOLD: json.dumps(told.split("\n"))} if told else {}
+    body, _, rest = text.partition("\n")
+    headers = {NOTIFICATIONS: json.dumps(rest.split("\n"))} if rest else {}
     return Response(body, status, headers, media_type="application/json")
 
 
@@ -92,7 +94,7 @@ async def _body(request: Request) -> Any:
 
 
 async def _discard(request: Request) -> None:
-    """Read the rest of a body: many clients see no answer to one that they could not send."""
+    """Read the rest of a body: many clients do not read a response while they are sending."""
     size = 0
     with contextlib.suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(request.state.limits.seconds):

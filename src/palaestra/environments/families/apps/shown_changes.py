@@ -1,4 +1,4 @@
-"""The rows that a step changed, for whoever looks at an episode beside the conversation."""
+"""The rows that a step changed, for the record of the episode and its viewer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from palaestra.environments.families.apps.world import World
 
 
 class ShownChanges:
-    """What changed since it was last asked for, of what a person may read: nothing of others."""
+    """The changes since the last call of `take`, of rows that a person may read."""
 
     def __init__(self, world: World, person: int) -> None:
         """Begin with the present state."""

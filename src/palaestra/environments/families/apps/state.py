@@ -77,7 +77,7 @@ class State:
         self._log = ChangeLog()
         self._event = ""  # the name of what happens now, see `happening`
         self._written: list[Change] = []  # by it, so far
-        self.watched: list[Change] | None = None  # gets each change, if somebody wants them
+        self.watched: list[Change] | None = None  # collects each change, unless None
         self._database = _opened(template.database)
 
     def close(self) -> None:
