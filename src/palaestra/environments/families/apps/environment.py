@@ -6,6 +6,11 @@ the few that the task needs, and some that it does not. Tasks of `apps/easy-chal
 calendar, about which no others are; those of `apps/easy-new` about two apps that nobody has seen,
 generated afresh for each task. Both exist for all levels and with all of these tools.
 
+Tasks of `apps/life-easy` have all apps of a person (also chat, notes, files, payments, a shop and
+travel), those of `apps/office-easy` the ones of a company (`setting.py`). A subclass with a
+`setting` of its own has tasks about its own apps: `my_module:MyApps/hard`, or `my_module:MyApps`,
+which is easy.
+
 A split has small worlds of its own, so a world met in training is never met in a test. After LOOP's
 AppWorld (Chen et al. 2025, Trivedi et al. 2024); ours: the apps, people and tasks, which are all
 generated, and verdicts, which are derived (`composing/verifier.py`).
@@ -21,6 +26,7 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from palaestra.core.environment import Action, Observation, Spec, Transition
 from palaestra.core.message import ToolCall
@@ -33,7 +39,7 @@ from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, drawn
-from palaestra.environments.families.apps.stock import stock_suite
+from palaestra.environments.families.apps.setting import SETTINGS, Setting
 from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
 from palaestra.environments.families.apps.world import World
 
@@ -45,33 +51,51 @@ RULES = (
 ANSWER = "answer"
 
 
+def parts(name: str) -> tuple[str, str, str, str]:
+    """Return the setting, the level, the kind and the form of tools that a name says."""
+    head, _, form = name.partition(":")
+    setting, _, rest = head.partition("-") if head.partition("-")[0] in SETTINGS else ("", "", head)
+    level, _, kind = rest.partition("-")
+    return setting, level or "easy", kind, form
+
+
 class Apps(
     Adapter, id="apps", capabilities={"state_key", "snapshot", "oracle", "progress"}, tools=True
 ):
     """A person's apps, and one task."""
 
     OVER = "The task is over."
+    setting: ClassVar[Setting | None] = None  # of a subclass: where all its tasks are set
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        level, _, form = name.partition(":")
-        self._level, _, self._kind = level.partition("-")
+        which, self._level, self._kind, form = parts(name)
+        self._setting = self.setting or (SETTINGS[which]() if which else None)
         self._surface = SURFACES[form or "task"]
-        tools = self._surface.tools(stock_suite(), (), random.Random(0)) if form else ()
-        self.tools = (*(tools or map(tool_of, stock_suite().apis.values())), FINISH)
+        suite = (self._setting or SETTINGS[""]()).suite
+        tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
+        self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
         self._world: World | None = None
         self._answer: str | None = None  # what was said at the end
 
     @classmethod
     def names(cls) -> list[str]:
         forms = ("", *(f":{form}" for form in SURFACES if form != "task"))
-        kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
-        return [f"{level}{kind}{form}" for level in LEVELS for kind in kinds for form in forms]
+        if cls.setting is not None:
+            return ["", *(f"{level}{form}" for level in LEVELS for form in forms)]
+        kinds = dict.fromkeys(SETTINGS, ("",)) | {"": ("", f"-{CHALLENGE}", f"-{NEW}")}
+        return [
+            f"{setting}-{level}{kind}{form}".removeprefix("-")
+            for setting in SETTINGS
+            for level in LEVELS
+            for kind in kinds[setting]
+            for form in forms
+        ]
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec, (level, _, form) = super().spec_of(name), name.partition(":")
-        goals = LEVELS[level.partition("-")[0]]
+        spec, (_, level, _, form) = super().spec_of(name), parts(name)
+        goals = LEVELS[level]
         each, first = (12, 4) if form == "discover" else (6, 2)
         return replace(spec, typical_turns=first + each * goals)
 
@@ -83,7 +107,7 @@ class Apps(
         """Open the task's world; raises InputError for a task with parameters."""
         without_parameters(task)
         self.close()
-        self._drawn = drawn(self._level, self._kind, task.seed)
+        self._drawn = drawn(self._level, self._kind, task.seed, self._setting)
         self._world, self._answer = self._drawn.open(), None
         rng = random.Random(f"tools {task.seed}")
         needed = self._drawn.needed
@@ -134,7 +158,8 @@ class Apps(
         world = self._running()
         if self._over:
             return []
-        rest = rest_of(world, self._drawn.task, self._drawn.ways)
+        tried = (rest_of(world, task, self._drawn.ways) for task in self._drawn.variants)
+        rest = next((found for found in tried if found is not None), None)
         if rest is None:
             return []
         calls, answer = rest
