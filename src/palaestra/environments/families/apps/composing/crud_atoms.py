@@ -227,7 +227,8 @@ class LookUp(EntityAtom):
 
     def _askable(self, field: str) -> bool:
         column: Column = self.entity.fields[field]
-        plain = column.type not in ("person", "boolean") and not column.refers
+        long = column.type == "text" and column.most is None  # lists and searches leave it out
+        plain = column.type not in ("person", "boolean") and not column.refers and not long
         return plain and not column.free and field != self.title
 
     def steps(self, slots: Slots) -> Steps:
@@ -246,7 +247,8 @@ def crud_atoms(suite: Suite, ids: bool = True) -> Iterator[EntityAtom]:
 
     Args:
         suite: the apps.
-        ids: whether words may name rows by their ids, where one refers to another.
+        ids: whether words may name rows by their ids, where one refers to another. (They do in
+            the tasks of `core`, which stay as they are.)
     """
     for app, blueprint in suite.blueprints.items():
         for name, entity in blueprint.entities.items():
@@ -257,7 +259,7 @@ def crud_atoms(suite: Suite, ids: bool = True) -> Iterator[EntityAtom]:
             if "create" in ways and (ids or not refers):
                 yield Add(table, entity)
             if "update" in ways:
-                yield Change(table, entity if ids else _without_references(entity))
+                yield Change(table, entity if ids else _with_plain_values(entity))
             if "delete" in ways:
                 yield Delete(table, entity)
             if "list" in ways:
@@ -265,10 +267,10 @@ def crud_atoms(suite: Suite, ids: bool = True) -> Iterator[EntityAtom]:
             yield LookUp(table, entity)
 
 
-def _without_references(entity: Entity) -> Entity:
-    """Return an entity of which nobody changes what a row refers to."""
+def _with_plain_values(entity: Entity) -> Entity:
+    """Return an entity of which nobody changes a reference or a text of free wording."""
     fields = {
-        name: column.model_copy(update={"fixed": True}) if column.refers else column
+        name: column.model_copy(update={"fixed": True}) if column.refers or column.free else column
         for name, column in entity.fields.items()
     }
     return entity.model_copy(update={"fields": fields})

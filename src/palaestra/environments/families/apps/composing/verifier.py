@@ -174,6 +174,9 @@ def _plain(value: Any) -> Any:
     )
 
 
+MARKS = " .'\""  # around an answer, which say nothing
+
+
 def same_answer(given: str | None, wanted: Any) -> bool:
     """Return whether an answer is the wanted one: as a number, or by its words in any case."""
     if wanted is None:
@@ -183,4 +186,4 @@ def same_answer(given: str | None, wanted: Any) -> bool:
     if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
         numbers = re.findall(r"-?\d+(?:\.\d+)?", given.replace(",", ""))
         return len(numbers) == 1 and float(numbers[0]) == float(wanted)
-    return bool(_plain(given.strip(" .'\"")) == _plain(str(wanted)))
+    return bool(_plain(given.strip(MARKS)) == _plain(str(wanted).strip(MARKS)))
