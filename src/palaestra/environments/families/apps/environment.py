@@ -1,4 +1,4 @@
-"""Apps: an assistant with a person's mail, contacts, calendar and bank.
+"""Apps: an assistant with a person's apps, such as mail, contacts, calendar and bank.
 
 Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. With `:all` the
 agent has every API as a tool, and with `:discover` it finds and reads them first; otherwise it has

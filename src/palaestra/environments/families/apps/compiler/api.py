@@ -53,12 +53,11 @@ class Caller:
         parts, values = [f'"{entity.owner}" = ?'], list[object]([self.person])
         self._read_by(entity, parts, values)
         if entity.shared:
-            share, inner, known = self.blueprints[app].entities[entity.shared], [], []
-            self._read_by(share, inner, known)
+            readers: list[str] = []
+            self._read_by(self.blueprints[app].entities[entity.shared], readers, values)
             link = self.blueprints[app].link(entity.shared, name)
-            rows = f'SELECT "{link}" FROM "{app}.{entity.shared}" WHERE {" OR ".join(inner)}'
+            rows = f'SELECT "{link}" FROM "{app}.{entity.shared}" WHERE {" OR ".join(readers)}'
             parts.append(f"id IN ({rows})")
-            values += known
         if entity.within:
             whole = qualified(app, entity.fields[entity.within].refers)
             condition, known = self.readable(whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from palaestra.environments.families.apps.histories.scene import Scene
+from palaestra.environments.families.apps.state import Row
 
 NOTEBOOKS = ("Home", "Ideas", "Garden", "Books", "Recipes", "Journeys", "Money")
 LISTS = {
@@ -19,6 +20,7 @@ FOLDERS = ("Letters", "Taxes", "Minutes", "Plans", "Receipts")
 def notes(scene: Scene) -> None:
     """Write notebooks with notes, and lists on which some things are done."""
     rng, state = scene.rng, scene.state
+    row: Row
     for person in scene.active:
         own = {"owner": person.id}
         books = [
@@ -39,6 +41,7 @@ def notes(scene: Scene) -> None:
 def files(scene: Scene) -> None:
     """Write folders with files; some are shared, also by others with each active person."""
     rng, state = scene.rng, scene.state
+    row: Row
     for person in scene.active:
         for owner, number in ((person, 7), (rng.choice(scene.known(person)), 2)):
             folders = [

@@ -6,11 +6,10 @@ sent - received + spent is a multiple of 100, as balance + sent - received is wi
 
 from __future__ import annotations
 
-from typing import Any
-
 from palaestra.environments.families.apps.histories.scene import Scene
 from palaestra.environments.families.apps.names import NOTES, TOWNS
 from palaestra.environments.families.apps.people import Person
+from palaestra.environments.families.apps.state import Row
 
 CATEGORIES = ("kitchen", "garden", "office", "sport", "books")
 PRODUCTS, HOTELS = 40, 10
@@ -22,6 +21,7 @@ PRICES = {"train": (20, 90), "flight": (70, 130)}  # of a seat, in halves
 def payments(scene: Scene) -> None:
     """Write wallets, requests in both directions, and transfers."""
     rng, state = scene.rng, scene.state
+    row: Row
     for person in scene.people:
         row = {"owner": person.id, "balance": float(rng.randint(300, 600))}
         state.insert("payments.wallet", row)
@@ -47,6 +47,7 @@ def payments(scene: Scene) -> None:
 def shop(scene: Scene) -> None:
     """Write products, and each active person's orders, a refund and reviews."""
     rng, state = scene.rng, scene.state
+    row: Row
     for thing in scene.things(PRODUCTS):
         row = {"name": thing.capitalize(), "category": rng.choice(CATEGORIES)}
         row |= {"price": rng.randint(8, 60) / 2, "stock": rng.randint(5, 40)}
@@ -54,7 +55,7 @@ def shop(scene: Scene) -> None:
     products = state.rows("shop.product")
     for person in scene.active:
         bought = iter(rng.sample(products, 3 * len(ORDERS)))
-        lines: list[dict[str, Any]] = []
+        lines: list[Row] = []
         for status, placed in zip(ORDERS, scene.past(len(ORDERS), 60), strict=True):
             chosen = [(next(bought), rng.randint(1, 2)) for _ in range(rng.randint(1, 3))]
             total = sum(product["price"] * quantity for product, quantity in chosen)
@@ -75,8 +76,8 @@ def shop(scene: Scene) -> None:
         row = {"owner": person.id, "line_id": back["id"], "reason": "damaged", "amount": amount}
         state.insert("shop.refund", row | {"made": scene.past(1, 3)[0]})
         _charge(scene, back["card"], -amount)
-        for line in rated:
-            row = {"owner": person.id, "product_id": line["product_id"], "author": person.email}
+        for one in rated:
+            row = {"owner": person.id, "product_id": one["product_id"], "author": person.email}
             text = "It does what it should."
             state.insert("shop.review", row | {"stars": rng.randint(2, 5), "text": text})
 
@@ -84,6 +85,7 @@ def shop(scene: Scene) -> None:
 def travel(scene: Scene) -> None:
     """Write trips from the first person's town and back, hotels, and who booked what."""
     rng, state = scene.rng, scene.state
+    row: Row
     home = scene.people[0].address.rpartition(", ")[2]
     towns = rng.sample([town for town in TOWNS if town != home], 3)
     numbers = iter(rng.sample(range(100, 1000), 3 * 2 * len(DAYS) * 3))
@@ -122,11 +124,11 @@ def travel(scene: Scene) -> None:
             state.insert("travel.traveller", row)
 
 
-def _card(scene: Scene, person: Person) -> dict[str, Any]:
+def _card(scene: Scene, person: Person) -> Row:
     return scene.rng.choice(scene.state.find("bank.card", owner=person.id))
 
 
-def _book(scene: Scene, card: dict[str, Any], total: float) -> str:
+def _book(scene: Scene, card: Row, total: float) -> str:
     """Return whether it is still booked; a card paid for what is."""
     if scene.rng.random() < 0.25:
         return "cancelled"
@@ -134,7 +136,7 @@ def _book(scene: Scene, card: dict[str, Any], total: float) -> str:
     return "booked"
 
 
-def _charge(scene: Scene, card: dict[str, Any], amount: float) -> None:
+def _charge(scene: Scene, card: Row, amount: float) -> None:
     account = scene.state.get("bank.account", card["account_id"])
     assert account is not None
     balance = round(account["balance"] - amount, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from palaestra.environments.families.apps.histories.scene import Scene
 from palaestra.environments.families.apps.names import ACTIVITIES
 from palaestra.environments.families.apps.people import Person
+from palaestra.environments.families.apps.state import Row
 
 CHAT = (
     "Good morning!", "Who is there this evening?", "I am a little late.", "That was a nice day.",
@@ -35,6 +36,7 @@ def chat(scene: Scene) -> None:
 def _room(scene: Scene, name: str, people: list[Person]) -> None:
     """Write a room that one of the people opened."""
     rng, state = scene.rng, scene.state
+    row: Row
     host = rng.choice(people)
     if state.find("chat.room", owner=host.id, name=name):
         return  # a person of the same family or team was there before

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from palaestra.environments.families.apps.histories.scene import Scene
+from palaestra.environments.families.apps.state import Row
 
 PROBLEMS = ("Update", "Repair", "Translate", "Rename", "Speed up", "Test", "Describe", "Remove")
 PRIORITIES = ("low", "normal", "normal", "high")
@@ -22,6 +23,7 @@ ARTICLES = (
 def tracker(scene: Scene) -> None:
     """Write projects and tickets with comments and labels."""
     rng, state, staff = scene.rng, scene.state, scene.staff()
+    row: Row
     projects = [
         state.insert("tracker.project", {"name": f"Project {thing.title()}"})
         for thing in scene.things(3)
@@ -45,6 +47,7 @@ def tracker(scene: Scene) -> None:
 def wiki(scene: Scene) -> None:
     """Write articles of facts; some have an earlier text."""
     rng, state, staff = scene.rng, scene.state, scene.staff()
+    row: Row
     for title, edited in zip(ARTICLES, scene.past(len(ARTICLES), 60), strict=True):
         author, editor = rng.choice(staff), rng.choice(staff)
         facts = scene.facts(scene.things(2))
@@ -58,6 +61,7 @@ def wiki(scene: Scene) -> None:
 def repository(scene: Scene) -> None:
     """Write files, changes that are done, and of each file two open ones: one was approved."""
     rng, state = scene.rng, scene.state
+    row: Row
     for thing, merged in zip(scene.things(8), scene.past(8, 60), strict=True):
         name = thing.replace(" ", "_")
         now, old, *others = rng.sample(range(100, 1000), 4)
@@ -80,6 +84,7 @@ def _change(
 ) -> None:
     """Write a change of what a file's function returns, and its reviews in their order."""
     rng, state, staff = scene.rng, scene.state, scene.staff()
+    row: Row
     author, times = rng.choice(staff), scene.past(1 + len(verdicts), 20)
     row = {"owner": author.id, "title": f"{name} returns {value}", "author": author.email}
     change = state.insert("repository.change", row | {"status": status, "proposed": times[0]})
