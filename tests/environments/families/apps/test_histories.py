@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.compiler.blueprint import refusal
 from palaestra.environments.families.apps.population import populate
-from palaestra.environments.families.apps.setting import life, office
+from palaestra.environments.families.apps.setting import Setting, life, office
 from palaestra.environments.families.apps.state import Row, State
 from palaestra.environments.families.apps.stock import VERBS, stock_app
 
@@ -24,7 +25,7 @@ def world(size: str, seed: int) -> State:
 
 
 @pytest.mark.parametrize("setting", [life, office])
-def test_a_small_world_is_small_and_follows_from_its_seed(setting) -> None:  # type: ignore[no-untyped-def]
+def test_a_small_world_is_small_and_follows_from_its_seed(setting: Callable[[], Setting]) -> None:
     suite = setting().suite
     once, again, other = (populate(suite, "small", seed) for seed in (5, 5, 6))
     assert once.database == again.database != other.database

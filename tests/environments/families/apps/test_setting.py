@@ -14,6 +14,7 @@ from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Split
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
+from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.environment import Apps
 from palaestra.environments.families.apps.setting import Setting, core, life, office
@@ -63,6 +64,7 @@ def test_a_reference_solves_tasks_about_many_apps(name: str) -> None:
         env.reset(task)
         steps = [env.step(action) for action in env.oracle()]
         assert steps[-1].success
+        assert len(steps) <= env.spec.typical_turns
         apps |= env._drawn.task.apps
     assert len(apps) > 3
     assert apps <= set(LIFE if name.startswith("life") else OFFICE)
@@ -118,7 +120,7 @@ def test_apps_of_ones_own_are_evaluated_by_class_and_by_id() -> None:
     assert set(Apps.names()).isdisjoint({"", "library"})
 
 
-def _task(seed: int):  # type: ignore[no-untyped-def]
+def _task(seed: int) -> Composition:
     env = Library("hard")
     env.reset(Library.tasks("examples.own_apps:Library/hard").task(Split.TEST, seed))
     return env._drawn.task

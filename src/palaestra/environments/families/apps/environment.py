@@ -94,10 +94,11 @@ class Apps(
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec, (_, level, _, form) = super().spec_of(name), parts(name)
-        goals = LEVELS[level]
+        spec, (which, level, _, form) = super().spec_of(name), parts(name)
         each, first = (12, 4) if form == "discover" else (6, 2)
-        return replace(spec, typical_turns=first + each * goals)
+        if which or cls.setting is not None:
+            each += 8  # for each of several rows, something is read or changed
+        return replace(spec, typical_turns=first + each * LEVELS[level])
 
     @property
     def instructions(self) -> str:
