@@ -30,6 +30,8 @@ class Wanted:
     rows: Counter[Canonical]
     answer: Any = None  # None: any, or none
     mentions: tuple[str, ...] = ()  # what new texts of free wording must mention
+    passing: frozenset[Canonical] = frozenset()
+    """Rows that it made and deleted on its way, such as those of a cart; they cost no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Ran:
     calls: list[Call] = field(default_factory=list)
     answer: Any = None
     refused: str = ""  # the error of the call at which it stopped
+    made: dict[tuple[str, int], Change] = field(default_factory=dict)  # rows, also if deleted later
 
 
 def run(steps: Steps, world: World, person: int) -> Ran:
@@ -69,6 +72,10 @@ def run(steps: Steps, world: World, person: int) -> Ran:
                 ran.refused = f"{step.api}: {reply}"
                 steps.close()
                 return ran
+            if world.suite.apis[step.api].changes:
+                for one in world.state.changes():
+                    if one.kind == "insert":
+                        ran.made.setdefault((one.table, one.id), one)
             step = steps.send(reply.body)
     except StopIteration as end:
         ran.answer = end.value
@@ -90,7 +97,10 @@ class Judge:
 
     def wanted(self, changes: Sequence[Change], ran: Ran, mentions: Iterable[str]) -> Wanted:
         """Return what a reference that made these changes shows to be wanted."""
-        return Wanted(Counter(self.canonical(changes)), ran.answer, tuple(mentions))
+        left = {(one.table, one.id) for one in changes}
+        gone = [one for key, one in ran.made.items() if key not in left]
+        passing = frozenset(self.canonical(gone))
+        return Wanted(Counter(self.canonical(changes)), ran.answer, tuple(mentions), passing)
 
     def verdict(
         self, changes: Sequence[Change], answer: str | None, ways: Sequence[Wanted]
@@ -117,17 +127,19 @@ class Judge:
         answer: str | None,
         way: Wanted,
     ) -> Verdict:
-        left, collateral = Counter(way.rows), []
+        left, collateral, passing = Counter(way.rows), list[str](), 0
         for change, one in zip(changes, found, strict=True):
             if left[one] > 0:
                 left[one] -= 1
             else:
                 collateral.append(f"{change.kind} {change.table} {change.id}")
+                passing += one in way.passing
         effect, answered = not left.total(), same_answer(answer, way.answer)
         wording = all(_plain(mention) in _plain(texts) for mention in way.mentions)
         asked = way.answer is not None
         ended = answer is not None and effect and answered and wording and not collateral
-        done = way.rows.total() - left.total() + (asked and answered) + ended - len(collateral)
+        done = way.rows.total() - left.total() + (asked and answered) + ended
+        done -= len(collateral) - passing
         share = done / (way.rows.total() + asked + 1)
         return Verdict(effect, wording, answered, tuple(collateral), min(1.0, max(0.0, share)))
 
