@@ -15,6 +15,7 @@ from typing import Any
 from palaestra.environments.families.apps.compiler.api import Api
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.goal import MAIN, Call, mine
+from palaestra.environments.families.apps.composing.verifier import MARKS
 from palaestra.environments.families.apps.world import World
 
 NOTHING = "Hello."  # a text that mentions nothing
@@ -129,4 +130,5 @@ def _wrong_answers(answer: Any) -> Iterator[Any]:
     if isinstance(answer, (int, float)) and not isinstance(answer, bool):
         yield from (answer + 1, answer + 10, f"{answer} or {answer + 1}")
     else:
-        yield from (f"{answer} 2", str(answer)[:-1])
+        text = str(answer).strip(MARKS)
+        yield from (f"{text} 2", text[:-1])
