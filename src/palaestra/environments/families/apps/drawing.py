@@ -16,7 +16,9 @@ from palaestra.environments.families.apps.composing.composition import (
     Composition,
 )
 from palaestra.environments.families.apps.composing.gate import rejection
+from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.composing.verifier import Wanted
+from palaestra.environments.families.apps.events import Event
 from palaestra.environments.families.apps.generated import generated_app
 from palaestra.environments.families.apps.population import START, populate, world_template
 from palaestra.environments.families.apps.setting import Setting, core, core_atoms
@@ -38,12 +40,19 @@ class Drawn:
     template: Template
     task: Composition
     ways: list[Wanted]
-    variants: list[Composition]  # the task, and with its goals' alternatives
     needed: tuple[str, ...]  # the APIs that the reference calls
+    events: tuple[Event, ...] = ()  # what happens by itself
 
     def open(self) -> World:
         """Return its world, in which nothing has happened."""
-        return World(self.suite, self.template, START)
+        return World(self.suite, self.template, START, self.events, MAIN)
+
+    def variants(self) -> list[Composition]:
+        """Return the task, and the same with its goals' alternatives."""
+        world = self.open()
+        found = self.task.variants(world)
+        world.close()
+        return found
 
 
 @lru_cache(maxsize=512)
@@ -73,7 +82,7 @@ def drawn(level: str, kind: str, seed: int, setting: Setting | None = None) -> D
             continue
         ran, _ = task.reference(world)
         needed = tuple(dict.fromkeys(call.api for call in ran.calls))
-        found = Drawn(suite, template, task, task.ways(world), task.variants(world), needed)
+        found = Drawn(suite, template, task, task.ways(world), needed)
         world.close()
         return found
     raise EnvironmentFault("reset", f"no task of '{level}' passed the gate for the seed {seed}")

@@ -6,6 +6,10 @@ the few that the task needs, and some that it does not. Tasks of `apps/easy-chal
 calendar, about which no others are; those of `apps/easy-new` about two apps that nobody has seen,
 generated afresh for each task. Both exist for all levels and with all of these tools.
 
+In `apps/timed` time matters: answers arrive while the agent waits, there are deadlines, and others
+change what the task is about (`timed/timed_atoms.py`). With `apps/timed-30` sampled tokens take
+time, too: a second for 30 of them. It exists for 100, 30, 10, 3 and 1.
+
 Tasks of `apps/life-easy` have all apps of a person (also chat, notes, files, payments, a shop and
 travel), those of `apps/office-easy` the ones of a company (`setting.py`). A subclass with a
 `setting` of its own has tasks about its own apps: `my_module:MyApps/hard`, or `my_module:MyApps`,
@@ -17,7 +21,7 @@ generated, and verdicts, which are derived (`composing/verifier.py`).
 
 A task ends with `finish`. Its verdict stands in the last step's `info`: effect, wording, answer,
 reply (whether the answer is right),
-collateral (other rows that changed).
+collateral (other rows that changed), and in `apps/timed` timing.
 """
 
 from __future__ import annotations
@@ -35,12 +39,15 @@ from palaestra.core.tool import NotACall, checked, parse_call
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.composing.gate import judged
-from palaestra.environments.families.apps.composing.goal import MAIN
+from palaestra.environments.families.apps.composing.goal import MAIN, Goal
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, drawn
 from palaestra.environments.families.apps.setting import SETTINGS, Setting
 from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
+from palaestra.environments.families.apps.timed.clock_app import timed_suite
+from palaestra.environments.families.apps.timed.remaining import rest_in_time
+from palaestra.environments.families.apps.timed.timed_tasks import drawn_timed
 from palaestra.environments.families.apps.world import World
 
 RULES = (
@@ -49,6 +56,20 @@ RULES = (
     'finish(answer="…") if the task asks for something.'
 )
 ANSWER = "answer"
+TIMED = "timed"
+TIMED_RULES = (
+    "Time passes: a call takes seconds, and you can wait with wait and wait_for_notification. What "
+    "happens meanwhile and concerns the person stands below the next result, in square brackets "
+    "its time."
+)
+SPEEDS = (100, 30, 10, 3, 1)
+"""How many sampled tokens take a second, by the suffix of the id."""
+
+
+def speed_of(name: str) -> int | None:
+    """Return the speed that an id's name asks for; None: sampled tokens take no time."""
+    level, _, suffix = name.partition(":")[0].partition("-")
+    return int(suffix) if level == TIMED and suffix else None
 
 
 def parts(name: str) -> tuple[str, str, str, str]:
@@ -71,8 +92,10 @@ class Apps(
         super().__init__(name)
         which, self._level, self._kind, form = parts(name)
         self._setting = self.setting or (SETTINGS[which]() if which else None)
+        self._speed = speed_of(name)
         self._surface = SURFACES[form or "task"]
-        suite = (self._setting or SETTINGS[""]()).suite
+        timed = self._level == TIMED
+        suite = timed_suite() if timed else (self._setting or SETTINGS[""]()).suite
         tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
         self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
         self._world: World | None = None
@@ -83,18 +106,18 @@ class Apps(
         forms = ("", *(f":{form}" for form in SURFACES if form != "task"))
         if cls.setting is not None:
             return ["", *(f"{level}{form}" for level in LEVELS for form in forms)]
-        kinds = dict.fromkeys(SETTINGS, ("",)) | {"": ("", f"-{CHALLENGE}", f"-{NEW}")}
-        return [
-            f"{setting}-{level}{kind}{form}".removeprefix("-")
-            for setting in SETTINGS
-            for level in LEVELS
-            for kind in kinds[setting]
-            for form in forms
-        ]
+        kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
+        levels = [f"{level}{kind}" for level in LEVELS for kind in kinds]
+        levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in LEVELS]
+        levels += [TIMED, *(f"{TIMED}-{speed}" for speed in SPEEDS)]
+        return [f"{level}{form}" for level in levels for form in forms]
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
         spec, (which, level, _, form) = super().spec_of(name), parts(name)
+        if level == TIMED:
+            turns = 46 if form == "discover" else 32
+            return replace(spec, typical_turns=turns, token_time=speed_of(name) is not None)
         each, first = (12, 4) if form == "discover" else (6, 2)
         if which or cls.setting is not None:
             each += 8  # for each of several rows, something is read or changed
@@ -102,13 +125,25 @@ class Apps(
 
     @property
     def instructions(self) -> str:
-        return RULES
+        if self._level != TIMED:
+            return RULES
+        cost = "" if self._speed is None else f" A second passes for {self._speed} of your tokens."
+        return f"{RULES}\n{TIMED_RULES}{cost}"
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """What the current task asks for; no agent sees it."""
+        self._current()
+        return self._drawn.task.goals
 
     def _begin(self, task: Task) -> Observation:
         """Open the task's world; raises InputError for a task with parameters."""
         without_parameters(task)
         self.close()
-        self._drawn = drawn(self._level, self._kind, task.seed, self._setting)
+        if self._level == TIMED:
+            self._drawn = drawn_timed(task.seed)
+        else:
+            self._drawn = drawn(self._level, self._kind, task.seed, self._setting)
         self._world, self._answer = self._drawn.open(), None
         rng = random.Random(f"tools {task.seed}")
         needed = self._drawn.needed
@@ -125,9 +160,12 @@ class Apps(
             )
         except NotACall as error:
             return refused(str(error))
+        if self._speed is not None:
+            world.advance(-(-action.spent // self._speed))
         if call.name == FINISH.name:
             return self._end(str(call.arguments.get(ANSWER, "")))
-        return Transition(Observation(str(self._surface.call(world, call.name, call.arguments))))
+        reply = self._surface.call(world, call.name, call.arguments)
+        return Transition(Observation("\n".join([str(reply), *world.take_notifications()])))
 
     def close(self) -> None:
         if self._world is not None:
@@ -159,7 +197,8 @@ class Apps(
         world = self._running()
         if self._over:
             return []
-        tried = (rest_of(world, task, self._drawn.ways) for task in self._drawn.variants)
+        find = rest_in_time if self._level == TIMED else rest_of
+        tried = (find(world, task, self._drawn.ways) for task in self._drawn.variants())
         rest = next((found for found in tried if found is not None), None)
         if rest is None:
             return []
@@ -182,6 +221,8 @@ class Apps(
         self._answer = answer
         verdict = self._verdict()
         parts = {"effect": verdict.effect, "wording": verdict.wording, "reply": verdict.answer}
+        if self._level == TIMED:
+            parts["timing"] = verdict.timing
         return Transition(
             Observation("The task is over."),
             reward=float(verdict.success),
