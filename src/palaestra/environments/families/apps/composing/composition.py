@@ -16,6 +16,7 @@ from palaestra.environments.families.apps.composing.crud_atoms import crud_atoms
 from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Goal, Slots, Steps
 from palaestra.environments.families.apps.composing.stock_atoms import stock_atoms
 from palaestra.environments.families.apps.composing.verifier import Judge, Ran, Wanted, run
+from palaestra.environments.families.apps.state import State, Template
 from palaestra.environments.families.apps.world import World
 
 LEVELS = {"easy": 1, "medium": 2, "hard": 4}
@@ -41,6 +42,15 @@ class Composition:
     @property
     def mentions(self) -> tuple[str, ...]:
         return tuple(text for goal in self.goals for text in goal.atom.mentions(goal.slots))
+
+    def planted(self, template: Template) -> Template:
+        """Return a world with what the goals need there."""
+        state = State(template)
+        for goal in self.goals:
+            goal.atom.plant(goal.slots, state)
+        made = state.template()
+        state.close()
+        return made
 
     def steps(self, changed: int = -1, slots: Slots | None = None) -> Steps:
         """Yield the calls of the reference, goal by goal; return the last goal's answer, if any.

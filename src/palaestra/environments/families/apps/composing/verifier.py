@@ -18,7 +18,11 @@ from palaestra.environments.families.apps.composing.goal import Call, Steps
 from palaestra.environments.families.apps.state import Change
 from palaestra.environments.families.apps.world import World
 
-VERSION = 1  # rises when the same episode may get another verdict
+VERSION = 2
+"""Rises when the same episode may get another verdict; it is the version of the environment, too.
+
+1: what texts must mention could stand in any of them. 2: each stands where the reference has it.
+"""
 Canonical = tuple[Any, ...]
 """A change without what is free; equal where two changes are the same for a verdict."""
 
@@ -30,6 +34,8 @@ class Wanted:
     rows: Counter[Canonical]
     answer: Any = None  # None: any, or none
     mentions: tuple[str, ...] = ()  # what new texts of free wording must mention
+    said: Counter[tuple[Canonical, frozenset[str]]] = field(default_factory=Counter)
+    """Which of them stand in which row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,8 @@ class Judge:
 
     def wanted(self, changes: Sequence[Change], ran: Ran, mentions: Iterable[str]) -> Wanted:
         """Return what a reference that made these changes shows to be wanted."""
-        return Wanted(Counter(self.canonical(changes)), ran.answer, tuple(mentions))
+        rows, asked = self.canonical(changes), tuple(mentions)
+        return Wanted(Counter(rows), ran.answer, asked, self._said(changes, rows, asked))
 
     def verdict(
         self, changes: Sequence[Change], answer: str | None, ways: Sequence[Wanted]
@@ -103,8 +110,7 @@ class Judge:
             ways: at least one.
         """
         found = self.canonical(changes)
-        texts = " ".join(self._texts(changes)).casefold()
-        verdicts = [self._verdict(changes, found, texts, answer, way) for way in ways]
+        verdicts = [self._verdict(changes, found, answer, way) for way in ways]
         return max(verdicts, key=lambda one: (one.success, one.progress, one.effect))
 
     # ── details ──────────────────────────────────────────────────────────────
@@ -113,7 +119,6 @@ class Judge:
         self,
         changes: Sequence[Change],
         found: Sequence[Canonical],
-        texts: str,
         answer: str | None,
         way: Wanted,
     ) -> Verdict:
@@ -124,7 +129,7 @@ class Judge:
             else:
                 collateral.append(f"{change.kind} {change.table} {change.id}")
         effect, answered = not left.total(), same_answer(answer, way.answer)
-        wording = all(_plain(mention) in _plain(texts) for mention in way.mentions)
+        wording = way.said <= self._said(changes, found, way.mentions)
         asked = way.answer is not None
         ended = answer is not None and effect and answered and wording and not collateral
         done = way.rows.total() - left.total() + (asked and answered) + ended - len(collateral)
@@ -152,13 +157,39 @@ class Judge:
         app, _, entity = table.partition(".")
         return self.blueprints[app].entities[entity].fields.get(name)
 
-    def _texts(self, changes: Sequence[Change]) -> Iterable[str]:
-        """Yield the new texts of free wording."""
-        for change in changes:
-            for name, value in change.values.items():
-                column = self._column(change.table, name) if name != "id" else None
-                if column is not None and column.free and isinstance(value, str):
-                    yield value
+    def _said(
+        self, changes: Sequence[Change], found: Sequence[Canonical], mentions: Sequence[str]
+    ) -> Counter[tuple[Canonical, frozenset[str]]]:
+        """Count the rows by what their new texts of free wording mention, of all but nothing."""
+        pairs = []
+        for change, row in zip(changes, found, strict=True):
+            texts = " ".join(
+                value
+                for name, value in change.values.items()
+                if name != "id" and isinstance(value, str)
+                if (column := self._column(change.table, name)) is not None and column.free
+            )
+            if said := frozenset(one for one in mentions if _mentions(texts, one)):
+                pairs.append((row, said))
+        return Counter(pairs)
+
+
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def written(value: Any) -> str:
+    """Return a value as people write it: 12.5 as 12.50, and 25.0 as 25."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{value:.2f}".removesuffix(".00")
+    return str(value)
+
+
+def _mentions(texts: str, mention: str) -> bool:
+    """Return whether texts mention something: its words, or a number with any zeros at its end."""
+    if NUMBER.fullmatch(mention):
+        found = NUMBER.findall(re.sub(r"(?<=\d),(?=\d{3})", "", texts))
+        return float(mention) in map(float, found)
+    return _plain(mention) in _plain(texts)
 
 
 def _is_free(column: Column) -> bool:

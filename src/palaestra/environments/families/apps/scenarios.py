@@ -1,0 +1,186 @@
+"""Scenarios: three tasks with the same goals, whose values, words and worlds differ.
+
+Tasks 3k, 3k + 1 and 3k + 2 of a split are the variants of one scenario, after AppWorld (Trivedi et
+al. 2024): who does one of them by luck seldom does all. Goals are operators (`operators.py`), and
+are drawn for all variants at once, one after the other, such that none gets into another's way.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from palaestra.core.errors import EnvironmentFault
+from palaestra.core.task import Split, TaskSet
+from palaestra.environments.families.apps.app import Suite
+from palaestra.environments.families.apps.composing.composition import Composition
+from palaestra.environments.families.apps.composing.gate import judged, rejection
+from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Goal
+from palaestra.environments.families.apps.composing.operators import (
+    CALLS,
+    EXPERT,
+    OPERATORS,
+    Structures,
+)
+from palaestra.environments.families.apps.composing.verifier import run
+from palaestra.environments.families.apps.drawing import (
+    CHALLENGE,
+    NEW,
+    UNSEEN,
+    WORLDS,
+    Drawn,
+    new_apps,
+)
+from palaestra.environments.families.apps.population import START, populate, world_template
+from palaestra.environments.families.apps.state import Template
+from palaestra.environments.families.apps.stock import CORE, stock_app, stock_suite
+from palaestra.environments.families.apps.world import World
+
+VARIANTS = 3
+ATTEMPTS = 60  # at a scenario; after some, in other worlds
+PATIENCE = 4  # attempts in some worlds
+CANDIDATES = 60  # goals tried in an attempt
+VALUES = 6  # draws of a goal's values
+SCENARIO = "scenario"  # the parameter of a task with the number of its scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Scenarios(TaskSet):
+    """The tasks of an environment whose tasks come in scenarios; each names its scenario."""
+
+    def _parameters(self, split: Split, index: int) -> Mapping[str, Any]:
+        return {**self.parameters, SCENARIO: index // VARIANTS}
+
+
+def variant(level: str, kind: str, seed: int) -> Drawn:
+    """Return the task of a seed.
+
+    Args:
+        level: one of the operators, or `EXPERT`.
+        kind: empty, or one of the suffixes.
+        seed: says which split it belongs to, as those of a `TaskSet` do.
+    """
+    number, split = divmod(seed, len(Split))
+    return scenario(level, kind, number // VARIANTS, split)[number % VARIANTS]
+
+
+@lru_cache(maxsize=128)
+def scenario(level: str, kind: str, number: int, split: int) -> tuple[Drawn, ...]:
+    """Draw the tasks of a scenario."""
+    seeds = [len(Split) * (VARIANTS * number + each) + split for each in range(VARIANTS)]
+    suite = _suite(kind, seeds[0])
+    structures = _structures(suite, kind)
+    rng = random.Random(f"scenario {level} {kind} {seeds[0]}")
+    for attempt in range(ATTEMPTS):
+        moved = len(Split) * (attempt // PATIENCE)
+        tasks = [
+            _Task(suite, _template(suite, kind, seed + moved), random.Random(f"{seed} {attempt}"))
+            for seed in seeds
+        ]
+        if _composed(level, structures, tasks, rng):
+            found = [task.drawn() for task in tasks]
+            if None not in found:
+                return tuple(one for one in found if one is not None)
+    raise EnvironmentFault("reset", f"no scenario of '{level}' passed the gate for {seeds[0]}")
+
+
+def _composed(
+    level: str, structures: Structures, tasks: Sequence[_Task], rng: random.Random
+) -> bool:
+    """Give all variants the same goals; return whether enough were found that fit each of them."""
+    kinds = [level] if level != EXPERT else rng.sample(OPERATORS, len(OPERATORS))
+    for _ in range(CANDIDATES):
+        if not kinds:
+            if level != EXPERT or all(task.calls >= CALLS for task in tasks):
+                return True
+            kinds = [rng.choice(OPERATORS)]
+        atom = structures.draw(kinds[0], rng)
+        longer = [found for task in tasks if (found := task.with_goal(atom)) is not None]
+        if len(longer) == len(tasks):
+            for task, goals in zip(tasks, longer, strict=True):
+                task.goals = goals
+            del kinds[0]
+    return False
+
+
+@dataclass(slots=True)
+class _Task:
+    """A task of a scenario while its goals are drawn."""
+
+    suite: Suite
+    template: Template
+    rng: random.Random
+    goals: tuple[Goal, ...] = ()
+
+    @property
+    def calls(self) -> int:
+        """The calls of the reference."""
+        task = Composition(self.goals)
+        with closing(World(self.suite, task.planted(self.template), START)) as world:
+            return len(task.reference(world)[0].calls)
+
+    def with_goal(self, atom: Atom) -> tuple[Goal, ...] | None:
+        """Return the goals and one more, with values that fit the others; None if none do."""
+        with closing(World(self.suite, self.template, START)) as world:
+            for _ in range(VALUES):
+                slots = atom.draw(world, self.rng)
+                if slots is None:
+                    continue
+                goals = (*self.goals, Goal(atom, slots, self.rng.randrange(len(atom.words))))
+                if self._independent(Composition(goals)):
+                    return goals
+        return None
+
+    def drawn(self) -> Drawn | None:
+        """Return the task if it passes the gate."""
+        task = Composition(self.goals)
+        planted = task.planted(self.template)
+        with closing(World(self.suite, planted, START)) as world:
+            if rejection(world, task, self.rng) is not None:
+                return None
+            ran, _ = task.reference(world)
+            needed = tuple(dict.fromkeys(call.api for call in ran.calls))
+            return Drawn(self.suite, planted, task, task.ways(world), needed)
+
+    def _independent(self, task: Composition) -> bool:
+        """Return whether the goals can be reached in their order, and mean the same in another."""
+        planted = task.planted(self.template)
+        with (
+            closing(World(self.suite, planted, START)) as world,
+            closing(World(self.suite, planted, START)) as other,
+        ):
+            ran, wanted = task.reference(world)
+            if ran.refused or len(task.goals) == 1:
+                return not ran.refused
+            backwards = run(Composition(task.goals[::-1]).steps(), other, MAIN)
+            return not backwards.refused and judged(other, [wanted], "").success
+
+
+def _suite(kind: str, seed: int) -> Suite:
+    """Return the apps of a scenario."""
+    if kind != NEW:
+        return stock_suite((*CORE, "user"))
+    known = [stock_app(name) for name in ("contacts", "mail", "supervisor", "user")]
+    return Suite.of([*known, *new_apps(seed)])
+
+
+def _template(suite: Suite, kind: str, seed: int) -> Template:
+    """Return a world of the split to which a seed belongs."""
+    if kind == NEW:
+        return populate(suite, "small", seed)
+    number, split = divmod(seed, len(Split))
+    return world_template(suite, "small", len(Split) * (number % WORLDS) + split)
+
+
+def _structures(suite: Suite, kind: str) -> Structures:
+    """Return what a scenario can be made of: see `drawing.py` for what each kind is about."""
+    if kind == NEW:
+        known = set(stock_suite((*CORE, "user")).apps)
+        return Structures(suite, lambda apps: bool(apps - known), lambda apps: True)
+    if kind == CHALLENGE:
+        return Structures(suite, lambda apps: UNSEEN in apps, lambda apps: True)
+    return Structures(suite, lambda apps: UNSEEN not in apps, lambda apps: UNSEEN not in apps)
