@@ -1,39 +1,51 @@
 """Apps: an assistant with a person's mail, contacts, calendar and bank.
 
-Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. With `:all` the
-agent has every API as a tool, and with `:discover` it finds and reads them first; otherwise it has
-the few that the task needs, and some that it does not. Tasks of `apps/easy-challenge` are about the
-calendar, about which no others are; those of `apps/easy-new` about two apps that nobody has seen,
-generated afresh for each task. Both exist for all levels and with all of these tools.
+Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. Goals made of goals
+(`composing/operators.py`): `apps/chain`, `apps/each`, `apps/branch`, `apps/hidden`, `apps/ask`, and
+`apps/expert`, which has all of them in a task of 30 calls and more; three tasks of these are a
+scenario (`scenarios.py`). With `:all` the agent has every API as a tool, and with `:discover` it
+finds and reads them first; otherwise it has the few that the task needs, and some that it does not.
+Tasks of `apps/easy-challenge` are about the calendar, about which no others are; those of
+`apps/easy-new` about two apps that nobody has seen, generated afresh for each task or scenario.
+Both exist for all of these ids and tools.
 
 A split has small worlds of its own, so a world met in training is never met in a test. After LOOP's
 AppWorld (Chen et al. 2025, Trivedi et al. 2024); ours: the apps, people and tasks, which are all
 generated, and verdicts, which are derived (`composing/verifier.py`).
 
-A task ends with `finish`. Its verdict stands in the last step's `info`: effect, wording, answer,
-reply (whether the answer is right),
-collateral (other rows that changed).
+A task ends with `finish`. Its verdict stands in the last step's `info`: effect, wording, reply
+(whether the answer is right), collateral (other rows that changed). The environment's version is
+that of the verdicts.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from palaestra.core.environment import Action, Observation, Spec, Transition
+from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
-from palaestra.core.task import Task
+from palaestra.core.task import Split, Task, TaskSet
 from palaestra.core.tool import NotACall, checked, parse_call
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.composing.gate import judged
 from palaestra.environments.families.apps.composing.goal import MAIN
+from palaestra.environments.families.apps.composing.operators import CALLS, EXPERT, OPERATORS
 from palaestra.environments.families.apps.composing.resuming import rest_of
-from palaestra.environments.families.apps.composing.verifier import Verdict
-from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, drawn
-from palaestra.environments.families.apps.stock import stock_suite
+from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
+from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, Drawn, drawn
+from palaestra.environments.families.apps.scenarios import (
+    SCENARIO,
+    VARIANTS,
+    Scenarios,
+    variant,
+)
+from palaestra.environments.families.apps.stock import CORE, stock_suite
 from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
 from palaestra.environments.families.apps.world import World
 
@@ -43,11 +55,10 @@ RULES = (
     'finish(answer="…") if the task asks for something.'
 )
 ANSWER = "answer"
+CAPABILITIES = ("state_key", "snapshot", "oracle", "progress")
 
 
-class Apps(
-    Adapter, id="apps", capabilities={"state_key", "snapshot", "oracle", "progress"}, tools=True
-):
+class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, tools=True):
     """A person's apps, and one task."""
 
     OVER = "The task is over."
@@ -57,8 +68,9 @@ class Apps(
         level, _, form = name.partition(":")
         self._level, _, self._kind = level.partition("-")
         self._surface = SURFACES[form or "task"]
-        tools = self._surface.tools(stock_suite(), (), random.Random(0)) if form else ()
-        self.tools = (*(tools or map(tool_of, stock_suite().apis.values())), FINISH)
+        suite = stock_suite() if self._level in LEVELS else stock_suite((*CORE, "user"))
+        tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
+        self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
         self._world: World | None = None
         self._answer: str | None = None  # what was said at the end
 
@@ -66,12 +78,19 @@ class Apps(
     def names(cls) -> list[str]:
         forms = ("", *(f":{form}" for form in SURFACES if form != "task"))
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
-        return [f"{level}{kind}{form}" for level in LEVELS for kind in kinds for form in forms]
+        levels = (*LEVELS, *OPERATORS, EXPERT)
+        return [f"{level}{kind}{form}" for level in levels for kind in kinds for form in forms]
+
+    @classmethod
+    def tasks(cls, environment: str) -> TaskSet:
+        level = re.split("[-:?@]", environment.partition("/")[2])[0]
+        return TaskSet(environment) if level in LEVELS else Scenarios(environment)
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
         spec, (level, _, form) = super().spec_of(name), name.partition(":")
-        goals = LEVELS[level.partition("-")[0]]
+        level = level.partition("-")[0]
+        goals = CALLS // 3 if level == EXPERT else LEVELS.get(level, 2)
         each, first = (12, 4) if form == "discover" else (6, 2)
         return replace(spec, typical_turns=first + each * goals)
 
@@ -80,10 +99,10 @@ class Apps(
         return RULES
 
     def _begin(self, task: Task) -> Observation:
-        """Open the task's world; raises InputError for a task with parameters."""
-        without_parameters(task)
+        """Open the task's world; raises InputError for a task with other parameters."""
+        made = self._made(task)
         self.close()
-        self._drawn = drawn(self._level, self._kind, task.seed)
+        self._drawn = made
         self._world, self._answer = self._drawn.open(), None
         rng = random.Random(f"tools {task.seed}")
         needed = self._drawn.needed
@@ -143,6 +162,19 @@ class Apps(
         return [Action(str(call), call) for call in plan]
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _made(self, task: Task) -> Drawn:
+        """Draw what a task consists of."""
+        if self._level in LEVELS:
+            without_parameters(task)
+            return drawn(self._level, self._kind, task.seed)
+        number = task.seed // len(Split) // VARIANTS
+        if dict(task.parameters) not in ({}, {SCENARIO: number}):
+            raise InputError(
+                f"The task '{task.id}' has the parameters {dict(task.parameters)}, but its seed "
+                f"{task.seed} belongs to the scenario {number}; pass {{'{SCENARIO}': {number}}}."
+            )
+        return variant(self._level, self._kind, task.seed)
 
     def _running(self) -> World:
         self._current()

@@ -8,7 +8,7 @@ are drawn for all variants at once, one after the other, such that none gets int
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -86,6 +86,23 @@ def scenario(level: str, kind: str, number: int, split: int) -> tuple[Drawn, ...
             if None not in found:
                 return tuple(one for one in found if one is not None)
     raise EnvironmentFault("reset", f"no scenario of '{level}' passed the gate for {seeds[0]}")
+
+
+def candidates(level: str, kind: str, seed: int, number: int) -> Iterator[str | None]:
+    """Yield why tasks of one drawn goal do not pass the gate; None for one that passes."""
+    suite = _suite(kind, seed)
+    structures, rng = _structures(suite, kind), random.Random(f"candidates {level} {seed}")
+    template = _template(suite, kind, seed)
+    for _ in range(number):
+        atom = structures.draw(level, rng)
+        with closing(World(suite, template, START)) as world:
+            slots = atom.draw(world, rng)
+        if slots is None:
+            yield "no values"
+            continue
+        task = Composition((Goal(atom, slots),))
+        with closing(World(suite, task.planted(template), START)) as world:
+            yield rejection(world, task, rng)
 
 
 def _composed(

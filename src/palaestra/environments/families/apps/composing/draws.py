@@ -45,7 +45,7 @@ def another(world: World, table: str, field: str, value: Any, rng: random.Random
 
 
 def drawn_value(world: World, app: str, column: Column, rng: random.Random) -> Any:
-    """Draw a value of a field's type within its limits; None if it refers to rows and none exist."""
+    """Draw a value of a field's type within its limits; None if no row can be referred to."""
     low = 0 if column.least is None else column.least
     match column.type:
         case "choice":

@@ -1,4 +1,4 @@
-"""Operators over one goal with a gap: its value is found by another goal, in old mail, or by asking.
+"""Operators over a goal with a gap: another goal, old mail or the person has its value.
 
     chain   the value is what another goal answers: "Send the amount of my last payment to Ida
             Marsh to Omar Reed." A source fits a gap of its type.
@@ -169,7 +169,7 @@ class Chain(GapOperator):
 
 @dataclass(frozen=True, slots=True)
 class Hidden(GapOperator):
-    """The slots also hold the mails that are written (`mails`), the first of which has the value."""
+    """The slots also hold the mails that are written (`mails`); the first has the value."""
 
     name: ClassVar[str] = "hidden"
 
