@@ -5,8 +5,8 @@
     python scripts/apps_audit.py 300 --print 200           # right solutions, to be read
 
 For each id of `apps` (its tools do not matter): the reference; constant answers; a player that
-makes 20 calls by chance; near misses; planted wrong solutions (`composing/wrong_solutions.py`); and other
-right solutions found by search over the graph of APIs (`composing/right_solutions.py`). Every
+makes 20 calls by chance; near misses; planted wrong solutions (`composing/wrong_solutions.py`); and
+other right solutions found by search over the graph of APIs (`composing/right_solutions.py`). Every
 wrong solution that is accepted and every right one that is rejected is printed.
 """
 
