@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 from palaestra.core.errors import EnvironmentFault
@@ -82,8 +83,8 @@ def scenario(level: str, kind: str, number: int, split: int) -> tuple[Drawn, ...
             for seed in seeds
         ]
         if _composed(level, structures, tasks, rng):
-            found = [task.drawn() for task in tasks]
-            if None not in found:
+            found = list(takewhile(bool, (task.drawn() for task in tasks)))
+            if len(found) == VARIANTS:
                 return tuple(one for one in found if one is not None)
     raise EnvironmentFault("reset", f"no scenario of '{level}' passed the gate for {seeds[0]}")
 
@@ -116,8 +117,12 @@ def _composed(
                 return True
             kinds = [rng.choice(OPERATORS)]
         atom = structures.draw(kinds[0], rng)
-        longer = [found for task in tasks if (found := task.with_goal(atom)) is not None]
-        if len(longer) == len(tasks):
+        longer: list[tuple[Goal, ...]] = []
+        for task in tasks:
+            if (goals := task.with_goal(atom)) is None:
+                break
+            longer.append(goals)
+        else:
             for task, goals in zip(tasks, longer, strict=True):
                 task.goals = goals
             del kinds[0]

@@ -53,6 +53,10 @@ class EntityAtom(Atom):
         """The field by which words name a row."""
         return self.entity.search[0]
 
+    def gap_kinds(self) -> frozenset[str]:
+        arguments = self.entity.arguments().values()
+        return frozenset(column.type for column in arguments if _can_be_found(column))
+
     def api(self, way: str, /, **arguments: Any) -> Call:
         plural = "s" if way in ("list", "search") else ""
         return Call(f"{self.app}.{way}_{self.noun}{plural}", arguments)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -318,10 +318,3 @@ def other_value(kind: str, value: Any, world: World, rng: random.Random) -> Any:
         if drawn not in (None, value, 0):
             return drawn
     return None
-
-
-def chains(deeds: Sequence[Atom], found: Sequence[Source]) -> Iterator[Chain]:
-    """Yield each goal with each source."""
-    for deed in deeds:
-        for source in found:
-            yield Chain(deed, source)

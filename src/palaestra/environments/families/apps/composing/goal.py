@@ -92,6 +92,10 @@ class Atom(ABC):
         """Return the values that the words can leave out; see `composing/gaps.py`."""
         return {}
 
+    def gap_kinds(self) -> frozenset[str]:
+        """Return the types of all gaps that goals of this kind may have."""
+        return frozenset(gap.kind for gap in self.gaps({}).values())
+
     def asked(self, slots: Slots, wording: int, path: Path, phrase: str) -> str:
         """Return the words of a goal with a phrase in the place of a value."""
         words = self.words[wording].replace(f"'{{{path[-1]}}}'", f"{{{path[-1]}}}")

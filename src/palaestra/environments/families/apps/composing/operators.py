@@ -19,9 +19,9 @@ from palaestra.environments.families.apps.composing.branch import Branch
 from palaestra.environments.families.apps.composing.crud_atoms import crud_atoms
 from palaestra.environments.families.apps.composing.deeds import deeds
 from palaestra.environments.families.apps.composing.each import each_atoms
-from palaestra.environments.families.apps.composing.gaps import Ask, Chain, Hidden
-from palaestra.environments.families.apps.composing.goal import Atom
-from palaestra.environments.families.apps.composing.sources import sources
+from palaestra.environments.families.apps.composing.gaps import SAID, Ask, Chain, Hidden
+from palaestra.environments.families.apps.composing.goal import ANY, Atom
+from palaestra.environments.families.apps.composing.sources import Source, sources
 from palaestra.environments.families.apps.composing.stock_atoms import stock_atoms
 
 OPERATORS = ("chain", "each", "branch", "hidden", "ask")
@@ -61,8 +61,19 @@ class Structures:
             return Branch(_by_name(self._sources, rng), yes, no)
         deed = _by_name(self._deeds, rng)
         if kind == "chain":
-            return Chain(deed, _by_name(self._sources, rng))
+            deed = _by_name([one for one in self._deeds if self._fitting(one)], rng)
+            return Chain(deed, _by_name(self._fitting(deed), rng))
         return Hidden(deed) if kind == "hidden" else Ask(deed)
+
+    def _fitting(self, deed: Atom) -> list[Source]:
+        """Return the sources whose answers may fill a gap."""
+        taken = deed.gap_kinds()
+        wide = ANY in taken
+        return [
+            source
+            for source in self._sources
+            if taken & source.kinds() or (wide and source.kinds() & set(SAID))
+        ]
 
 
 def _by_name(atoms: Sequence[A], rng: random.Random) -> A:

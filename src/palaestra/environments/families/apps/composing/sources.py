@@ -38,6 +38,10 @@ class Source(Atom):
         """Return the type of the answer, as of a field."""
 
     @abstractmethod
+    def kinds(self) -> frozenset[str]:
+        """Return the types that answers may have."""
+
+    @abstractmethod
     def phrase(self, slots: Slots) -> str:
         """Return words for the answer: "the phone of the contact 'Ida Marsh'"."""
 
@@ -50,6 +54,10 @@ class FieldOf(LookUp, Source):
 
     def kind(self, slots: Slots) -> str:
         return self.entity.fields[slots["field"]].type
+
+    def kinds(self) -> frozenset[str]:
+        fields = self.entity.fields
+        return frozenset(column.type for name, column in fields.items() if self._askable(name))
 
     def phrase(self, slots: Slots) -> str:
         return "the {words} of the {noun} '{title}'".format(**slots)
@@ -110,6 +118,9 @@ class LastPayment(Source):
     def kind(self, slots: Slots) -> str:
         return "money"
 
+    def kinds(self) -> frozenset[str]:
+        return frozenset({"money"})
+
     def phrase(self, slots: Slots) -> str:
         way = "my last payment to" if slots["way"] == "to" else "the last payment that I got from"
         return f"the amount of {way} {slots['name']}"
@@ -134,6 +145,9 @@ class Balance(Source):
 
     def kind(self, slots: Slots) -> str:
         return "money"
+
+    def kinds(self) -> frozenset[str]:
+        return frozenset({"money"})
 
     def phrase(self, slots: Slots) -> str:
         return f"the balance of my {slots['account']} account"
@@ -166,6 +180,9 @@ class SenderOf(Source):
 
     def kind(self, slots: Slots) -> str:
         return "email"
+
+    def kinds(self) -> frozenset[str]:
+        return frozenset({"email"})
 
     def phrase(self, slots: Slots) -> str:
         return f"the sender of the mail '{slots['subject']}'"
