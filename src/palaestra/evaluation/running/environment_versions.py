@@ -25,7 +25,7 @@ def refuse_other_versions(runs: Sequence[tuple[str, Mapping[str, str]]]) -> None
         for environment, version in versions.items():
             other, known = first.setdefault(environment, (name, version))
             if version != known:
-                old = other if int(known) < int(version) else name
+                old = other if (len(known), known) < (len(version), version) else name
                 raise InputError(
                     f"{other} was judged by version {known} of '{environment}' and {name} by "
                     f"version {version}, and their results do not compare; judge the older one "
