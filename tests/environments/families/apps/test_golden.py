@@ -13,11 +13,9 @@ GOLDEN = {
     "easy": "7e481523daae2a4882e5d07d",
     "medium": "8d44109a5a9e77be63af3250",
     "hard": "31f3ed65fcad0b83e625b219",
-    "medium:all": "1a6e7b7374d8d7dde3079ac3",
-    "hard:discover": "4aa27596c542f1c1d54217d1",
-    "easy-challenge": "f7de8b3fe58753af3661f0fd",
+    "hard:all": "4fb6731f3ed3569f0e2d2b6d",
+    "medium-challenge": "7621d78272cfb26d47a33166",
     "medium-new": "b81d327323ac99886f3fbf53",
-    "hard-challenge:discover": "4b14a729b86a372f9c1f5c5a",
 }
 
 
