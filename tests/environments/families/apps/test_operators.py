@@ -180,6 +180,17 @@ def test_both_branches_are_drawn() -> None:
     assert found == {"yes", "no"}
 
 
+def test_the_tools_of_a_task_do_not_tell_the_branch() -> None:
+    for seed in range(6):
+        made = variant("branch", "", seed)
+        slots = made.task.goals[0].slots
+        with closing(made.open()) as world:
+            for branch in ("yes", "no"):
+                with closing(world.fork()) as fork:
+                    ran = run(slots[branch].atom.steps(slots[branch].slots), fork, MAIN)
+                assert {one.api for one in ran.calls} <= set(made.needed)
+
+
 # ── what texts must mention ──────────────────────────────────────────────────
 
 
