@@ -43,8 +43,9 @@ from palaestra.environments.families.apps.scenarios import candidates, variant
 from palaestra.environments.families.apps.world import World
 
 CHANCE = 20  # calls of the player by chance
-PLANTED = 40  # wrong solutions of one task, at most
-RIGHT = 12  # right solutions of one task, at most
+PLANTED = 12  # wrong solutions of one task, at most
+RIGHT = 6  # right solutions of one task, at most
+EXPERTS = 20  # of so many tasks of other ids there is one of an expert's: each takes seconds
 
 
 @dataclass
@@ -75,11 +76,16 @@ def main() -> None:
     by_id = {id: Row() for id in ids}
     by_goal: dict[str, Row] = {}
     shown: list[str] = []
+    counts = Counter[str]()
+    others = [id for id in ids if not id.startswith(EXPERT)]
+    experts = [id for id in ids if id.startswith(EXPERT)]
     for number in range(options.tasks):
-        id = ids[number % len(ids)]
+        of = experts if experts and (not others or number % EXPERTS == 0) else others
+        id = min(of, key=lambda one: counts[one])
+        seed = counts[id]  # through all splits, and through worlds
+        counts[id] += 1
         level, _, kind = id.partition("-")
-        # Seeds go through all splits, and through worlds.
-        made = (drawn if level in LEVELS else variant)(level, kind, number // len(ids))
+        made = (drawn if level in LEVELS else variant)(level, kind, seed)
         rows = [by_id[id]]
         if len(made.task.goals) == 1:
             atom = made.task.goals[0].atom
@@ -109,8 +115,10 @@ def audit(id: str, made: Drawn, rows: Sequence[Row], rng: random.Random, shown: 
         lucky = passes(world, made, by_chance(world, made, rng))
         for row in rows:
             row.chance += lucky
-        wrong = [*planted(world, made, rng), *wrong_solutions(world, made.task, rng)]
-        for solution in rng.sample(wrong, min(PLANTED, len(wrong))):
+        wrong: list[Any] = [*near_misses(world, made.task, rng)]
+        wrong += wrong_solutions(world, made.task, rng)
+        for one in rng.sample(wrong, min(PLANTED, len(wrong))):
+            solution = one if isinstance(one, Solution) else near_miss(world, made, *one)
             accepted = passes(world, made, solution)
             if accepted:
                 print(f"ACCEPTED {id} {made.task.instruction!r}: {solution}")
@@ -136,12 +144,11 @@ def passes(world: World, made: Drawn, solution: Solution) -> bool:
         return judged(fork, made.ways, "" if solution.answer is None else solution.answer).success
 
 
-def planted(world: World, made: Drawn, rng: random.Random) -> Iterator[Solution]:
-    """Yield the near misses of the goals."""
-    for number, slots in near_misses(world, made.task, rng):
-        with closing(world.fork()) as fork:
-            ran = run(made.task.steps(number, slots), fork, MAIN)
-        yield Solution(f"near miss {number}", tuple(ran.calls), ran.answer)
+def near_miss(world: World, made: Drawn, number: int, slots: Any) -> Solution:
+    """Return what the reference does with other slots of one goal."""
+    with closing(world.fork()) as fork:
+        ran = run(made.task.steps(number, slots), fork, MAIN)
+    return Solution(f"near miss {number}", tuple(ran.calls), ran.answer)
 
 
 def by_chance(world: World, made: Drawn, rng: random.Random) -> Solution:

@@ -19,6 +19,7 @@ from palaestra.core.errors import EnvironmentFault
 from palaestra.core.task import Split, TaskSet
 from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.composing.composition import Composition
+from palaestra.environments.families.apps.composing.each import Each
 from palaestra.environments.families.apps.composing.gate import judged, near_misses, rejection
 from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Goal
 from palaestra.environments.families.apps.composing.operators import (
@@ -117,6 +118,8 @@ def _composed(
                 return True
             kinds = [rng.choice(OPERATORS)]
         atom = structures.draw(kinds[0], rng)
+        if any(_same_rows(atom, goal.atom) for goal in tasks[0].goals):
+            continue
         longer: list[tuple[Goal, ...]] = []
         for task in tasks:
             if (goals := task.with_goal(atom)) is None:
@@ -127,6 +130,11 @@ def _composed(
                 task.goals = goals
             del kinds[0]
     return False
+
+
+def _same_rows(one: Atom, other: Atom) -> bool:
+    """Return whether two goals change many rows of one table, so that one may undo the other."""
+    return isinstance(one, Each) and isinstance(other, Each) and one.table == other.table
 
 
 @dataclass(slots=True)
@@ -152,10 +160,16 @@ class _Task:
                 slots = atom.draw(world, self.rng)
                 if slots is None:
                     continue
-                goals = (*self.goals, Goal(atom, slots, self.rng.randrange(len(atom.words))))
-                if self._independent(Composition(goals)):
+                goal = Goal(atom, slots, self.rng.randrange(len(atom.words)))
+                goals = (*self.goals, goal)
+                if self._passes(Composition((goal,))) and self._independent(Composition(goals)):
                     return goals
         return None
+
+    def _passes(self, task: Composition) -> bool:
+        """Return whether a goal alone passes the gate, as part of a task of several."""
+        with closing(World(self.suite, task.planted(self.template), START)) as world:
+            return rejection(world, task, self.rng) is None
 
     def drawn(self) -> Drawn | None:
         """Return the task if it passes the gate."""
