@@ -3,6 +3,7 @@
     python scripts/apps_audit.py 5000                      # tasks in all; tables in Markdown
     python scripts/apps_audit.py 300 --only chain,branch   # of some ids
     python scripts/apps_audit.py 300 --print 200           # right solutions, to be read
+    python scripts/apps_audit.py 1000 --first 4000         # a part of them
 
 For each id of `apps` (its tools do not matter): the reference; constant answers; a player that
 makes 20 calls by chance; near misses; planted wrong solutions (`composing/wrong_solutions.py`); and
@@ -45,7 +46,7 @@ from palaestra.environments.families.apps.world import World
 CHANCE = 20  # calls of the player by chance
 PLANTED = 12  # wrong solutions of one task, at most
 RIGHT = 6  # right solutions of one task, at most
-EXPERTS = 20  # of so many tasks of other ids there is one of an expert's: each takes seconds
+EXPERTS = 50  # of so many tasks of other ids there is one of an expert's: each takes seconds
 
 
 @dataclass
@@ -67,6 +68,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("tasks", type=int, help="in all")
     parser.add_argument("--only", default="", help="ids without `apps/`, separated by commas")
+    parser.add_argument("--first", type=int, default=0, help="tasks to leave out before")
+    parser.add_argument("--draws", type=int, default=40, help="worlds for the gate's yield")
     parser.add_argument("--print", type=int, default=0, dest="shown", help="right solutions")
     options = parser.parse_args()
     levels = (*LEVELS, *OPERATORS, EXPERT)
@@ -79,11 +82,13 @@ def main() -> None:
     counts = Counter[str]()
     others = [id for id in ids if not id.startswith(EXPERT)]
     experts = [id for id in ids if id.startswith(EXPERT)]
-    for number in range(options.tasks):
+    for number in range(options.first + options.tasks):
         of = experts if experts and (not others or number % EXPERTS == 0) else others
         id = min(of, key=lambda one: counts[one])
         seed = counts[id]  # through all splits, and through worlds
         counts[id] += 1
+        if number < options.first:
+            continue
         level, _, kind = id.partition("-")
         made = (drawn if level in LEVELS else variant)(level, kind, seed)
         rows = [by_id[id]]
@@ -92,7 +97,9 @@ def main() -> None:
             names = [atom.name, *([f"{atom.name}: {d.name}"] if (d := _deed(atom)) else [])]
             rows += [by_goal.setdefault(name, Row()) for name in names]
         audit(id, made, rows, random.Random(f"audit {number}"), shown)
-    print(_table("id", by_id), _table("goal", by_goal), _yields(ids), sep="\n")
+    print(_table("id", by_id), _table("goal", by_goal), sep="\n")
+    if options.draws:
+        print(_yields(ids, options.draws))
     for text in random.Random(0).sample(shown, min(options.shown, len(shown))):
         print(text)
 
@@ -205,23 +212,23 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.2%}" if whole else "-"
 
 
-def _yields(ids: Sequence[str]) -> str:
+def _yields(ids: Sequence[str], worlds: int) -> str:
     """Return how many draws pass the gate, and why others do not, by id."""
     lines = ["| id | draws | pass the gate | reasons of the others |", "|---|---|---|---|"]
     for id in ids:
         level, _, kind = id.partition("-")
         if level == EXPERT:
             continue
-        reasons = Counter(_reasons(level, kind))
+        reasons = Counter(_reasons(level, kind, worlds))
         draws, passed = reasons.total(), reasons.pop("", 0)
         most = "; ".join(f"{reason}: {number}" for reason, number in reasons.most_common(4))
         lines.append(f"| {id} | {draws} | {_share(passed, draws)} | {most} |")
     return "\n".join(lines) + "\n"
 
 
-def _reasons(level: str, kind: str) -> Iterator[str]:
+def _reasons(level: str, kind: str, worlds: int) -> Iterator[str]:
     """Yield why draws do not pass the gate; nothing for one that does."""
-    for number in range(40):
+    for number in range(worlds):
         seed = len(Split) * number
         if level not in LEVELS:
             yield from (_short(reason) for reason in candidates(level, kind, seed, 5))
