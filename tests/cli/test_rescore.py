@@ -12,12 +12,14 @@ import pytest
 
 from palaestra.cli.main import main
 from palaestra.core.environment import Observation
+from palaestra.core.errors import InputError
 from palaestra.environments.families.apps import environment as apps
 from palaestra.environments.families.apps.composing.gate import judged
 from palaestra.environments.registry import make, without_version
 from palaestra.evaluation.running.environment_versions import DOCUMENT
 from palaestra.evaluation.running.rescoring import rescore
 from palaestra.store.run_folder import RunFolder
+from tests.evaluation.attribution.worlds import Lottery
 
 ID = "apps/easy"
 
@@ -90,6 +92,13 @@ def test_an_episode_that_went_another_way_is_not_judged(old: Path) -> None:
     other = replace(episode, steps=(saw, *episode.steps[1:]))
     found = asyncio.run(rescore(other, make))
     assert (found.judged, found.reason) == (None, "turn 1 leads somewhere else")
+
+
+def test_an_environment_with_its_own_chance_is_refused(old: Path) -> None:
+    with RunFolder.read(old) as run:
+        episode = run.database.episodes(run.database.phases()[0])[0]
+    with pytest.raises(InputError, match="is not deterministic"):
+        asyncio.run(rescore(episode, lambda id: Lottery()))
 
 
 def test_a_required_version_is_left_out_of_an_id() -> None:

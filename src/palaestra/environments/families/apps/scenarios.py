@@ -70,7 +70,7 @@ def variant(level: str, kind: str, seed: int) -> Drawn:
     return scenario(level, kind, number // VARIANTS, split)[number % VARIANTS]
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=64)
 def scenario(level: str, kind: str, number: int, split: int) -> tuple[Drawn, ...]:
     """Draw the tasks of a scenario."""
     seeds = [len(Split) * (VARIANTS * number + each) + split for each in range(VARIANTS)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from palaestra.environments.families.apps.app import Suite
@@ -44,13 +45,11 @@ class Composition:
         return tuple(text for goal in self.goals for text in goal.atom.mentions(goal.slots))
 
     def planted(self, template: Template) -> Template:
-        """Return a world with what the goals need there."""
-        state = State(template)
-        for goal in self.goals:
-            goal.atom.plant(goal.slots, state)
-        made = state.template()
-        state.close()
-        return made
+        """Return a world with what the goals need there; the same one if it has all."""
+        with closing(State(template)) as state:
+            for goal in self.goals:
+                goal.atom.plant(goal.slots, state)
+            return state.template() if state.changes() else template
 
     def steps(self, changed: int = -1, slots: Slots | None = None) -> Steps:
         """Yield the calls of the reference, goal by goal; return the last goal's answer, if any.

@@ -61,9 +61,9 @@ class Each(Atom):
     def needs(self, slots: Slots, world: World, rng: random.Random) -> Slots | None:
         """Draw what is needed besides the rows, with its words in `does`; None if nothing fits."""
 
-    @abstractmethod
     def begin(self, slots: Slots) -> Steps:
-        """Yield calls that come first; return what `act` needs of them."""
+        """Yield calls that come first; return what `act` needs of them: usually none."""
+        yield from ()
 
     @abstractmethod
     def act(self, row: Row, slots: Slots, found: Any) -> Call:
@@ -135,9 +135,6 @@ class DeleteEach(Each):
     def needs(self, slots: Slots, world: World, rng: random.Random) -> Slots | None:
         return {"does": rng.choice(("delete {each}.", "remove {each}."))}
 
-    def begin(self, slots: Slots) -> Steps:
-        yield from ()
-
     def act(self, row: Row, slots: Slots, found: Any) -> Call:
         app = self.table.partition(".")[0]
         return call(f"{app}.delete_{self.noun}", **{f"{self.noun}_id": row["id"]})
@@ -175,9 +172,6 @@ class ChangeEach(Each):
         does = f"set the {words} of {{each}} to {_shown(value)}."
         return {"changed": field, "to": value, "does": does}
 
-    def begin(self, slots: Slots) -> Steps:
-        yield from ()
-
     def act(self, row: Row, slots: Slots, found: Any) -> Call:
         app = self.table.partition(".")[0]
         given = {f"{self.noun}_id": row["id"], slots["changed"]: slots["to"]}
@@ -201,9 +195,6 @@ class WriteEach(Each):
     def mentions(self, slots: Slots) -> tuple[str, ...]:
         return (slots["word"],)
 
-    def begin(self, slots: Slots) -> Steps:
-        yield from ()
-
     def act(self, row: Row, slots: Slots, found: Any) -> Call:
         body = f"The code word is {slots['word']}."
         to = row["email"]
@@ -223,9 +214,6 @@ class PayEach(Each):
     def needs(self, slots: Slots, world: World, rng: random.Random) -> Slots | None:
         amount = rng.choice(AMOUNTS)
         return {"amount": amount, "does": f"send {written(amount)} to {{each}}."}
-
-    def begin(self, slots: Slots) -> Steps:
-        yield from ()
 
     def act(self, row: Row, slots: Slots, found: Any) -> Call:
         return call("bank.send_money", payee=row["email"], amount=slots["amount"])
