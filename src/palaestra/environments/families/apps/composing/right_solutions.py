@@ -107,12 +107,17 @@ class _Search:
             fork.close()
 
     def _used(self, rows: Sequence[dict[str, Any]], at: int) -> set[str]:
-        """Return the values, as JSON, that come from these rows and are used later."""
-        later = [value for made in self.calls[at + 1 :] for value in made.arguments.values()]
-        if self.answer is not None:
-            later.append(self.answer)
-        wanted = {json.dumps(value) for value in later if not isinstance(value, bool)}
-        return wanted & {json.dumps(value) for row in rows for value in row.values()}
+        """Return the values, as JSON, that come from these rows and are used later.
+
+        Ids are used as ids, and other values as something else: an answer of 5 is no row 5.
+        """
+        ids, others = set[str](), {json.dumps(self.answer)} if self.answer is not None else set()
+        for made in self.calls[at + 1 :]:
+            for name, value in made.arguments.items():
+                if not isinstance(value, bool):
+                    (ids if name.endswith("_id") else others).add(json.dumps(value))
+        found = {json.dumps(value) for row in rows for name, value in row.items() if name != "id"}
+        return (ids & {json.dumps(row.get("id")) for row in rows}) | (others & found)
 
     def _ways(
         self, api: Api, rows: Sequence[dict[str, Any]], used: set[str], world: World
