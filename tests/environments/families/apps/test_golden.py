@@ -10,12 +10,12 @@ from palaestra.core.task import Split
 from palaestra.environments.families.apps.environment import Apps
 
 GOLDEN = {
-    "easy": "7e481523daae2a4882e5d07d",
-    "medium": "8d44109a5a9e77be63af3250",
-    "hard": "31f3ed65fcad0b83e625b219",
-    "hard:all": "4fb6731f3ed3569f0e2d2b6d",
-    "medium-challenge": "7621d78272cfb26d47a33166",
-    "medium-new": "b81d327323ac99886f3fbf53",
+    "easy": "473feadf9e7f3db7208b32a8",
+    "medium": "edb3adafe83129a26715f89c",
+    "hard": "eda8359abc916467ab026c11",
+    "hard:all": "55bf0d7cf5dead65b60982b5",
+    "medium-challenge": "a423faa6e6a03fac35edfaca",
+    "medium-new": "d90045c5b6d83216efc397e9",
 }
 
 
@@ -29,9 +29,10 @@ def digest(id: str) -> str:
     env, seen = Apps(id), hashlib.blake2b(digest_size=12)
     for split in Split:
         for task in Apps.tasks(f"apps/{id}").take(split, 2):
-            record: list[object] = [env.reset(task), [tool.signature for tool in env.tools]]
+            record: list[object] = [env.reset(task).text, [tool.signature for tool in env.tools]]
             for action in env.oracle():
-                record += [action, env.state_key(), env.step(action), env.progress()]
+                then = env.step(action)
+                record += [action.text, then.observation.text, then.success, env.progress()]
             seen.update(repr(record).encode())
     env.close()
     return seen.hexdigest()

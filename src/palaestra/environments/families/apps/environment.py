@@ -9,13 +9,17 @@ Tasks of `apps/easy-challenge` are about the calendar, about which no others are
 `apps/easy-new` about two apps that nobody has seen, generated afresh for each task or scenario.
 Both exist for all of these ids and tools.
 
+In `apps/timed` time matters: answers arrive while the agent waits, there are deadlines, and others
+change what the task is about (`timed/timed_atoms.py`). With `apps/timed-30` sampled tokens take
+time, too: a second for 30 of them. It exists for 100, 30, 10, 3 and 1.
+
 A split has small worlds of its own, so a world met in training is never met in a test. After LOOP's
 AppWorld (Chen et al. 2025, Trivedi et al. 2024); ours: the apps, people and tasks, which are all
 generated, and verdicts, which are derived (`composing/verifier.py`).
 
 A task ends with `finish`. Its verdict stands in the last step's `info`: effect, wording, reply
-(whether the answer is right), collateral (other rows that changed). The environment's version is
-that of the verdicts.
+(whether the answer is right), collateral (other rows that changed), and in `apps/timed` timing. The
+environment's version is that of the verdicts.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from palaestra.core.tool import NotACall, checked, parse_call
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.composing.gate import judged
-from palaestra.environments.families.apps.composing.goal import MAIN
+from palaestra.environments.families.apps.composing.goal import MAIN, Goal
 from palaestra.environments.families.apps.composing.operators import CALLS, EXPERT, OPERATORS
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
@@ -47,6 +51,9 @@ from palaestra.environments.families.apps.scenarios import (
 )
 from palaestra.environments.families.apps.stock import CORE, stock_suite
 from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
+from palaestra.environments.families.apps.timed.clock_app import timed_suite
+from palaestra.environments.families.apps.timed.remaining import rest_in_time
+from palaestra.environments.families.apps.timed.timed_tasks import drawn_timed
 from palaestra.environments.families.apps.world import World
 
 RULES = (
@@ -56,6 +63,20 @@ RULES = (
 )
 ANSWER = "answer"
 CAPABILITIES = ("state_key", "snapshot", "oracle", "progress")
+TIMED = "timed"
+TIMED_RULES = (
+    "Time passes: a call takes seconds, and you can wait with wait and wait_for_notification. What "
+    "happens meanwhile and concerns the person stands below the next result, in square brackets "
+    "its time."
+)
+SPEEDS = (100, 30, 10, 3, 1)
+"""How many sampled tokens take a second, by the suffix of the id."""
+
+
+def speed_of(name: str) -> int | None:
+    """Return the speed that an id's name asks for; None: sampled tokens take no time."""
+    level, _, suffix = name.partition(":")[0].partition("-")
+    return int(suffix) if level == TIMED and suffix else None
 
 
 class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, tools=True):
@@ -67,8 +88,11 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         super().__init__(name)
         level, _, form = name.partition(":")
         self._level, _, self._kind = level.partition("-")
+        self._speed = speed_of(name)
         self._surface = SURFACES[form or "task"]
-        suite = stock_suite() if self._level in LEVELS else stock_suite((*CORE, "user"))
+        suite = timed_suite() if self._level == TIMED else stock_suite()
+        if self._level in (*OPERATORS, EXPERT):
+            suite = stock_suite((*CORE, "user"))
         tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
         self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
         self._world: World | None = None
@@ -78,25 +102,39 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     def names(cls) -> list[str]:
         forms = ("", *(f":{form}" for form in SURFACES if form != "task"))
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
-        levels = (*LEVELS, *OPERATORS, EXPERT)
-        return [f"{level}{kind}{form}" for level in levels for kind in kinds for form in forms]
+        levels = [f"{level}{kind}" for level in (*LEVELS, *OPERATORS, EXPERT) for kind in kinds]
+        levels += [TIMED, *(f"{TIMED}-{speed}" for speed in SPEEDS)]
+        return [f"{level}{form}" for level in levels for form in forms]
 
     @classmethod
     def tasks(cls, environment: str) -> TaskSet:
         level = re.split("[-:?@]", environment.partition("/")[2])[0]
-        return TaskSet(environment) if level in LEVELS else Scenarios(environment)
+        many = level in (*OPERATORS, EXPERT)
+        return Scenarios(environment) if many else TaskSet(environment)
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
         spec, (level, _, form) = super().spec_of(name), name.partition(":")
         level = level.partition("-")[0]
+        if level == TIMED:
+            turns = 46 if form == "discover" else 32
+            return replace(spec, typical_turns=turns, token_time=speed_of(name) is not None)
         goals = CALLS // 3 if level == EXPERT else LEVELS.get(level, 2)
         each, first = (12, 4) if form == "discover" else (6, 2)
         return replace(spec, typical_turns=first + each * goals)
 
     @property
     def instructions(self) -> str:
-        return RULES
+        if self._level != TIMED:
+            return RULES
+        cost = "" if self._speed is None else f" A second passes for {self._speed} of your tokens."
+        return f"{RULES}\n{TIMED_RULES}{cost}"
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """What the current task asks for; no agent sees it."""
+        self._current()
+        return self._drawn.task.goals
 
     def _begin(self, task: Task) -> Observation:
         """Open the task's world; raises InputError for a task with other parameters."""
@@ -119,9 +157,12 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
             )
         except NotACall as error:
             return refused(str(error))
+        if self._speed is not None:
+            world.advance(-(-action.spent // self._speed))
         if call.name == FINISH.name:
             return self._end(str(call.arguments.get(ANSWER, "")))
-        return Transition(Observation(str(self._surface.call(world, call.name, call.arguments))))
+        reply = self._surface.call(world, call.name, call.arguments)
+        return Transition(Observation("\n".join([str(reply), *world.take_notifications()])))
 
     def close(self) -> None:
         if self._world is not None:
@@ -153,7 +194,8 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         world = self._running()
         if self._over:
             return []
-        rest = rest_of(world, self._drawn.task, self._drawn.ways)
+        find = rest_in_time if self._level == TIMED else rest_of
+        rest = find(world, self._drawn.task, self._drawn.ways)
         if rest is None:
             return []
         calls, answer = rest
@@ -168,6 +210,9 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         if self._level in LEVELS:
             without_parameters(task)
             return drawn(self._level, self._kind, task.seed)
+        if self._level == TIMED:
+            without_parameters(task)
+            return drawn_timed(task.seed)
         number = task.seed // len(Split) // VARIANTS
         if dict(task.parameters) not in ({}, {SCENARIO: number}):
             raise InputError(
@@ -188,6 +233,8 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         self._answer = answer
         verdict = self._verdict()
         parts = {"effect": verdict.effect, "wording": verdict.wording, "reply": verdict.answer}
+        if self._level == TIMED:
+            parts["timing"] = verdict.timing
         return Transition(
             Observation("The task is over."),
             reward=float(verdict.success),

@@ -190,7 +190,7 @@ class Hidden(GapOperator):
         # Another contact writes about the same thing, and the same contact about another.
         heads = [(first, topics[0]), (second, topics[0]), (first, topics[1])]
         heads += [(rng.choice(contacts), topic) for topic in topics[2 : number - 1]]
-        mails = []
+        mails: list[Row] = []
         for contact, topic in heads:
             value = other_value(gap.kind, right, world, rng) if mails else right
             if value is None:
@@ -310,7 +310,7 @@ def read(text: str, slots: Mapping[str, Any]) -> Any:
 
 def other_value(kind: str, value: Any, world: World, rng: random.Random) -> Any:
     """Draw another value of a type; None if none is found."""
-    column = Column(type="text" if kind == ANY else kind)  # type: ignore[arg-type]
+    column = Column(type="text" if kind == ANY else kind)
     for _ in range(20):
         drawn = drawn_value(world, "", column, rng)
         if kind == ANY:

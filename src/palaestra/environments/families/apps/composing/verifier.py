@@ -2,7 +2,9 @@
 
 The reference runs on a fork. The rows that it changes there, less what the blueprint calls free,
 are the wanted effect; its answer is the wanted answer. Ids of new rows, times that a service sets
-and wording are free. Any other row that changed is collateral damage. Reading is always free.
+and wording are free. Any other row that changed is collateral damage. Reading is always free. What
+events change is no change of the agent (`change_log.py`); rows that events made have names, since
+their ids depend on what else happened. When changes must be made is judged apart (`windows.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from palaestra.environments.families.apps.compiler.blueprint import Blueprint, Column, qualified
 from palaestra.environments.families.apps.composing.goal import Call, Steps
+from palaestra.environments.families.apps.composing.windows import Window
 from palaestra.environments.families.apps.state import Change
 from palaestra.environments.families.apps.world import World
 
@@ -34,6 +38,7 @@ class Wanted:
     rows: Counter[Canonical]
     answer: Any = None  # None: any, or none
     mentions: tuple[str, ...] = ()  # what new texts of free wording must mention
+    windows: tuple[Window, ...] = ()  # when changes must be made
     said: Counter[tuple[Canonical, frozenset[str]]] = field(default_factory=Counter)
     """Which of them stand in which row."""
 
@@ -49,9 +54,12 @@ class Verdict:
     progress: float = 0.0
     """The share done, less the collateral rows, in [0, 1]: of wanted rows, answer, and the end."""
 
+    timing: bool = True  # nothing was done too early or too late
+
     @property
     def success(self) -> bool:
-        return self.effect and self.wording and self.answer and not self.collateral
+        done = self.effect and self.wording and self.answer and self.timing
+        return done and not self.collateral
 
 
 @dataclass(slots=True)
@@ -86,21 +94,42 @@ def run(steps: Steps, world: World, person: int) -> Ran:
 class Judge:
     """Compares changes with what is wanted, by the blueprints of a world."""
 
-    def __init__(self, blueprints: Mapping[str, Blueprint]) -> None:
-        self.blueprints = blueprints
+    def __init__(
+        self,
+        blueprints: Mapping[str, Blueprint],
+        event_rows: Mapping[tuple[str, int], str] = MappingProxyType({}),
+    ) -> None:
+        """Compare in a world with these blueprints.
+
+        Args:
+            blueprints: of its apps.
+            event_rows: the rows that events made, see `State.event_rows`.
+        """
+        self.blueprints, self.event_rows = blueprints, event_rows
 
     def canonical(self, changes: Sequence[Change]) -> list[Canonical]:
         """Return each change without what is free, in their order."""
         new = {(one.table, one.id): one for one in changes if one.kind == "insert"}
         return [self._canonical(change, new) for change in changes]
 
-    def wanted(self, changes: Sequence[Change], ran: Ran, mentions: Iterable[str]) -> Wanted:
+    def wanted(
+        self,
+        changes: Sequence[Change],
+        ran: Ran,
+        mentions: Iterable[str],
+        windows: Iterable[Window] = (),
+    ) -> Wanted:
         """Return what a reference that made these changes shows to be wanted."""
         rows, asked = self.canonical(changes), tuple(mentions)
-        return Wanted(Counter(rows), ran.answer, asked, self._said(changes, rows, asked))
+        said = self._said(changes, rows, asked)
+        return Wanted(Counter(rows), ran.answer, asked, tuple(windows), said)
 
     def verdict(
-        self, changes: Sequence[Change], answer: str | None, ways: Sequence[Wanted]
+        self,
+        changes: Sequence[Change],
+        answer: str | None,
+        ways: Sequence[Wanted],
+        timing: bool = True,
     ) -> Verdict:
         """Return the best verdict over all right ways.
 
@@ -108,9 +137,10 @@ class Judge:
             changes: what differs from the world's beginning.
             answer: what the agent said at the end; None before the end.
             ways: at least one.
+            timing: whether the changes were made when they should be.
         """
         found = self.canonical(changes)
-        verdicts = [self._verdict(changes, found, answer, way) for way in ways]
+        verdicts = [self._verdict(changes, found, answer, way, timing) for way in ways]
         return max(verdicts, key=lambda one: (one.success, one.progress, one.effect))
 
     # ── details ──────────────────────────────────────────────────────────────
@@ -121,6 +151,7 @@ class Judge:
         found: Sequence[Canonical],
         answer: str | None,
         way: Wanted,
+        timing: bool,
     ) -> Verdict:
         left, collateral = Counter(way.rows), []
         for change, one in zip(changes, found, strict=True):
@@ -131,14 +162,16 @@ class Judge:
         effect, answered = not left.total(), same_answer(answer, way.answer)
         wording = way.said <= self._said(changes, found, way.mentions)
         asked = way.answer is not None
-        ended = answer is not None and effect and answered and wording and not collateral
+        right = effect and answered and wording and timing and not collateral
+        ended = answer is not None and right
         done = way.rows.total() - left.total() + (asked and answered) + ended - len(collateral)
         share = done / (way.rows.total() + asked + 1)
-        return Verdict(effect, wording, answered, tuple(collateral), min(1.0, max(0.0, share)))
+        progress = min(1.0, max(0.0, share))
+        return Verdict(effect, wording, answered, tuple(collateral), progress, timing)
 
     def _canonical(self, change: Change, new: Mapping[tuple[str, int], Change]) -> Canonical:
         """Return a change without free columns; new rows that it refers to stand for their ids."""
-        values = []
+        values: list[tuple[str, Any]] = []
         for name, value in sorted(change.values.items()):
             if name == "id" or (column := self._column(change.table, name)) is None:
                 continue
@@ -148,9 +181,12 @@ class Judge:
             if column.refers and (target, value) in new:
                 others = {key: one for key, one in new.items() if key != (target, value)}
                 values.append((name, self._canonical(new[target, value], others)))
+            elif column.refers and (target, value) in self.event_rows:
+                values.append((name, self.event_rows[target, value]))
             else:
                 values.append((name, _plain(value)))
-        id = 0 if change.kind == "insert" else change.id
+        id: int | str = 0 if change.kind == "insert" else change.id
+        id = self.event_rows.get((change.table, change.id), id)
         return (change.table, change.kind, id, tuple(values))
 
     def _column(self, table: str, name: str) -> Column | None:
