@@ -177,6 +177,13 @@ class ChangeEach(Each):
         given = {f"{self.noun}_id": row["id"], slots["changed"]: slots["to"]}
         return call(f"{app}.update_{self.noun}", **given)
 
+    def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
+        """Leave out a row too many that has the value already: to set it again changes nothing."""
+        misses = Each.near_misses(self, slots, world, rng)
+        return [
+            miss for miss in misses if miss.get("also", {}).get(slots["changed"]) != slots["to"]
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class WriteEach(Each):
