@@ -116,6 +116,14 @@ class GapOperator(Atom):
                 misses.append({**slots, "guess": value})
         return misses
 
+    def alternatives(self, slots: Slots, world: World) -> Sequence[Slots]:
+        goal, path = slots["goal"], slots["path"]
+        return [
+            {**slots, "goal": replace(goal, slots=other)}
+            for other in self.deed.alternatives(goal.slots, world)
+            if value_at(other, path) == value_at(goal.slots, path)
+        ]
+
     def _drawn(
         self, world: World, rng: random.Random, kinds: Sequence[str]
     ) -> tuple[Goal, Path, Gap] | None:

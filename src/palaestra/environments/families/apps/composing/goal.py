@@ -72,7 +72,10 @@ class Atom(ABC):
 
     @abstractmethod
     def draw(self, world: World, rng: random.Random) -> Slots | None:
-        """Draw a goal of this kind in a world, as JSON; None if the world has none."""
+        """Draw a goal of this kind in a world; None if the world has none.
+
+        Slots are JSON; those of operators (`operators.py`) hold goals as well.
+        """
 
     @abstractmethod
     def steps(self, slots: Slots) -> Steps:
