@@ -41,6 +41,7 @@ from palaestra.environments.families.apps.composing.wrong_solutions import (
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, UNSEEN, Drawn, drawn
 from palaestra.environments.families.apps.population import START
 from palaestra.environments.families.apps.scenarios import candidates, variant
+from palaestra.environments.families.apps.setting import core_atoms
 from palaestra.environments.families.apps.world import World
 
 CHANCE = 20  # calls of the player by chance
@@ -234,7 +235,8 @@ def _reasons(level: str, kind: str, worlds: int) -> Iterator[str]:
             yield from (_short(reason) for reason in candidates(level, kind, seed, 5))
             continue
         made = drawn(level, kind, seed)
-        composer = Composer(made.suite, lambda apps: (UNSEEN in apps) == (kind == CHALLENGE))
+        atoms = [a for a in core_atoms(made.suite) if (UNSEEN in a.apps) == (kind == CHALLENGE)]
+        composer = Composer(atoms)
         rng = random.Random(number)
         with closing(World(made.suite, made.template, START)) as world:
             for _ in range(5):

@@ -1,4 +1,4 @@
-"""Apps: an assistant with a person's mail, contacts, calendar and bank.
+"""Apps: an assistant with a person's apps, such as mail, contacts, calendar and bank.
 
 Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. Goals made of goals
 (`composing/operators.py`): `apps/chain`, `apps/each`, `apps/branch`, `apps/hidden`, `apps/ask`, and
@@ -12,6 +12,11 @@ Both exist for all of these ids and tools.
 In `apps/timed` time matters: answers arrive while the agent waits, there are deadlines, and others
 change what the task is about (`timed/timed_atoms.py`). With `apps/timed-30` sampled tokens take
 time, too: a second for 30 of them. It exists for 100, 30, 10, 3 and 1.
+
+Tasks of `apps/life-easy` have all apps of a person (also chat, notes, files, payments, a shop and
+travel), those of `apps/office-easy` the ones of a company (`setting.py`). A subclass with a
+`setting` of its own has tasks about its own apps: `my_module:MyApps/hard`, or `my_module:MyApps`,
+which is easy.
 
 A split has small worlds of its own, so a world met in training is never met in a test. After LOOP's
 AppWorld (Chen et al. 2025, Trivedi et al. 2024); ours: the apps, people and tasks, which are all
@@ -29,6 +34,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from palaestra.core.environment import Action, Observation, Spec, Transition
 from palaestra.core.errors import InputError
@@ -49,6 +55,7 @@ from palaestra.environments.families.apps.scenarios import (
     Scenarios,
     variant,
 )
+from palaestra.environments.families.apps.setting import SETTINGS, Setting
 from palaestra.environments.families.apps.stock import CORE, stock_suite
 from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
 from palaestra.environments.families.apps.timed.clock_app import timed_suite
@@ -79,18 +86,28 @@ def speed_of(name: str) -> int | None:
     return int(suffix) if level == TIMED and suffix else None
 
 
+def parts(name: str) -> tuple[str, str, str, str]:
+    """Return the setting, the level, the kind and the form of tools that a name says."""
+    head, _, form = name.partition(":")
+    setting, _, rest = head.partition("-") if head.partition("-")[0] in SETTINGS else ("", "", head)
+    level, _, kind = rest.partition("-")
+    return setting, level or "easy", kind, form
+
+
 class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, tools=True):
     """A person's apps, and one task."""
 
     OVER = "The task is over."
+    setting: ClassVar[Setting | None] = None  # of a subclass: where all its tasks are set
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        level, _, form = name.partition(":")
-        self._level, _, self._kind = level.partition("-")
+        which, self._level, self._kind, form = parts(name)
+        self._setting = self.setting or (SETTINGS[which]() if which else None)
         self._speed = speed_of(name)
         self._surface = SURFACES[form or "task"]
-        suite = timed_suite() if self._level == TIMED else stock_suite()
+        timed = self._level == TIMED
+        suite = timed_suite() if timed else (self._setting or SETTINGS[""]()).suite
         if self._level in (*OPERATORS, EXPERT):
             suite = stock_suite((*CORE, "user"))
         tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
@@ -101,8 +118,11 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     @classmethod
     def names(cls) -> list[str]:
         forms = ("", *(f":{form}" for form in SURFACES if form != "task"))
+        if cls.setting is not None:
+            return ["", *(f"{level}{form}" for level in LEVELS for form in forms)]
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
         levels = [f"{level}{kind}" for level in (*LEVELS, *OPERATORS, EXPERT) for kind in kinds]
+        levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in LEVELS]
         levels += [TIMED, *(f"{TIMED}-{speed}" for speed in SPEEDS)]
         return [f"{level}{form}" for level in levels for form in forms]
 
@@ -114,13 +134,14 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec, (level, _, form) = super().spec_of(name), name.partition(":")
-        level = level.partition("-")[0]
+        spec, (which, level, _, form) = super().spec_of(name), parts(name)
         if level == TIMED:
             turns = 46 if form == "discover" else 32
             return replace(spec, typical_turns=turns, token_time=speed_of(name) is not None)
-        goals = CALLS // 3 if level == EXPERT else LEVELS.get(level, 2)
         each, first = (12, 4) if form == "discover" else (6, 2)
+        if which or cls.setting is not None:
+            each += 8  # for each of several rows, something is read or changed
+        goals = CALLS // 3 if level == EXPERT else LEVELS.get(level, 2)
         return replace(spec, typical_turns=first + each * goals)
 
     @property
@@ -195,7 +216,8 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         if self._over:
             return []
         find = rest_in_time if self._level == TIMED else rest_of
-        rest = find(world, self._drawn.task, self._drawn.ways)
+        tried = (find(world, task, self._drawn.ways) for task in self._drawn.variants())
+        rest = next((found for found in tried if found is not None), None)
         if rest is None:
             return []
         calls, answer = rest
@@ -209,7 +231,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         """Draw what a task consists of."""
         if self._level in LEVELS:
             without_parameters(task)
-            return drawn(self._level, self._kind, task.seed)
+            return drawn(self._level, self._kind, task.seed, self._setting)
         if self._level == TIMED:
             without_parameters(task)
             return drawn_timed(task.seed)
