@@ -95,6 +95,7 @@ class Blueprint(_Table):
     version: int = 1
     entities: dict[str, Entity] = Field(min_length=1)
     private: bool = True  # calls need an access token, from `login`
+    staff: str = ""  # the entity whose owners work for the app: they read and change all its rows
     changes_per_minute: int | None = Field(default=None, gt=0)  # of one person; beyond: status 429
 
     @cached_property
@@ -135,6 +136,9 @@ def parse(text: str, source: str = "the blueprint") -> Blueprint:
 
 def contradictions(blueprint: Blueprint) -> Iterator[tuple[list[str], str]]:
     """Yield each contradiction: the keys that lead to it, and a sentence without its full stop."""
+    staff = blueprint.entities.get(blueprint.staff)
+    if blueprint.staff and (staff is None or not staff.owner):
+        yield ["staff"], f"`staff` is '{blueprint.staff}', which is no entity with an owner"
     for name, entity in blueprint.entities.items():
         at = ["entities", name]
         if not re.fullmatch(NAME, name):

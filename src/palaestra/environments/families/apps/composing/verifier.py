@@ -40,12 +40,14 @@ class Verdict:
     wording: bool  # new texts mention what they must
     answer: bool  # the answer is right, or none is wanted
     collateral: tuple[str, ...] = ()  # other rows that changed, such as "delete mail.message 7"
+    policy: tuple[str, ...] = ()  # names of rules about the order of calls that were broken
     progress: float = 0.0
     """The share done, less the collateral rows, in [0, 1]: of wanted rows, answer, and the end."""
 
     @property
     def success(self) -> bool:
-        return self.effect and self.wording and self.answer and not self.collateral
+        done = self.effect and self.wording and self.answer
+        return done and not self.collateral and not self.policy
 
 
 @dataclass(slots=True)
@@ -93,7 +95,11 @@ class Judge:
         return Wanted(Counter(self.canonical(changes)), ran.answer, tuple(mentions))
 
     def verdict(
-        self, changes: Sequence[Change], answer: str | None, ways: Sequence[Wanted]
+        self,
+        changes: Sequence[Change],
+        answer: str | None,
+        ways: Sequence[Wanted],
+        broken: Sequence[str] = (),
     ) -> Verdict:
         """Return the best verdict over all right ways.
 
@@ -101,10 +107,11 @@ class Judge:
             changes: what differs from the world's beginning.
             answer: what the agent said at the end; None before the end.
             ways: at least one.
+            broken: the rules of a policy that were broken.
         """
         found = self.canonical(changes)
         texts = " ".join(self._texts(changes)).casefold()
-        verdicts = [self._verdict(changes, found, texts, answer, way) for way in ways]
+        verdicts = [self._verdict(changes, found, texts, answer, way, broken) for way in ways]
         return max(verdicts, key=lambda one: (one.success, one.progress, one.effect))
 
     # ── details ──────────────────────────────────────────────────────────────
@@ -116,6 +123,7 @@ class Judge:
         texts: str,
         answer: str | None,
         way: Wanted,
+        broken: Sequence[str],
     ) -> Verdict:
         left, collateral = Counter(way.rows), []
         for change, one in zip(changes, found, strict=True):
@@ -126,10 +134,12 @@ class Judge:
         effect, answered = not left.total(), same_answer(answer, way.answer)
         wording = all(_plain(mention) in _plain(texts) for mention in way.mentions)
         asked = way.answer is not None
-        ended = answer is not None and effect and answered and wording and not collateral
+        right = effect and answered and wording and not collateral and not broken
+        ended = answer is not None and right
         done = way.rows.total() - left.total() + (asked and answered) + ended - len(collateral)
         share = done / (way.rows.total() + asked + 1)
-        return Verdict(effect, wording, answered, tuple(collateral), min(1.0, max(0.0, share)))
+        progress = min(1.0, max(0.0, share))
+        return Verdict(effect, wording, answered, tuple(collateral), tuple(broken), progress)
 
     def _canonical(self, change: Change, new: Mapping[tuple[str, int], Change]) -> Canonical:
         """Return a change without free columns; new rows that it refers to stand for their ids."""

@@ -1,0 +1,425 @@
+"""Service desks: an agent with a written policy, a user with goals of their own, and a company.
+
+Ids: `desk/orders`, `desk/telephone`, `desk/hotel`, with a user who is a program (`user.py`), and
+`desk/orders:users` … with two players, "agent" and "user", where any model can be the user and is
+audited (`audit.py`). In `desk/telephone:solo` nobody talks: the agent has a ticket, and the tools
+of the user as well as its own.
+
+A turn is a tool call or a message, never both. A message passes the turn to the other side. The
+conversation ends when the user hangs up, when the agent hands it over to a colleague, or after its
+fortieth message. Then effect, other changes, what had to be said, and policy are judged
+(`composing/verifier.py`); the last step's `info` has them apart. The policy's rules about the order
+of calls are formulas of temporal logic (`policy.py`); what it permits depends on the rows, and
+tasks come as twins, where it permits one and forbids the other (`drawing.py`).
+
+After τ²-bench (Yao et al. 2024, Barres et al. 2025); ours: the companies, people and tasks, which
+are all generated, the users, and verdicts, which are derived.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from palaestra.core.environment import Action, Observation, Spec, Stakes, Transition
+from palaestra.core.errors import EnvironmentFault
+from palaestra.core.message import ToolCall
+from palaestra.core.rare_capabilities import Multiplayer, Sampling
+from palaestra.core.task import Task
+from palaestra.core.tool import NotACall, Tool, checked, parse_call, random_call
+from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.families.apps.composing.verifier import Judge, Verdict, same_answer
+from palaestra.environments.families.apps.surfaces import FINISH, tool_of
+from palaestra.environments.families.apps.world import Reply, World
+from palaestra.environments.families.desk import audit, expert
+from palaestra.environments.families.desk.drawing import DESKS, Drawn, caller_of, drawn
+from palaestra.environments.families.desk.policy import ASKS, CONFIRMS, SAYS, USER_SAYS, Trace
+from palaestra.environments.families.desk.scenario import Call, ServiceDesk, Wish
+from palaestra.environments.families.desk.user import (
+    ASKING,
+    Act,
+    Intent,
+    Memory,
+    Program,
+    confirms,
+)
+from palaestra.environments.shared.seats import NOT_YOUR_TURN
+
+AGENT, USER = "agent", "user"
+USERS, SOLO = "users", "solo"  # suffixes
+ROUNDS = 40  # messages of the agent
+LONGEST = 2_000  # characters of a message
+WRITTEN_CALL = r"<tool_call>|(```\w*\s*)?(\{|[a-z_]+\()"  # how a call in text begins
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+HAND_OVER = "hand_over"
+HANG_UP = Tool(
+    "hang_up",
+    "End the conversation, with last words.",
+    {"type": "object", "properties": {"message": {"type": "string"}}},
+)
+RULES = (
+    "{about} Help the user, and keep to the policy below. Reply with one message to the user, or "
+    "with one tool call such as {example}; never with both."
+)
+SOLO_RULES = (
+    "{about} Do what the ticket says, and keep to the policy below. Nobody can be asked; the "
+    "user's phone lies before you. Reply with one tool call such as {example}. When all is done, "
+    "or must not be done, call finish()."
+)
+BOTH = (
+    "A user and an agent at a service desk talk, and may act on the same things. The first thing "
+    "that you see says which of them you are, what your rules are, and which tools you have. Reply "
+    "with one message to the other, or with one tool call; never with both."
+)
+MESSAGES = (
+    "How can I help you?",
+    "Could you tell me more?",
+    "Shall I go ahead?",
+    "I am sorry, I cannot do that.",
+    "That is done. Is there anything else?",
+)
+"""What a random agent says."""
+
+
+class Desk(
+    Replayed,
+    Multiplayer,
+    Sampling,
+    id="desk",
+    capabilities={"state_key", "snapshot", "oracle", "progress"},
+    free_text=True,
+):
+    """A conversation at a service desk."""
+
+    OVER = "The conversation is over."
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        desk, _, self._form = name.partition(":")
+        self._desk = DESKS[desk]
+        self.tools = tuple(tool for who in self.spec.players for tool in self._tools(who))
+        self._world: World | None = None
+
+    @classmethod
+    def names(cls) -> list[str]:
+        forms = [f"{desk}:{USERS}" for desk in DESKS]
+        return [*DESKS, *forms, f"telephone:{SOLO}"]
+
+    @classmethod
+    def spec_of(cls, name: str = "") -> Spec:
+        spec, form = super().spec_of(name), name.partition(":")[2]
+        players = (AGENT, USER) if form == USERS else (AGENT,)
+        turns = 30 * len(players)
+        stakes = Stakes("common", forfeit=0.0)
+        free = form != SOLO
+        return replace(
+            spec, players=players, stakes=stakes, tools=True, free_text=free, typical_turns=turns
+        )
+
+    @property
+    def instructions(self) -> str:
+        return BOTH if self._form == USERS else self._briefing()
+
+    # what the expert (`expert.py`) looks at
+
+    @property
+    def alone_with_tools(self) -> bool:
+        """Whether nobody talks, and the agent has the user's tools, too."""
+        return self._form == SOLO
+
+    @property
+    def world(self) -> World:
+        self._current()
+        assert self._world is not None
+        return self._world
+
+    @property
+    def turns(self) -> int:
+        """The number of messages of the user so far."""
+        return len(self._said)
+
+    def present_wish(self) -> Wish:
+        """Return what the user wants now."""
+        return self.user.wish(self.memory)
+
+    # the contract
+
+    def _begin(self, task: Task) -> Observation:
+        """Begin with the user's first message; raises InputError for a task with parameters."""
+        without_parameters(task)
+        self.close()
+        self.drawn: Drawn = drawn(self._desk.name, task.seed)
+        self._world = self.drawn.open()
+        desk, scenario = self._desk, self.drawn.scenario
+        self.user = Program(scenario, desk.slots, desk.gestures, task.seed)
+        self.memory, self.intent = Memory(), Intent(Act.OPEN)
+        self.trace = Trace([r for r in desk.rules if not (r.talk and self.alone_with_tools)])
+        self._heard: list[str] = []  # what the user has read, and said
+        self._said: list[str] = []  # messages of the user
+        self._asked: set[str] = set()  # slots that the agent asked for
+        self._turn, self._rounds = USER, 0
+        self._told = scenario.answer is None  # whether the user was told what they asked
+        self._ended = False
+        if self.alone_with_tools:
+            self._turn = AGENT
+            self._seen = Observation(self._ticket())
+        elif self._form == USERS:
+            tools = _listing(self._tools(USER))
+            self._seen = Observation(f"{audit.briefing(self.user)}{tools}")
+        else:
+            self._seen = Observation(self._user_turn())
+        return self._seen
+
+    def _act(self, action: Action) -> Transition:
+        who = self._turn
+        try:
+            move = parse_action(action, self._tools(who))
+        except NotACall as problem:
+            return refused(str(problem))
+        if isinstance(move, ToolCall):
+            text = self._call(who, move)
+        elif self.alone_with_tools:
+            return refused("Nobody hears you. Call one tool, or finish().")
+        elif who == AGENT:
+            text = self._agent_says(move)
+        else:
+            text = self._user_says(move)
+        self._seen = Observation(text)
+        return self._transition()
+
+    def close(self) -> None:
+        if self._world is not None:
+            self._world.close()
+        self._world = None
+
+    def acting(self) -> tuple[str, ...]:
+        return () if self._over else (self._turn,)
+
+    def observe(self, player: str) -> Observation:
+        """Return what came last from the other side or a tool; at the end, the last message."""
+        self._current()
+        return self._seen if self._over or player == self._turn else Observation(NOT_YOUR_TURN)
+
+    def state_key(self) -> str:
+        """Hash the rows, what is left of the policy, and the parts of the talk that matter."""
+        heard = sorted(self._heard) if self._form == USERS else ()
+        return hashed(
+            (self._current().seed, self.world.key(), self.trace.key(), self._over, self._told),
+            (self._turn, self._rounds, self.turns, self.memory, self.intent),
+            (sorted(self._asked), heard),
+        )
+
+    def progress(self) -> float:
+        """Return the share of the wanted changes and of the end, less other changes."""
+        return self._verdict().progress
+
+    def oracle(self) -> list[Action]:
+        """Return the rest of a right conversation; empty if it no longer leads to success."""
+        self._current()
+        if self._over:
+            return []
+        other = type(self)(self.spec.name)
+        other.restore(self.snapshot())
+        plan: list[Action] = []
+        try:
+            for _ in range(2 * ROUNDS):
+                agents = other._turn == AGENT
+                plan.append((expert.agent_action if agents else expert.user_action)(other))
+                step = other.step(plan[-1])
+                if not step.valid or other._over:
+                    break
+        except EnvironmentFault:  # the user held something back, and cannot make good for it
+            return []
+        solved = other._over and other._verdict().success
+        other.close()
+        return plan if solved else []
+
+    def sample_action(self, rng: random.Random) -> Action:
+        """Sample a tool call, or a common message; for the user, what its part says now."""
+        if self._turn == USER:
+            return expert.user_action(self)
+        if self.alone_with_tools or rng.random() < 0.7:
+            call = random_call(self._tools(AGENT), rng)
+            return Action(str(call), call)
+        theirs = [] if self.alone_with_tools else self._tools(USER)[1:]
+        if theirs and rng.random() < 0.5:
+            return Action(f"Please use {random_call(theirs, rng)}.")
+        return Action(rng.choice(MESSAGES))
+
+    # ── details ──────────────────────────────────────────────────────────────
+
+    def _tools(self, who: str) -> tuple[Tool, ...]:
+        return tools_of(self._desk, who, self._form)
+
+    def _call(self, who: str, call: ToolCall) -> str:
+        """Make a call; return what it answered."""
+        if call.name == FINISH.name:
+            self._told = self._told or same_answer(
+                str(call.arguments.get("answer", "")), self.drawn.scenario.answer
+            )
+            self._end()
+            return self.OVER
+        if call.name == HANG_UP.name:
+            self._blame(audit.fault_of_stop(self.intent))
+            self._end()
+            return str(call.arguments.get("message") or "The user hung up.")
+        app, _, api = call.name.partition("_")
+        made = Call(f"{app}.{api}", call.arguments)
+        if who == USER:
+            self._blame(audit.fault_of_call(self.intent, made, self._changes(made)))
+        reply = self._answered(made)
+        if who == USER:
+            self._shown(str(reply))
+        return str(reply)
+
+    def _answered(self, call: Call) -> Reply:
+        """Let a service answer; what it answered is a moment of the trace."""
+        person = caller_of(self._desk, self.drawn.scenario, call.api)
+        reply = self.world.call(call.api, call.arguments, person)
+        if reply.ok:
+            self.trace.add(call.api)
+            if call.api == f"{self._desk.name}.{HAND_OVER}":
+                self._end()
+        return reply
+
+    def _changes(self, call: Call) -> bool:
+        return self._desk.suite.apis[call.api].changes
+
+    def _shown(self, output: str) -> None:
+        """Let the user see what a tool of theirs has shown."""
+        self._heard.append(output)
+        self.intent = Intent(Act.REPORT, output=output)
+
+    def _agent_says(self, text: str) -> str:
+        """Pass a message to the user; return what the next player sees."""
+        self.trace.add(ASKS if ASKING.search(text) else SAYS)
+        self._rounds += 1
+        answer = self.drawn.scenario.answer
+        self._told = self._told or any(same_answer(n, answer) for n in NUMBER.findall(text))
+        self.intent = self.user.intent(self.memory, text)
+        self._asked |= set(self.intent.slots)
+        self._heard.append(text)
+        self._turn = USER
+        if self._rounds == ROUNDS:
+            self._end()
+            return self.OVER
+        return text if self._form == USERS else self._user_turn()
+
+    def _user_turn(self) -> str:
+        """Let the program of the user act and speak."""
+        if self.intent.act is Act.DO and self.intent.call is not None:
+            self._shown(str(self._answered(self.intent.call)))
+        said = self.user.words(self.memory, self.intent, self.turns)
+        if self.intent.act is Act.STOP:
+            self._end()
+            return said
+        self._heed(said)
+        return said
+
+    def _user_says(self, text: str) -> str:
+        """Pass a message of a player to the agent; return what the agent sees."""
+        self._blame(audit.fault_of_message(self.user, self.memory, self.intent, text, self._heard))
+        opening = self.intent.act is Act.OPEN
+        self._heed(text)
+        return f"{self._briefing()}\n\n{text}" if opening else text
+
+    def _heed(self, said: str) -> None:
+        """Take note of a message of the user."""
+        asked = self._heard[-1] if self._heard else ""
+        self.trace.add(CONFIRMS if confirms(asked, said) else USER_SAYS)
+        self.memory = self.user.after(self.memory, self.intent, said)
+        self._heard.append(said)
+        self._said.append(said)
+        self._turn = AGENT
+
+    def _blame(self, fault: str | None) -> None:
+        """Raise EnvironmentFault of the kind "user" if a player of the user did not do its part."""
+        if fault is not None:
+            raise EnvironmentFault(USER, fault)
+
+    def _end(self) -> None:
+        """End the conversation; one that failed may be the fault of the user."""
+        self._over = self._ended = True
+        if self._form == USERS and not self._verdict().success:
+            said = self._said
+            self._blame(audit.fault_at_the_end(self.user, self.memory, self._asked, said))
+
+    def _verdict(self) -> Verdict:
+        wanted = self.drawn.wanted
+        answer = (str(wanted.answer) if self._told else "") if self._ended else None
+        broken = self.trace.broken() if self._ended else ()
+        judge = Judge(self._desk.suite.blueprints)
+        return judge.verdict(self.world.state.changes(), answer, [wanted], broken)
+
+    def _transition(self) -> Transition:
+        if not self._over:
+            rewards = {} if self._form != USERS else dict.fromkeys(self.spec.players, 0.0)
+            return Transition(self._seen, rewards=rewards)
+        verdict = self._verdict()
+        reward = float(verdict.success)
+        found = {"effect": verdict.effect, "reply": verdict.answer, "policy": list(verdict.policy)}
+        return Transition(
+            self._seen,
+            reward=reward,
+            terminated=True,
+            success=verdict.success,
+            rewards={} if self._form != USERS else dict.fromkeys(self.spec.players, reward),
+            info={**found, "collateral": list(verdict.collateral)},
+        )
+
+    def _briefing(self) -> str:
+        """Return the agent's instructions: how to reply, the tools, and the policy."""
+        tools = self._tools(AGENT)
+        rules = SOLO_RULES if self.alone_with_tools else RULES
+        example = f"{tools[0].name}({', '.join(f'{a}=…' for a in _required(tools[0]))})"
+        head = rules.format(about=self._desk.about, example=example)
+        return f"{head}{_listing(tools)}{self._desk.policy}"
+
+    def _ticket(self) -> str:
+        """Return what the agent knows where nobody talks: the user, and what they want."""
+        scenario = self.drawn.scenario
+        known = ", ".join(f"{name}: {value}" for name, value in scenario.known.items())
+        wants = " Then: ".join(wish.words[0] for wish in scenario.final)
+        return f"Ticket of {scenario.name} ({known}), who agrees to what it costs: {wants}"
+
+
+def tools_of(desk: ServiceDesk, who: str, form: str = "") -> tuple[Tool, ...]:
+    """Return the tools of a side; the first of the user's is that to hang up."""
+    offered = {
+        app: [tool_of(api) for api in made.apis.values() if api.name != "login"]
+        for app, made in desk.suite.apps.items()
+        if app != "supervisor"
+    }
+    mine = offered.pop(desk.name)
+    theirs = [tool for tools in offered.values() for tool in tools]
+    if who == USER:
+        return (HANG_UP, *theirs)
+    return (*mine, *theirs, FINISH) if form == SOLO else tuple(mine)
+
+
+def parse_action(action: Action, tools: tuple[Tool, ...]) -> ToolCall | str:
+    """Parse an action into a tool call, if it has one or is written as one, else a message.
+
+    Raises:
+        NotACall: it is a call that does not fit the tools, or no text that can be said.
+    """
+    text = action.text.strip()
+    if action.call is not None:
+        return checked(action.call, tools)
+    if re.match(WRITTEN_CALL, text):
+        return parse_call(text, tools)
+    if not text or not all(part.isprintable() for part in text.split()):
+        raise NotACall("Say something, or call a tool.")
+    if len(text) > LONGEST:
+        raise NotACall(f"Say it in at most {LONGEST} characters.")
+    return text
+
+
+def _required(tool: Tool) -> Sequence[str]:
+    return tuple(tool.parameters.get("required", ()))
+
+
+def _listing(tools: tuple[Tool, ...]) -> str:
+    return "\n\nTools:\n" + "\n".join(f"- {tool.signature}" for tool in tools) + "\n\n"
