@@ -51,9 +51,8 @@ def fault_of_message(
     texts = list(heard)
     if early := _too_early(program, memory, intent, said, texts):
         return f"the user told '{early}' before it was due"
-    known = _digits(" ".join([*_facts(program.scenario), *texts]))
-    if invented := sorted(_digits(said) - known):
-        return f"the user invented '{invented[0]}'"
+    if invented := _unknown(said, " ".join([*_facts(program.scenario), *texts])):
+        return f"the user invented '{invented}'"
     asked = texts[-1] if texts else ""
     if intent.act in (Act.DENY, Act.CHANGE) and confirms(asked, said):
         return "the user agreed to what they do not want"
@@ -145,10 +144,18 @@ def _due_now(program: Program, memory: Memory, intent: Intent) -> list[Wish]:
     return [program.scenario.wishes[memory.wish + 1]] if intent.act is Act.NEXT else []
 
 
-def _digits(text: str) -> set[str]:
-    """Return the identifiers of a text and the numbers within them: dates are said in many ways."""
-    whole = identifiers(text)
-    return whole | {part for one in whole for part in re.findall(r"\d\d+", one)}
+def _unknown(said: str, known: str) -> str | None:
+    """Return an identifier that is not known; None if there is none.
+
+    One whose numbers are all known is known: dates are said in many ways.
+    """
+    whole = identifiers(known)
+    parts = {number for one in whole for number in re.findall(r"\d+", one)}
+    for one in sorted(identifiers(said) - whole):
+        numbers = re.findall(r"\d+", one)
+        if not numbers or not set(numbers) <= parts:
+            return one
+    return None
 
 
 def _facts(scenario: Scenario) -> list[str]:

@@ -45,6 +45,7 @@ class Drawn:
     permitted: bool  # of twins
     scenario: Scenario
     wanted: Wanted
+    wording: int  # the seed of what the user says
 
     def open(self) -> World:
         """Return its world, in which nothing has happened."""
@@ -71,6 +72,7 @@ def drawn(name: str, seed: int) -> Drawn:
     _insert_people(state, people)
     desk.populate(state, people, rng)
     scenario = kind.draw(Draft(state, people, rng, permitted))
+    wording = rng.getrandbits(32)
     template = state.template()
     state.close()
     world = World(desk.suite, template, START)
@@ -81,7 +83,7 @@ def drawn(name: str, seed: int) -> Drawn:
     elif not any(wish.refused for wish in scenario.final):
         raise EnvironmentFault("reset", f"'{kind.name}' wants nothing ({seed})")
     world.close()
-    return Drawn(desk, template, kind, permitted, scenario, wanted)
+    return Drawn(desk, template, kind, permitted, scenario, wanted, wording)
 
 
 def _wanted(desk: ServiceDesk, scenario: Scenario, world: World) -> Wanted:

@@ -153,7 +153,7 @@ class Desk(
         self.drawn: Drawn = drawn(self._desk.name, task.seed)
         self._world = self.drawn.open()
         desk, scenario = self._desk, self.drawn.scenario
-        self.user = Program(scenario, desk.slots, desk.gestures, task.seed)
+        self.user = Program(scenario, desk.slots, desk.gestures, self.drawn.wording)
         self.memory, self.intent = Memory(), Intent(Act.OPEN)
         self.trace = Trace([r for r in desk.rules if not (r.talk and self.alone_with_tools)])
         self._heard: list[str] = []  # what the user has read, and said

@@ -194,7 +194,7 @@ def _cancelling(draft: Draft) -> Scenario:
     rate = "flexible" if draft.permitted else "saver"
     draft.state.update(BOOKING, booking["id"], {"rate": rate})
     words = (
-        f"please cancel my booking {booking['number']}.",
+        f"Please cancel my booking {booking['number']}.",
         f"I cannot come. Cancel the booking {booking['number']} for me.",
     )
     cancel = call("hotel.cancel_booking", booking_id=booking["id"])
@@ -209,7 +209,7 @@ def _late(draft: Draft) -> Scenario:
     guest = draft.state.find("hotel.guest", person=person.id)[0]
     draft.state.update("hotel.guest", guest["id"], {"gold": draft.permitted})
     words = (
-        f"may I leave later on the last day of booking {booking['number']}?",
+        f"May I leave later on the last day of booking {booking['number']}?",
         f"I would like late checkout, for booking {booking['number']}.",
     )
     allow = call("hotel.allow_late_checkout", booking_id=booking["id"])
@@ -228,7 +228,7 @@ def _extending(draft: Draft) -> Scenario:
     count = ("two", "three", "four")[more - 2]
     words = (
         f"I want to stay {count} nights longer, with booking {booking['number']}.",
-        f"can you add {count} more nights to my booking {booking['number']}?",
+        f"Can you add {count} more nights to my booking {booking['number']}?",
     )
     given = {"booking_id": booking["id"], "room_id": booking["room_id"], "nights": nights + more}
     done = [Call("hotel.quote_change", given), Call("hotel.change_booking", given)]
@@ -254,11 +254,11 @@ def _moving(draft: Draft) -> Scenario:
 
     opening = (
         f"I would like the {first['name']} for booking {booking['number']}. What does it cost?",
-        f"put my booking {booking['number']} into the {first['name']}, and tell me the price.",
+        f"Put my booking {booking['number']} into the {first['name']}, and tell me the price.",
     )
     changed = (
         f"I would rather have the {second['name']}. What does that cost?",
-        f"make it the {second['name']}, and tell me the price.",
+        f"Make it the {second['name']}, and tell me the price.",
     )
     wanted = wish(first, opening, (booking["number"],))
     return _scenario(draft, person, booking, wanted, change=wish(second, changed, ()))
@@ -270,11 +270,11 @@ def _serving(draft: Draft) -> Scenario:
     service = draft.rng.choice(list(SERVICES))
     words = (
         f"I would like {service} for my stay from {booking['arrives']}.",
-        f"please add {service} to my booking; I arrive on {booking['arrives']}.",
+        f"Please add {service} to my booking; I arrive on {booking['arrives']}.",
     )
     listed = call("hotel.list_bookings", guest=person.id, per_page=20)
     add = call("hotel.add_service", booking_id=booking["id"], service=service)
-    asking = ("what does that cost in all?", "how much is that for the whole stay?")
+    asking = ("What does that cost in all?", "How much is that for the whole stay?")
     first = Wish(words, (listed, add), (service, booking["arrives"]))
     second = Wish(asking, (), (), answer=SERVICES[service] * booking["nights"])
     return _scenario(draft, person, booking, first, second)

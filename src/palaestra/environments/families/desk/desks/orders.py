@@ -207,7 +207,7 @@ def _cancelling(draft: Draft) -> Scenario:
     person = draft.customer()
     order = _own(draft, person, "processing" if draft.permitted else "shipped")
     words = (
-        f"please cancel my order {order['number']}.",
+        f"Please cancel my order {order['number']}.",
         f"I do not need the {order['product']} any more, order {order['number']}. Cancel it.",
     )
     calls = (_look(order), *([call("orders.cancel_order", order_id=order["id"])] * draft.permitted))
@@ -222,7 +222,7 @@ def _returning(draft: Draft) -> Scenario:
     order = _delivered(draft, person, early if draft.permitted else late)
     words = (
         f"I would like to send back the {order['product']}, order {order['number']}.",
-        f"can I return my order {order['number']}? I want my money back.",
+        f"Can I return my order {order['number']}? I want my money back.",
     )
     done = [call(f"orders.{n}", order_id=order["id"]) for n in ("return_order", "send_label")]
     calls = (_look(order), *(done if draft.permitted else []))
@@ -237,8 +237,8 @@ def _broken(draft: Draft) -> Scenario:
     cheap, dear = draft.rng.randint(20, LIMIT), draft.rng.randint(LIMIT + 10, 400)
     draft.state.update(ORDER, order["id"], {"price": float(cheap if draft.permitted else dear)})
     words = (
-        f"my order {order['number']} has arrived broken. I want my money back.",
-        f"the {order['product']} of order {order['number']} was broken when it came. Refund it.",
+        f"My order {order['number']} has arrived broken. I want my money back.",
+        f"The {order['product']} of order {order['number']} was broken when it came. Refund it.",
     )
     done = [call(f"orders.{n}", order_id=order["id"]) for n in ("return_order", "send_label")]
     if not draft.permitted:
@@ -261,9 +261,9 @@ def _exchanging(draft: Draft) -> Scenario:
 
     opening = (
         f"I want to exchange my order {order['number']} for the {first['name']}.",
-        f"could I have the {first['name']} instead of order {order['number']}?",
+        f"Could I have the {first['name']} instead of order {order['number']}?",
     )
-    changed = (f"I would rather have the {second['name']}.", f"make it the {second['name']}.")
+    changed = (f"I would rather have the {second['name']}.", f"Make it the {second['name']}.")
     wanted = wish(first, opening, (order["number"],))
     return _scenario(draft, person, order, wanted, change=wish(second, changed, ()))
 
@@ -278,13 +278,13 @@ def _moving(draft: Draft) -> Scenario:
     address = f"{draft.rng.randint(10, 99)} {draft.rng.choice(STREETS)}, {draft.rng.choice(TOWNS)}"
     words = (
         f"I have moved. My order of the {order['product']} must go to {address}.",
-        f"please send the {order['product']} that I ordered to {address}.",
+        f"Please send the {order['product']} that I ordered to {address}.",
     )
     listed = call("orders.list_orders", customer=person.id, per_page=20)
     change = call("orders.change_address", order_id=order["id"], address=address)
     asking = (
-        f"what did I pay for the {other['product']}?",
-        f"could you tell me the price of my order of the {other['product']}?",
+        f"What did I pay for the {other['product']}?",
+        f"Could you tell me the price of my order of the {other['product']}?",
     )
     moving = Wish(words, (listed, change), (order["product"], address))
     question = Wish(asking, (listed,), (other["product"],), answer=other["price"])

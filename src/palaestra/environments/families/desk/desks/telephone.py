@@ -175,9 +175,9 @@ def _look(line: Row) -> Call:
 
 SHOW = call("phone.show_status")
 BROKEN = (
-    "the internet on my phone does not work.",
+    "The internet on my phone does not work.",
     "I cannot get online with my phone, nothing loads.",
-    "my phone has no internet. Please help me.",
+    "My phone has no internet. Please help me.",
 )
 
 
@@ -220,7 +220,7 @@ def _changing(draft: Draft) -> Scenario:
     plan = draft.rng.choice(plans)
     words = (
         f"I would like to change to the {plan['name']} plan.",
-        f"please put me on the {plan['name']} plan.",
+        f"Please put me on the {plan['name']} plan.",
     )
     change = call("telephone.change_plan", line_id=line["id"], plan_id=plan["id"])
     calls = (_look(line), *([change] if draft.permitted else []))
@@ -238,8 +238,8 @@ def _suspended(draft: Draft) -> Scenario:
         paid = draft.permitted or bill["id"] != chosen["id"]
         draft.state.update(BILL, bill["id"], {"paid": paid})
     words = (
-        "my line is suspended, and I have paid everything. Please lift that.",
-        "you have suspended my line. I want it back.",
+        "My line is suspended, and I have paid everything. Please lift that.",
+        "You have suspended my line. I want it back.",
     )
     listed = call("telephone.list_bills", customer=person.id)
     lift = call("telephone.lift_suspension", line_id=line["id"])
@@ -254,7 +254,7 @@ def _complaining(draft: Draft) -> Scenario:
     low, high = draft.rng.randint(8, LIMIT), draft.rng.randint(LIMIT + 4, 60)
     draft.state.update(BILL, bill["id"], {"amount": float(low if draft.permitted else high)})
     words = (
-        f"my bill of {bill['month']} is wrong. I want that money back.",
+        f"My bill of {bill['month']} is wrong. I want that money back.",
         f"I complain about the bill of {bill['month']}: I never used my phone then.",
     )
     listed = call("telephone.list_bills", customer=person.id)
