@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
 from palaestra.core.environment import Action
+from palaestra.core.message import ToolCall
 from palaestra.core.task import Split, Task
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
@@ -151,6 +153,50 @@ def test_what_policy_forbids_is_collateral_where_the_service_allows_it() -> None
     last = env.step(Action("That is done. Is there anything else?"))
     assert last.info["policy"] == [] and len(last.info["collateral"]) == 2
     assert not last.success
+
+
+def wrong_plans(env: Desk, plan: list[Action]) -> Iterator[list[Action]]:
+    """Yield a right conversation without one of its changes, or with another id in one."""
+    for index, action in enumerate(plan):
+        call = action.call
+        api = "" if call is None else call.name.replace("_", ".", 1)
+        changes = bool(api) and env.drawn.desk.suite.apis[api].changes
+        if changes or "phone_set" in action.text or "phone_restart" in action.text:
+            yield [*plan[:index], *plan[index + 1 :]]
+        if not changes or call is None:
+            continue
+        for name, value in call.arguments.items():
+            if type(value) is int:
+                for other in (value - 1, value + 1):
+                    made = replace(call, arguments={**call.arguments, name: other})
+                    yield [*plan[:index], Action(str(made), made), *plan[index + 1 :]]
+
+
+@pytest.mark.parametrize("desk", TALKS)
+def test_conversations_with_one_wrong_call_fail(desk: str) -> None:
+    tried = 0
+    for number in range(14):
+        env, task = Desk(desk), task_of(desk, number)
+        env.reset(task)
+        for wrong in wrong_plans(env, env.oracle()):
+            env.reset(task)
+            for action in wrong:
+                step = env.step(action)
+                if step.terminated:
+                    break
+            assert not step.success, (number, wrong)
+            tried += 1
+    assert tried > 25
+
+
+def test_who_does_not_heed_a_change_of_mind_fails() -> None:
+    env = begun("orders", number_of("orders", "exchange"))
+    first = env.drawn.scenario.wishes[0].calls[-1]
+    plan = env.oracle()
+    at = next(k for k, a in enumerate(plan) if "exchange_order(" in a.text)
+    old = ToolCall("orders_exchange_order", first.arguments)
+    last = [env.step(a) for a in [*plan[:at], Action(str(old), old), *plan[at + 1 :]]][-1]
+    assert last.terminated and not last.info["effect"] and last.info["collateral"]
 
 
 def test_a_question_must_be_answered() -> None:

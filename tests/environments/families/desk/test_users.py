@@ -19,7 +19,8 @@ from palaestra.core.outcome import Owner, Status
 from palaestra.core.session import Session
 from palaestra.environments.families.desk import audit
 from palaestra.environments.families.desk.drawing import DESKS, drawn
-from palaestra.environments.families.desk.environment import AGENT, USER, Desk
+from palaestra.environments.families.desk.environment import Desk
+from palaestra.environments.families.desk.sides import AGENT, USER
 from palaestra.environments.families.desk.user import PATIENCE, Act, Intent, Memory, Program
 from palaestra.models.scripted.scripted_model import ScriptedModel
 from palaestra.rollout.guarded_environment import LocalEnvironment

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 from palaestra.core.environment import Action, Observation, Spec, Stakes, Transition
@@ -28,15 +27,28 @@ from palaestra.core.errors import EnvironmentFault
 from palaestra.core.message import ToolCall
 from palaestra.core.rare_capabilities import Multiplayer, Sampling
 from palaestra.core.task import Task
-from palaestra.core.tool import NotACall, Tool, checked, parse_call, random_call
+from palaestra.core.tool import NotACall, Tool, random_call
 from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.families.apps.composing.goal import Call
 from palaestra.environments.families.apps.composing.verifier import Judge, Verdict, same_answer
-from palaestra.environments.families.apps.surfaces import FINISH, tool_of
+from palaestra.environments.families.apps.surfaces import FINISH
 from palaestra.environments.families.apps.world import Reply, World
 from palaestra.environments.families.desk import audit, expert
 from palaestra.environments.families.desk.drawing import DESKS, Drawn, caller_of, drawn
 from palaestra.environments.families.desk.policy import ASKS, CONFIRMS, SAYS, USER_SAYS, Trace
-from palaestra.environments.families.desk.scenario import Call, ServiceDesk, Wish
+from palaestra.environments.families.desk.scenario import Wish
+from palaestra.environments.families.desk.sides import (
+    AGENT,
+    BOTH,
+    HANG_UP,
+    SOLO,
+    USER,
+    USERS,
+    briefing,
+    listing,
+    parse_action,
+    tools_of,
+)
 from palaestra.environments.families.desk.user import (
     ASKING,
     Act,
@@ -47,32 +59,9 @@ from palaestra.environments.families.desk.user import (
 )
 from palaestra.environments.shared.seats import NOT_YOUR_TURN
 
-AGENT, USER = "agent", "user"
-USERS, SOLO = "users", "solo"  # suffixes
 ROUNDS = 40  # messages of the agent
-LONGEST = 2_000  # characters of a message
-WRITTEN_CALL = r"<tool_call>|(```\w*\s*)?(\{|[a-z_]+\()"  # how a call in text begins
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 HAND_OVER = "hand_over"
-HANG_UP = Tool(
-    "hang_up",
-    "End the conversation, with last words.",
-    {"type": "object", "properties": {"message": {"type": "string"}}},
-)
-RULES = (
-    "{about} Help the user, and keep to the policy below. Reply with one message to the user, or "
-    "with one tool call such as {example}; never with both."
-)
-SOLO_RULES = (
-    "{about} Do what the ticket says, and keep to the policy below. Nobody can be asked; the "
-    "user's phone lies before you. Reply with one tool call such as {example}. When all is done, "
-    "or must not be done, call finish()."
-)
-BOTH = (
-    "A user and an agent at a service desk talk, and may act on the same things. The first thing "
-    "that you see says which of them you are, what your rules are, and which tools you have. Reply "
-    "with one message to the other, or with one tool call; never with both."
-)
 MESSAGES = (
     "How can I help you?",
     "Could you tell me more?",
@@ -161,12 +150,11 @@ class Desk(
         self._asked: set[str] = set()  # slots that the agent asked for
         self._turn, self._rounds = USER, 0
         self._told = scenario.answer is None  # whether the user was told what they asked
-        self._ended = False
         if self.alone_with_tools:
             self._turn = AGENT
             self._seen = Observation(self._ticket())
         elif self._form == USERS:
-            tools = _listing(self._tools(USER))
+            tools = listing(self._tools(USER))
             self._seen = Observation(f"{audit.briefing(self.user)}{tools}")
         else:
             self._seen = Observation(self._user_turn())
@@ -228,13 +216,13 @@ class Desk(
                 agents = other._turn == AGENT
                 plan.append((expert.agent_action if agents else expert.user_action)(other))
                 step = other.step(plan[-1])
-                if not step.valid or other._over:
-                    break
+                if step.terminated or not step.valid:
+                    return plan if step.success else []
         except EnvironmentFault:  # the user held something back, and cannot make good for it
             return []
-        solved = other._over and other._verdict().success
-        other.close()
-        return plan if solved else []
+        finally:
+            other.close()
+        return []
 
     def sample_action(self, rng: random.Random) -> Action:
         """Sample a tool call, or a common message; for the user, what its part says now."""
@@ -243,7 +231,7 @@ class Desk(
         if self.alone_with_tools or rng.random() < 0.7:
             call = random_call(self._tools(AGENT), rng)
             return Action(str(call), call)
-        theirs = [] if self.alone_with_tools else self._tools(USER)[1:]
+        theirs = self._tools(USER)[1:]
         if theirs and rng.random() < 0.5:
             return Action(f"Please use {random_call(theirs, rng)}.")
         return Action(rng.choice(MESSAGES))
@@ -341,15 +329,15 @@ class Desk(
 
     def _end(self) -> None:
         """End the conversation; one that failed may be the fault of the user."""
-        self._over = self._ended = True
+        self._over = True
         if self._form == USERS and not self._verdict().success:
             said = self._said
             self._blame(audit.fault_at_the_end(self.user, self.memory, self._asked, said))
 
     def _verdict(self) -> Verdict:
         wanted = self.drawn.wanted
-        answer = (str(wanted.answer) if self._told else "") if self._ended else None
-        broken = self.trace.broken() if self._ended else ()
+        answer = (str(wanted.answer) if self._told else "") if self._over else None
+        broken = self.trace.broken() if self._over else ()
         judge = Judge(self._desk.suite.blueprints)
         return judge.verdict(self.world.state.changes(), answer, [wanted], broken)
 
@@ -370,12 +358,7 @@ class Desk(
         )
 
     def _briefing(self) -> str:
-        """Return the agent's instructions: how to reply, the tools, and the policy."""
-        tools = self._tools(AGENT)
-        rules = SOLO_RULES if self.alone_with_tools else RULES
-        example = f"{tools[0].name}({', '.join(f'{a}=…' for a in _required(tools[0]))})"
-        head = rules.format(about=self._desk.about, example=example)
-        return f"{head}{_listing(tools)}{self._desk.policy}"
+        return briefing(self._desk, self._form)
 
     def _ticket(self) -> str:
         """Return what the agent knows where nobody talks: the user, and what they want."""
@@ -383,43 +366,3 @@ class Desk(
         known = ", ".join(f"{name}: {value}" for name, value in scenario.known.items())
         wants = " Then: ".join(wish.words[0] for wish in scenario.final)
         return f"Ticket of {scenario.name} ({known}), who agrees to what it costs: {wants}"
-
-
-def tools_of(desk: ServiceDesk, who: str, form: str = "") -> tuple[Tool, ...]:
-    """Return the tools of a side; the first of the user's is that to hang up."""
-    offered = {
-        app: [tool_of(api) for api in made.apis.values() if api.name != "login"]
-        for app, made in desk.suite.apps.items()
-        if app != "supervisor"
-    }
-    mine = offered.pop(desk.name)
-    theirs = [tool for tools in offered.values() for tool in tools]
-    if who == USER:
-        return (HANG_UP, *theirs)
-    return (*mine, *theirs, FINISH) if form == SOLO else tuple(mine)
-
-
-def parse_action(action: Action, tools: tuple[Tool, ...]) -> ToolCall | str:
-    """Parse an action into a tool call, if it has one or is written as one, else a message.
-
-    Raises:
-        NotACall: it is a call that does not fit the tools, or no text that can be said.
-    """
-    text = action.text.strip()
-    if action.call is not None:
-        return checked(action.call, tools)
-    if re.match(WRITTEN_CALL, text):
-        return parse_call(text, tools)
-    if not text or not all(part.isprintable() for part in text.split()):
-        raise NotACall("Say something, or call a tool.")
-    if len(text) > LONGEST:
-        raise NotACall(f"Say it in at most {LONGEST} characters.")
-    return text
-
-
-def _required(tool: Tool) -> Sequence[str]:
-    return tuple(tool.parameters.get("required", ()))
-
-
-def _listing(tools: tuple[Tool, ...]) -> str:
-    return "\n\nTools:\n" + "\n".join(f"- {tool.signature}" for tool in tools) + "\n\n"

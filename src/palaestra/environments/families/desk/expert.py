@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from palaestra.core.environment import Action
 from palaestra.core.message import ToolCall
+from palaestra.environments.families.apps.composing.goal import Call
 from palaestra.environments.families.apps.surfaces import FINISH
 from palaestra.environments.families.apps.world import OK
-from palaestra.environments.families.desk.scenario import Call, Wish
+from palaestra.environments.families.desk.scenario import Wish
 from palaestra.environments.families.desk.user import Act
 
 if TYPE_CHECKING:
