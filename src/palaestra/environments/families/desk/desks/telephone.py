@@ -182,10 +182,10 @@ BROKEN = (
 
 
 def _offline(draft: Draft) -> Scenario:
-    """No internet, for one to three reasons, most of which only the user can mend."""
+    """No internet, for two or three reasons, most of which only the user can mend."""
     person, line = _begin(draft)
     switches = {"airplane_mode": True, "mobile_data": False, "registered": False}
-    reasons = draft.rng.sample([*switches, "gigabytes"], draft.rng.randint(1, 3))
+    reasons = draft.rng.sample([*switches, "gigabytes"], draft.rng.randint(2, 3))
     for row in draft.state.find(phone.SETTING, person=person.id):
         if row["name"] in reasons:
             draft.state.update(phone.SETTING, row["id"], {"on": switches[row["name"]]})
