@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from palaestra.core.temporal_logic import Moment, holds, parse
+from palaestra.core.temporal_logic import Atom, Moment, atoms, holds, parse
 from palaestra.environments.families.desk.drawing import DESKS
-from palaestra.environments.families.desk.policy import Trace
+from palaestra.environments.families.desk.policy import CONFIRMS, Trace
 
 KEPT = "kept"
 CASES = [
@@ -15,13 +15,13 @@ CASES = [
     ("orders", "identity", "verify_customer cancel_order", KEPT),
     ("orders", "identity", "change_address", "broken"),
     ("orders", "identity", "send_label verify_customer", "broken"),
-    ("orders", "confirmation", "desk.asks user.confirms cancel_order", KEPT),
+    ("orders", "confirmation", "show_order user.confirms cancel_order", KEPT),
     ("orders", "confirmation", "change_address", KEPT),
-    ("orders", "confirmation", "desk.asks user.says cancel_order", "broken"),
+    ("orders", "confirmation", "verify_customer cancel_order", "broken"),
     ("orders", "confirmation", "user.confirms return_order exchange_order", "broken"),
     ("orders", "confirmation", "user.confirms return_order user.confirms exchange_order", KEPT),
     ("orders", "label", "return_order send_label", KEPT),
-    ("orders", "label", "return_order desk.says", "broken"),
+    ("orders", "label", "return_order show_order", "broken"),
     ("orders", "label", "return_order send_label return_order", "broken"),
     ("telephone", "identity", "verify_customer lift_suspension", KEPT),
     ("telephone", "identity", "phone.restart book_technician verify_customer", "broken"),
@@ -67,20 +67,13 @@ def test_the_agent_reads_every_rule(desk: str) -> None:
 
 @pytest.mark.parametrize("desk", DESKS)
 def test_formulas_name_calls_that_exist(desk: str) -> None:
-    """Each rule is broken, or forbidden to be broken, by some call of the apps."""
-    events = [*DESKS[desk].suite.apis, "user.confirms", "desk.asks"]
+    """Look for words with a full stop in formulas: they are names of calls, or `user.confirms`."""
+    names = {*DESKS[desk].suite.apis, CONFIRMS}
     for rule in DESKS[desk].rules:
-        trace = Trace([rule])
-        liveness = []
-        for event in events:
-            after = Trace([rule])
-            after.add(event)
-            liveness.append(bool(after.broken()))
-        cancelled = Trace([rule])
-        cancelled.add(f"{desk}.cancel_booking")
-        assert (
-            any(map(trace.forbids, events)) or any(liveness) or any(map(cancelled.forbids, events))
-        )
+        for atom in atoms(parse(rule.formula)):
+            matches = [n for n in names if Atom(atom.text, pattern=atom.pattern).fits(n)]
+            alternatives = atom.text.count("|") + 1
+            assert len(matches) == alternatives, (rule.name, atom.text)
 
 
 def test_a_call_that_would_break_a_rule_is_known_before() -> None:

@@ -109,6 +109,26 @@ def test_users_act_on_their_phones_one_thing_at_a_time() -> None:
     assert act(user, "Turn airplane mode off and restart your phone.") is Act.ONE
 
 
+@pytest.mark.parametrize(
+    ("text", "act_of_user"),
+    [
+        ("Could you please give me your email and postcode so that I can find you?", Act.ANSWER),
+        ("To proceed, I need your e-mail address.", Act.ANSWER),
+        ("Can you confirm your postcode?", Act.ANSWER),
+        ("I can cancel it for you. Would you like me to proceed?", Act.CONFIRM),
+        ("Please confirm: cancel the order and refund the price.", Act.CONFIRM),
+        ("Your order has been cancelled.", Act.STOP),
+        ("I have now cancelled it, and refunded 39.", Act.STOP),
+        ("I'm sorry, but that is not possible once it has shipped.", Act.STOP),
+        ("Is there anything else I can do?", Act.STOP),
+        ("Let me look at that.", Act.AGAIN),
+        ("Your identity has been verified.", Act.AGAIN),
+    ],
+)
+def test_how_messages_are_read(text: str, act_of_user: Act) -> None:
+    assert act(program("orders", "cancel"), text) is act_of_user
+
+
 def test_users_lose_their_patience() -> None:
     user, memory = program("hotel", "cancel"), Memory()
     for _ in range(PATIENCE - 1):

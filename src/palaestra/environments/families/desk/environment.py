@@ -35,7 +35,7 @@ from palaestra.environments.families.apps.surfaces import FINISH
 from palaestra.environments.families.apps.world import Reply, World
 from palaestra.environments.families.desk import audit, expert
 from palaestra.environments.families.desk.drawing import DESKS, Drawn, caller_of, drawn
-from palaestra.environments.families.desk.policy import ASKS, CONFIRMS, SAYS, USER_SAYS, Trace
+from palaestra.environments.families.desk.policy import CONFIRMS, Trace
 from palaestra.environments.families.desk.scenario import Wish
 from palaestra.environments.families.desk.sides import (
     AGENT,
@@ -50,7 +50,6 @@ from palaestra.environments.families.desk.sides import (
     tools_of,
 )
 from palaestra.environments.families.desk.user import (
-    ASKING,
     Act,
     Intent,
     Memory,
@@ -282,7 +281,6 @@ class Desk(
 
     def _agent_says(self, text: str) -> str:
         """Pass a message to the user; return what the next player sees."""
-        self.trace.add(ASKS if ASKING.search(text) else SAYS)
         self._rounds += 1
         answer = self.drawn.scenario.answer
         self._told = self._told or any(same_answer(n, answer) for n in NUMBER.findall(text))
@@ -316,7 +314,8 @@ class Desk(
     def _heed(self, said: str) -> None:
         """Take note of a message of the user."""
         asked = self._heard[-1] if self._heard else ""
-        self.trace.add(CONFIRMS if confirms(asked, said) else USER_SAYS)
+        if confirms(asked, said):
+            self.trace.add(CONFIRMS)
         self.memory = self.user.after(self.memory, self.intent, said)
         self._heard.append(said)
         self._said.append(said)

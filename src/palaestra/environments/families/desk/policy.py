@@ -1,10 +1,7 @@
 """Policies: rules about the order of calls, as formulas of temporal logic over a conversation.
 
-A moment of the trace is a call that a service answered (`orders.return_order`, `phone.restart`) or
-something that was said:
-
-    desk.asks       the agent asked whether to go ahead       user.confirms   the user said yes then
-    desk.says       any other message of the agent            user.says       any other message
+A moment of the trace is a call that a service answered (`orders.return_order`, `phone.restart`), or
+`user.confirms`: the user said yes when the agent asked whether to go ahead.
 
 Formulas are progressed through each moment (`core/obligations.py`), so what is left of them is
 small, and is part of the environment's state.
@@ -19,8 +16,7 @@ from functools import lru_cache
 from palaestra.core.obligations import BROKEN, State, fulfilled, initial, progress
 from palaestra.core.temporal_logic import Moment, parse
 
-ASKS, SAYS = "desk.asks", "desk.says"
-CONFIRMS, USER_SAYS = "user.confirms", "user.says"
+CONFIRMS = "user.confirms"
 
 
 @dataclass(frozen=True, slots=True)

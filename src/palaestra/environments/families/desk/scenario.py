@@ -10,13 +10,12 @@ from functools import cached_property
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from palaestra.core.errors import EnvironmentFault
 from palaestra.environments.families.apps.app import App, Suite
 from palaestra.environments.families.apps.compiler.blueprint import parse
 from palaestra.environments.families.apps.compiler.verbs import Verb
 from palaestra.environments.families.apps.composing.goal import MAIN, Call
 from palaestra.environments.families.apps.people import Person
-from palaestra.environments.families.apps.state import Row, State
+from palaestra.environments.families.apps.state import State
 from palaestra.environments.families.apps.stock import stock_app
 from palaestra.environments.families.desk.policy import Rule
 
@@ -141,17 +140,6 @@ class ServiceDesk:
     def of_user(self, api: str) -> bool:
         """Return whether an API belongs to an app of the user's."""
         return api.partition(".")[0] != self.name
-
-
-def only(rows: Sequence[Row]) -> Row:
-    """Return the one row.
-
-    Raises:
-        EnvironmentFault: there are none or several, so the world is not as a kind expects it.
-    """
-    if len(rows) != 1:
-        raise EnvironmentFault("reset", f"a request needs one row, and there are {len(rows)}")
-    return rows[0]
 
 
 def known_of(person: Person, **others: str) -> dict[str, str]:

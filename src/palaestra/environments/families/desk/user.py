@@ -45,7 +45,9 @@ REFUSING = re.compile(
 )
 CLOSING = re.compile(
     r"\b(anything else|goodbye|all set|taken care of|(nice|good) day)\b"
-    r"|\b(is|are|been|was) (now )?(done|completed|resolved|changed|sent)\b",
+    r"|\b(is|are|been|was|have|i've) (now |successfully |just )*(done|completed|resolved|changed"
+    r"|sent|cancell?ed|returned|exchanged|refunded|added|booked|updated|extended|credited|lifted"
+    r"|processed)\b",
     re.IGNORECASE,
 )
 YES = re.compile(r"\b(yes|yeah|yep|sure|please do|go ahead|correct|i confirm)\b", re.IGNORECASE)
