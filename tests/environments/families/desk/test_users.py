@@ -94,6 +94,7 @@ def test_users_act_on_their_phones_one_thing_at_a_time() -> None:
     user = program("telephone", "offline")
     for text, api, arguments in (
         ("Please switch airplane mode off.", "phone.set_airplane_mode", {"on": False}),
+        ("Enable your mobile data.", "phone.set_mobile_data", {"on": True}),
         ("Could you turn on mobile data?", "phone.set_mobile_data", {"on": True}),
         (
             "Please use phone_set_mobile_data(on=True) on your phone.",
@@ -236,6 +237,12 @@ def test_a_user_who_agrees_to_what_they_do_not_want_or_acts_unasked_is_at_fault(
         env.step(Action("Yes, go ahead."))
     env = opened("offline", "telephone")
     assert env.step(Action("phone_show_status()")).valid
+    env.step(Action("I have no internet."))
+    env.step(Action("Please disable airplane mode and restart your phone."))
+    assert env.step(Action("phone_set_airplane_mode(on=False)")).valid
+    assert env.step(Action("phone_restart()")).valid
+    env.step(Action("I did both."))
+    env.step(Action("Good."))
     with pytest.raises(EnvironmentFault, match="nobody asked for"):
         env.step(Action("phone_restart()"))
 
@@ -245,7 +252,7 @@ def test_dates_may_be_said_in_many_ways() -> None:
     year, month, day = user.scenario.known["birthday"].split("-")
     asked = Intent(Act.ANSWER, ("birthday",))
     said = f"On {day}/{month}/{year}."
-    assert audit.fault_of_message(user, Memory(), asked, said, ["Your birthday?"]) is None
+    assert audit.fault_of_message(user, NEW, asked, said, "Your birthday?", []) is None
 
 
 def conversation(user: Callable[[Sequence[Message]], str]) -> Episode:

@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from palaestra.environments.families.apps.composing.goal import Call
 from palaestra.environments.families.desk.scenario import Scenario, Wish
 from palaestra.environments.families.desk.user import (
-    ASKING,
     NO,
     PERSONAS,
     YES,
@@ -37,7 +36,12 @@ from palaestra.environments.families.desk.user import (
 
 
 def fault_of_message(
-    program: Program, memory: Memory, intent: Intent, said: str, heard: Iterable[str]
+    program: Program,
+    memory: Memory,
+    intent: Intent,
+    said: str,
+    asked: str,
+    heard: Iterable[str],
 ) -> str | None:
     """Return what is wrong with a message of the user; None if it keeps to the part.
 
@@ -46,6 +50,7 @@ def fault_of_message(
         memory: what was said before.
         intent: what the part is to do now.
         said: the message.
+        asked: the last message of the agent.
         heard: all that the user has read before, and said.
     """
     texts = list(heard)
@@ -53,19 +58,22 @@ def fault_of_message(
         return f"the user told '{early}' before it was due"
     if invented := _unknown(said, " ".join([*_facts(program.scenario), *texts])):
         return f"the user invented '{invented}'"
-    asked = texts[-1] if texts else ""
     if intent.act in (Act.DENY, Act.CHANGE) and confirms(asked, said):
         return "the user agreed to what they do not want"
-    if intent.act is Act.CONFIRM and ASKING.search(asked) and NO.search(said):
+    if intent.act is Act.CONFIRM and NO.search(said):
         return None if YES.search(said) else "the user declined what they want"
     return None
 
 
-def fault_of_call(intent: Intent, call: Call, changes: bool) -> str | None:
-    """Return what is wrong with a call of the user's own tools; looking at something is free."""
-    if changes and call != intent.call:
-        return f"the user used {call.api}, which nobody asked for"
-    return None
+def fault_of_call(program: Program, asked: str, call: Call) -> str | None:
+    """Return what is wrong with a change that the user makes with a tool of their own.
+
+    The last message of the agent must be about it; how it asks is free.
+    """
+    about = (one.topic for one in program.gestures if one.api == call.api)
+    if any(re.search(topic, asked, re.IGNORECASE) for topic in about):
+        return None
+    return f"the user used {call.api}, which nobody asked for"
 
 
 def fault_of_stop(intent: Intent) -> str | None:

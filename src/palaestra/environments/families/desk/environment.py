@@ -146,6 +146,7 @@ class Desk(
         self.trace = Trace([r for r in desk.rules if not (r.talk and self.alone_with_tools)])
         self._heard: list[str] = []  # what the user has read, and said
         self._said: list[str] = []  # messages of the user
+        self._last = ""  # the last message of the agent
         self._asked: set[str] = set()  # slots that the agent asked for
         self._turn, self._rounds = USER, 0
         self._told = scenario.answer is None  # whether the user was told what they asked
@@ -191,7 +192,7 @@ class Desk(
 
     def state_key(self) -> str:
         """Hash the rows, what is left of the policy, and the parts of the talk that matter."""
-        heard = sorted(self._heard) if self._form == USERS else ()
+        heard = (self._last, sorted(self._heard)) if self._form == USERS else ()
         return hashed(
             (self._current().seed, self.world.key(), self.trace.key(), self._over, self._told),
             (self._turn, self._rounds, self.turns, self.memory, self.intent),
@@ -255,7 +256,8 @@ class Desk(
         app, _, api = call.name.partition("_")
         made = Call(f"{app}.{api}", call.arguments)
         if who == USER:
-            self._blame(audit.fault_of_call(self.intent, made, self._changes(made)))
+            changes = self._desk.suite.apis[made.api].changes
+            self._blame(audit.fault_of_call(self.user, self._last, made) if changes else None)
         reply = self._answered(made)
         if who == USER:
             self._shown(str(reply))
@@ -271,9 +273,6 @@ class Desk(
                 self._end()
         return reply
 
-    def _changes(self, call: Call) -> bool:
-        return self._desk.suite.apis[call.api].changes
-
     def _shown(self, output: str) -> None:
         """Let the user see what a tool of theirs has shown."""
         self._heard.append(output)
@@ -287,7 +286,7 @@ class Desk(
         self.intent = self.user.intent(self.memory, text)
         self._asked |= set(self.intent.slots)
         self._heard.append(text)
-        self._turn = USER
+        self._last, self._turn = text, USER
         if self._rounds == ROUNDS:
             self._end()
             return self.OVER
@@ -306,15 +305,17 @@ class Desk(
 
     def _user_says(self, text: str) -> str:
         """Pass a message of a player to the agent; return what the agent sees."""
-        self._blame(audit.fault_of_message(self.user, self.memory, self.intent, text, self._heard))
+        found = audit.fault_of_message(
+            self.user, self.memory, self.intent, text, self._last, self._heard
+        )
+        self._blame(found)
         opening = self.intent.act is Act.OPEN
         self._heed(text)
         return f"{self._briefing()}\n\n{text}" if opening else text
 
     def _heed(self, said: str) -> None:
         """Take note of a message of the user."""
-        asked = self._heard[-1] if self._heard else ""
-        if confirms(asked, said):
+        if confirms(self._last, said):
             self.trace.add(CONFIRMS)
         self.memory = self.user.after(self.memory, self.intent, said)
         self._heard.append(said)

@@ -96,6 +96,7 @@ class Gesture:
     """What a user can do with a tool of their own, as it is asked for in words."""
 
     asked: str  # the pattern of a request for it
+    topic: str  # the pattern of any message about it
     api: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
 

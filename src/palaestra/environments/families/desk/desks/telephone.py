@@ -295,6 +295,24 @@ def _identify(known: Mapping[str, str]) -> Call:
     return call("telephone.verify_customer", number=number, birthday=birthday)
 
 
+def _switch(name: str, api: str) -> tuple[Gesture, Gesture]:
+    """Return how a switch is turned on and off, in words or as a call."""
+    turned = r"\b(turn|switch|put|set|toggle)\b[^.]*"
+    topic = name.replace(" ", "[ _]")
+    made = api.replace(".", "_")
+
+    def gesture(on: bool, word: str, verbs: str) -> Gesture:
+        ways = (
+            rf"{turned}\b{word}\b[^.]*{name}",
+            rf"{turned}{name}\b[^.]*\b{word}\b",
+            rf"\b({verbs})\b[^.]*{name}",
+            rf"{made}\(on={on}\)",
+        )
+        return Gesture("|".join(ways), topic, api, {"on": on})
+
+    return gesture(True, "on", "enable|activate"), gesture(False, "off", "disable|deactivate")
+
+
 TELEPHONE = ServiceDesk(
     name="telephone",
     about="You work at the desk of a telephone company.",
@@ -346,33 +364,13 @@ TELEPHONE = ServiceDesk(
     identity=("number", "birthday"),
     gestures=(
         Gesture(
-            r"\b(show|check|look at|see|tell)\b.*\bstatus\b|phone_show_status", "phone.show_status"
+            r"\b(show|check|look at|see|tell)\b.*\bstatus\b|phone_show_status",
+            r"\bstatus\b",
+            "phone.show_status",
         ),
-        Gesture(
-            r"\b(turn|switch|put)\b[^.]*\b(off\b[^.]*\bairplane mode|airplane mode\b[^.]*\boff)\b"
-            r"|phone_set_airplane_mode\(on=[Ff]alse\)",
-            "phone.set_airplane_mode",
-            {"on": False},
-        ),
-        Gesture(
-            r"\b(turn|switch|put)\b[^.]*\b(on\b[^.]*\bairplane mode|airplane mode\b[^.]*\bon)\b"
-            r"|phone_set_airplane_mode\(on=[Tt]rue\)",
-            "phone.set_airplane_mode",
-            {"on": True},
-        ),
-        Gesture(
-            r"\b(turn|switch|put)\b[^.]*\b(on\b[^.]*\bmobile data|mobile data\b[^.]*\bon)\b"
-            r"|phone_set_mobile_data\(on=[Tt]rue\)",
-            "phone.set_mobile_data",
-            {"on": True},
-        ),
-        Gesture(
-            r"\b(turn|switch|put)\b[^.]*\b(off\b[^.]*\bmobile data|mobile data\b[^.]*\boff)\b"
-            r"|phone_set_mobile_data\(on=[Ff]alse\)",
-            "phone.set_mobile_data",
-            {"on": False},
-        ),
-        Gesture(r"\b(restart|reboot|phone_restart)\b", "phone.restart"),
+        *_switch("airplane mode", "phone.set_airplane_mode"),
+        *_switch("mobile data", "phone.set_mobile_data"),
+        Gesture(r"\b(restart|reboot|phone_restart)\b", r"restart|reboot", "phone.restart"),
     ),
     kinds=(
         Kind("offline", _offline),
