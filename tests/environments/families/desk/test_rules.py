@@ -24,6 +24,8 @@ CASES = [
     ("orders", "label", "return_order show_order", "broken"),
     ("orders", "label", "return_order send_label return_order", "broken"),
     ("telephone", "identity", "verify_customer lift_suspension", KEPT),
+    ("telephone", "identity", "phone.show_status verify_customer phone.restart", KEPT),
+    ("telephone", "identity", "phone.restart verify_customer", "broken"),
     ("telephone", "identity", "phone.restart book_technician verify_customer", "broken"),
     ("telephone", "confirmation", "user.confirms change_plan", KEPT),
     ("telephone", "confirmation", "add_gigabytes user.confirms", "broken"),

@@ -150,7 +150,10 @@ def hand_over(caller: Caller, reason: str) -> Row:
     return {"handed_over": True}
 
 
-CHANGES = r"/telephone\.(change_plan|add_gigabytes|lift_suspension|credit_bill|book_technician)/"
+CHANGES = (
+    r"/(telephone\.(change_plan|add_gigabytes|lift_suspension|credit_bill|book_technician)"
+    r"|phone\.(set_airplane_mode|set_mobile_data|restart))/"
+)
 CONFIRMED = r"/telephone\.(change_plan|add_gigabytes)/"
 
 
@@ -331,8 +334,8 @@ TELEPHONE = ServiceDesk(
     rules=(
         Rule(
             "identity",
-            "Before any change, check who is calling: verify the customer by telephone number and "
-            "birthday.",
+            "Before any change, also on the customer's phone, check who is calling: verify the "
+            "customer by telephone number and birthday.",
             f"not {CHANGES} W 'telephone.verify_customer'",
         ),
         Rule(
