@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from palaestra.core.team_words import PASS
@@ -64,6 +64,9 @@ class Nested(Protocol):
     def said(self) -> list[tuple[str, str]]:
         said, self._said = self._said, []
         return said
+
+    def audience(self) -> Sequence[str] | None:
+        return self.outer.audience()
 
     def begin(self, observation: str, state: str | None = None) -> None:
         for one in (self.outer, *self.inner.values()):

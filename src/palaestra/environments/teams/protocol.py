@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -67,6 +67,13 @@ class Protocol(ABC):
         """Return speaker and line of all that was said since the last call, in its order."""
         return []
 
+    def audience(self) -> Sequence[str] | None:
+        """Return the members that hear what was said last; None: those of `Team.sees`.
+
+        It does not hold for what is said in a team in a member's place, which stays there.
+        """
+        return None
+
     @abstractmethod
     def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
         """Begin the next turn, once the environment has taken the action or refused it.
@@ -119,21 +126,27 @@ class Protocol(ABC):
 
 
 def protocol_of(team: Team, seed: int) -> Protocol:
-    """Return the protocol that a team's file describes, at the beginning of its first turn."""
+    """Return the protocol that a team describes, at the beginning of its first turn."""
     from palaestra.environments.teams.layered_network import LayeredNetwork
     from palaestra.environments.teams.nested import Nested
     from palaestra.environments.teams.orchestrator import Orchestrator
+    from palaestra.environments.teams.own_protocol import OwnTeam
     from palaestra.environments.teams.routing import Routing
     from palaestra.environments.teams.staged_protocol import Stages
+    from palaestra.environments.teams.team_formation import Groups
     from palaestra.environments.teams.team_supervisor import Supervised
 
     protocol: Protocol
-    if team.orchestrator is not None:
+    if isinstance(team, OwnTeam):
+        protocol = team.own(team, seed)
+    elif team.orchestrator is not None:
         protocol = Orchestrator(team, seed)
     elif team.network is not None:
         protocol = LayeredNetwork(team, team.network, seed)
     elif team.routing is not None:
         protocol = Routing(team, team.routing, seed)
+    elif team.formation is not None:
+        protocol = Groups(team, team.formation, seed)
     else:
         protocol = Stages(team, seed)
     if team.supervisor is not None:

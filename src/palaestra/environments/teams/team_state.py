@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from palaestra.core.environment import Action
 from palaestra.core.message import ToolCall
@@ -27,6 +27,14 @@ class TeamNote(TypedDict, total=False):
     heard: dict[str, list[int]]  # by player whose turn begins, the numbers of lines shown to it
     did: str  # the action on which the team has decided
     facts: dict[str, Any]  # of the turn that this decided, see `Protocol.facts`
+
+
+class _Line(NamedTuple):
+    """What members may be shown."""
+
+    speaker: str  # empty: the environment
+    text: str
+    to: Sequence[str] | None = None  # members that hear it; None: those of `Team.sees`
 
 
 class TeamState:
@@ -52,12 +60,12 @@ class TeamState:
         self.decision: Action | None = None  # until the environment takes it
         self.forfeited = False
         self.shown: dict[str, str] = {}  # what each saw at the beginning of its turn
-        self._news: list[tuple[str, str]] = []  # all lines so far: by whom ("" is nobody), text
+        self._news: list[_Line] = []  # so far
         self._read = dict.fromkeys(team.players, 0)  # how many of them each has been shown
         self._hears: dict[tuple[str, str], bool] = {}  # reader and speaker, as `Team.sees`
         self._digest = ""  # of the news, so that a state key takes no longer the more was said
 
-    def tell(self, *lines: tuple[str, str]) -> None:
+    def tell(self, *lines: _Line) -> None:
         """Add lines to what members are shown when their turns begin."""
         self._news += lines
         if lines:
@@ -72,7 +80,7 @@ class TeamState:
         """
         begin = self.protocol.begin_turn if self._begun else self.protocol.begin
         begin(view, state)
-        self.tell(("", view))
+        self.tell(_Line("", view))
         self._begun = self.deciding = True
 
     def begin(self, members: Iterable[str]) -> dict[str, list[int]]:
@@ -85,12 +93,12 @@ class TeamState:
         for member in members:
             lines = [] if member in self.shown else [self._briefing(member)]
             first = self._read[member]
-            for at, (speaker, text) in enumerate(self._news[first:], first):
+            for at, (speaker, text, to) in enumerate(self._news[first:], first):
                 hears = self._hears.get((member, speaker))
                 if hears is None:
                     hears = not speaker or (speaker != member and self.team.sees(member, speaker))
                     self._hears[member, speaker] = hears
-                if hears:
+                if hears and (to is None or member.partition(".")[0] in to):
                     lines.append(text)
                     if speaker:
                         heard.setdefault(self._called(member), []).append(self._number(at))
@@ -110,7 +118,8 @@ class TeamState:
                 [self._number(at), self._called(who), *([] if who in self.team.players else [line])]
                 for at, (who, line) in enumerate(said, len(self._news))
             ]
-            self.tell(*said)
+            to = self.protocol.audience()
+            self.tell(*(_Line(who, line, None if "." in who else to) for who, line in said))
         if decision is not None:
             if facts := self.protocol.facts():
                 note["facts"] = facts
@@ -123,7 +132,7 @@ class TeamState:
     def acted(self) -> None:
         """End the team's turn, once the environment has taken its decision."""
         assert self.decision is not None
-        self.tell(("", f"{DID}{text_of(self.decision)}"))
+        self.tell(_Line("", f"{DID}{text_of(self.decision)}"))
         self.decision, self.deciding = None, False
 
     def refused(self, why: str, state: str | None) -> None:
@@ -134,7 +143,7 @@ class TeamState:
             state: the key of the environment's state; None: unknown.
         """
         assert self.decision is not None
-        self.tell(("", f"{DID}{text_of(self.decision)}\nThat was no valid action. {why}"))
+        self.tell(_Line("", f"{DID}{text_of(self.decision)}\nThat was no valid action. {why}"))
         self.decision, self.deciding = None, True
         self.protocol.begin_turn(why, state)
 
@@ -155,7 +164,7 @@ class TeamState:
         protocol, told, now = saved
         self._begun, self.deciding, decision, self.forfeited = now
         news, self._digest, self._read, self.shown = told
-        self._news = [(who, text) for who, text in news]
+        self._news = [_Line(*line) for line in news]
         self.protocol.restore(protocol)
         self.decision = None
         if decision is not None:
@@ -196,4 +205,6 @@ def _briefing(team: Team, player: str, name: str, plays: str) -> str:
         inner = _briefing(team.inner[member], within, name, "")
         return f"{inner} Your team is {member} among {', '.join(others)}.{plays}{told}"
     told += f" {skilled(one.skills)}" if one.skills else ""
+    if team.formation is not None:  # who else is there is to be found
+        return f"You are {name}, and form groups with others.{plays}{told}"
     return f"You are {name}, in a team with {', '.join(others)}.{plays}{told}"

@@ -16,7 +16,9 @@ from palaestra.environments.families.apps.composing.composition import (
     Composition,
 )
 from palaestra.environments.families.apps.composing.gate import rejection
+from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.composing.verifier import Wanted
+from palaestra.environments.families.apps.events import Event
 from palaestra.environments.families.apps.generated import generated_app
 from palaestra.environments.families.apps.population import START, populate, world_template
 from palaestra.environments.families.apps.state import Template
@@ -38,10 +40,11 @@ class Drawn:
     task: Composition
     ways: list[Wanted]
     needed: tuple[str, ...]  # the APIs that the reference calls
+    events: tuple[Event, ...] = ()  # what happens by itself
 
     def open(self) -> World:
         """Return its world, in which nothing has happened."""
-        return World(self.suite, self.template, START)
+        return World(self.suite, self.template, START, self.events, MAIN)
 
 
 @lru_cache(maxsize=512)

@@ -8,10 +8,11 @@ are faults of the environment, of the kind "user", and no failure of the agent:
 - a fact told too early: the value of a slot that was not asked for, or of a wish that is not due;
 - a stop too soon: the user hangs up while something is open;
 - a yes or a no against their own wish, or a tool used that nobody asked for;
-- a fact held back until the end of a conversation that failed: of a wish that was due, or a slot
-  that was asked for.
+- a fact held back until the end: of a wish that was due, or a slot that was asked for.
 
-The wording is free, and a user may ask something in return, or answer later.
+Whether the agent has succeeded in spite of it does not matter; else only failures would be left
+out, and rates of success would be too high. The wording is free, and a user may ask something in
+return, or answer later.
 """
 
 from __future__ import annotations

@@ -328,9 +328,9 @@ class Desk(
             raise EnvironmentFault(USER, fault)
 
     def _end(self) -> None:
-        """End the conversation; one that failed may be the fault of the user."""
+        """End the conversation; a player of the user must have told by now what was due."""
         self._over = True
-        if self._form == USERS and not self._verdict().success:
+        if self._form == USERS:
             said = self._said
             self._blame(audit.fault_at_the_end(self.user, self.memory, self._asked, said))
 
@@ -339,7 +339,7 @@ class Desk(
         answer = (str(wanted.answer) if self._told else "") if self._over else None
         broken = self.trace.broken() if self._over else ()
         judge = Judge(self._desk.suite.blueprints)
-        return judge.verdict(self.world.state.changes(), answer, [wanted], broken)
+        return judge.verdict(self.world.state.changes(), answer, [wanted], broken=broken)
 
     def _transition(self) -> Transition:
         if not self._over:

@@ -32,6 +32,7 @@ class Caller:
     blueprints: Mapping[str, Blueprint]
     person: int  # the id in `supervisor.person` of whoever is signed in; 0: nobody
     now: str  # the world's time, as in fields of the type `time`
+    advance: Callable[[int, bool], str] | None = None  # lets time pass, see `World.advance`
 
     def email(self) -> str:
         """Return the caller's address."""

@@ -25,7 +25,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -93,10 +93,13 @@ class Blueprint(_Table):
     app: str = Field(pattern=f"^{NAME}$")
     about: str
     version: int = 1
-    entities: dict[str, Entity] = Field(min_length=1)
+    entities: dict[str, Entity]  # none: an app of verbs alone, which no file can describe
     private: bool = True  # calls need an access token, from `login`
     staff: str = ""  # the entity whose owners work for the app: they read and change all its rows
     changes_per_minute: int | None = Field(default=None, gt=0)  # of one person; beyond: status 429
+    seconds: dict[str, Annotated[int, Field(ge=0)]] = {}
+    """How long calls take, by the name of the API; without an entry a change one second, and what
+    changes nothing no time."""
 
     @cached_property
     def references(self) -> list[tuple[str, str, str]]:
@@ -139,6 +142,8 @@ def contradictions(blueprint: Blueprint) -> Iterator[tuple[list[str], str]]:
     staff = blueprint.entities.get(blueprint.staff)
     if blueprint.staff and (staff is None or not staff.owner):
         yield ["staff"], f"`staff` is '{blueprint.staff}', which is no entity with an owner"
+    if not blueprint.entities:
+        yield ["entities"], "entities: there is none; describe at least one"
     for name, entity in blueprint.entities.items():
         at = ["entities", name]
         if not re.fullmatch(NAME, name):

@@ -16,6 +16,8 @@ from palaestra.environments.families.apps.composing.crud_atoms import crud_atoms
 from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Goal, Slots, Steps
 from palaestra.environments.families.apps.composing.stock_atoms import stock_atoms
 from palaestra.environments.families.apps.composing.verifier import Judge, Ran, Wanted, run
+from palaestra.environments.families.apps.composing.windows import Window
+from palaestra.environments.families.apps.events import Event
 from palaestra.environments.families.apps.world import World
 
 LEVELS = {"easy": 1, "medium": 2, "hard": 4}
@@ -29,6 +31,7 @@ class Composition:
     """A task in a world that nobody has touched."""
 
     goals: tuple[Goal, ...]
+    noise: tuple[Event, ...] = ()  # what happens besides, and has to do with no goal
 
     @property
     def instruction(self) -> str:
@@ -41,6 +44,15 @@ class Composition:
     @property
     def mentions(self) -> tuple[str, ...]:
         return tuple(text for goal in self.goals for text in goal.atom.mentions(goal.slots))
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        return tuple(one for goal in self.goals for one in goal.atom.windows(goal.slots))
+
+    def events(self, world: World) -> tuple[Event, ...]:
+        """Return what happens by itself in the task's world."""
+        own = (event for goal in self.goals for event in goal.atom.events(goal.slots, world))
+        return (*own, *self.noise)
 
     def steps(self, changed: int = -1, slots: Slots | None = None) -> Steps:
         """Yield the calls of the reference, goal by goal; return the last goal's answer, if any.
@@ -72,8 +84,8 @@ class Composition:
         fork = world.fork()
         try:
             ran = run(steps, fork, MAIN)
-            judge = Judge(world.suite.blueprints)
-            return ran, judge.wanted(fork.state.changes(), ran, mentions)
+            judge = Judge(world.suite.blueprints, fork.state.event_rows())
+            return ran, judge.wanted(fork.state.changes(), ran, mentions, self.windows)
         finally:
             fork.close()
 

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from palaestra.environments.families.apps.compiler.api import Caller
+from palaestra.environments.families.apps.composing.windows import Window
+from palaestra.environments.families.apps.events import Event
 from palaestra.environments.families.apps.state import Row
 from palaestra.environments.families.apps.world import World
 
@@ -70,6 +72,14 @@ class Atom(ABC):
 
     def alternatives(self, slots: Slots, world: World) -> Sequence[Slots]:
         """Return other slots whose reference is as right, where the words leave it open."""
+        return ()
+
+    def events(self, slots: Slots, world: World) -> Sequence[Event]:
+        """Return what happens by itself in a task with this goal."""
+        return ()
+
+    def windows(self, slots: Slots) -> Sequence[Window]:
+        """Return when the changes for this goal must be made."""
         return ()
 
     def mentions(self, slots: Slots) -> tuple[str, ...]:

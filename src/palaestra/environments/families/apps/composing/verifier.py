@@ -2,7 +2,9 @@
 
 The reference runs on a fork. The rows that it changes there, less what the blueprint calls free,
 are the wanted effect; its answer is the wanted answer. Ids of new rows, times that a service sets
-and wording are free. Any other row that changed is collateral damage. Reading is always free.
+and wording are free. Any other row that changed is collateral damage. Reading is always free. What
+events change is no change of the agent (`change_log.py`); rows that events made have names, since
+their ids depend on what else happened. When changes must be made is judged apart (`windows.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from palaestra.environments.families.apps.compiler.blueprint import Blueprint, Column, qualified
 from palaestra.environments.families.apps.composing.goal import Call, Steps
+from palaestra.environments.families.apps.composing.windows import Window
 from palaestra.environments.families.apps.state import Change
 from palaestra.environments.families.apps.world import World
 
@@ -30,6 +34,7 @@ class Wanted:
     rows: Counter[Canonical]
     answer: Any = None  # None: any, or none
     mentions: tuple[str, ...] = ()  # what new texts of free wording must mention
+    windows: tuple[Window, ...] = ()  # when changes must be made
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +45,15 @@ class Verdict:
     wording: bool  # new texts mention what they must
     answer: bool  # the answer is right, or none is wanted
     collateral: tuple[str, ...] = ()  # other rows that changed, such as "delete mail.message 7"
-    policy: tuple[str, ...] = ()  # names of rules about the order of calls that were broken
     progress: float = 0.0
     """The share done, less the collateral rows, in [0, 1]: of wanted rows, answer, and the end."""
 
+    timing: bool = True  # nothing was done too early or too late
+    policy: tuple[str, ...] = ()  # names of rules about the order of calls that were broken
+
     @property
     def success(self) -> bool:
-        done = self.effect and self.wording and self.answer
+        done = self.effect and self.wording and self.answer and self.timing
         return done and not self.collateral and not self.policy
 
 
@@ -82,23 +89,41 @@ def run(steps: Steps, world: World, person: int) -> Ran:
 class Judge:
     """Compares changes with what is wanted, by the blueprints of a world."""
 
-    def __init__(self, blueprints: Mapping[str, Blueprint]) -> None:
-        self.blueprints = blueprints
+    def __init__(
+        self,
+        blueprints: Mapping[str, Blueprint],
+        event_rows: Mapping[tuple[str, int], str] = MappingProxyType({}),
+    ) -> None:
+        """Compare in a world with these blueprints.
+
+        Args:
+            blueprints: of its apps.
+            event_rows: the rows that events made, see `State.event_rows`.
+        """
+        self.blueprints, self.event_rows = blueprints, event_rows
 
     def canonical(self, changes: Sequence[Change]) -> list[Canonical]:
         """Return each change without what is free, in their order."""
         new = {(one.table, one.id): one for one in changes if one.kind == "insert"}
         return [self._canonical(change, new) for change in changes]
 
-    def wanted(self, changes: Sequence[Change], ran: Ran, mentions: Iterable[str]) -> Wanted:
+    def wanted(
+        self,
+        changes: Sequence[Change],
+        ran: Ran,
+        mentions: Iterable[str],
+        windows: Iterable[Window] = (),
+    ) -> Wanted:
         """Return what a reference that made these changes shows to be wanted."""
-        return Wanted(Counter(self.canonical(changes)), ran.answer, tuple(mentions))
+        rows = Counter(self.canonical(changes))
+        return Wanted(rows, ran.answer, tuple(mentions), tuple(windows))
 
     def verdict(
         self,
         changes: Sequence[Change],
         answer: str | None,
         ways: Sequence[Wanted],
+        timing: bool = True,
         broken: Sequence[str] = (),
     ) -> Verdict:
         """Return the best verdict over all right ways.
@@ -107,11 +132,14 @@ class Judge:
             changes: what differs from the world's beginning.
             answer: what the agent said at the end; None before the end.
             ways: at least one.
+            timing: whether the changes were made when they should be.
             broken: the rules of a policy that were broken.
         """
         found = self.canonical(changes)
         texts = " ".join(self._texts(changes)).casefold()
-        verdicts = [self._verdict(changes, found, texts, answer, way, broken) for way in ways]
+        verdicts = [
+            self._verdict(changes, found, texts, answer, way, timing, broken) for way in ways
+        ]
         return max(verdicts, key=lambda one: (one.success, one.progress, one.effect))
 
     # ── details ──────────────────────────────────────────────────────────────
@@ -123,6 +151,7 @@ class Judge:
         texts: str,
         answer: str | None,
         way: Wanted,
+        timing: bool,
         broken: Sequence[str],
     ) -> Verdict:
         left, collateral = Counter(way.rows), []
@@ -134,16 +163,17 @@ class Judge:
         effect, answered = not left.total(), same_answer(answer, way.answer)
         wording = all(_plain(mention) in _plain(texts) for mention in way.mentions)
         asked = way.answer is not None
-        right = effect and answered and wording and not collateral and not broken
+        right = effect and answered and wording and timing and not collateral and not broken
         ended = answer is not None and right
         done = way.rows.total() - left.total() + (asked and answered) + ended - len(collateral)
         share = done / (way.rows.total() + asked + 1)
         progress = min(1.0, max(0.0, share))
-        return Verdict(effect, wording, answered, tuple(collateral), tuple(broken), progress)
+        rows, rules = tuple(collateral), tuple(broken)
+        return Verdict(effect, wording, answered, rows, progress, timing, rules)
 
     def _canonical(self, change: Change, new: Mapping[tuple[str, int], Change]) -> Canonical:
         """Return a change without free columns; new rows that it refers to stand for their ids."""
-        values = []
+        values: list[tuple[str, Any]] = []
         for name, value in sorted(change.values.items()):
             if name == "id" or (column := self._column(change.table, name)) is None:
                 continue
@@ -153,9 +183,12 @@ class Judge:
             if column.refers and (target, value) in new:
                 others = {key: one for key, one in new.items() if key != (target, value)}
                 values.append((name, self._canonical(new[target, value], others)))
+            elif column.refers and (target, value) in self.event_rows:
+                values.append((name, self.event_rows[target, value]))
             else:
                 values.append((name, _plain(value)))
-        id = 0 if change.kind == "insert" else change.id
+        id: int | str = 0 if change.kind == "insert" else change.id
+        id = self.event_rows.get((change.table, change.id), id)
         return (change.table, change.kind, id, tuple(values))
 
     def _column(self, table: str, name: str) -> Column | None:
