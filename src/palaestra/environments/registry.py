@@ -63,7 +63,7 @@ FAMILIES: dict[str, Family] = {
         "palaestra.environments.families.apps.environment:Apps",
         "",
         "after AppWorld (Trivedi et al. 2024) and LOOP (Chen et al. 2025)",
-        "a person's mail, contacts, calendar and bank, compiled from blueprints",
+        "the apps of a person, or of a company, compiled from blueprints",
         "Apache-2.0",
     ),
     "arcade": Family(

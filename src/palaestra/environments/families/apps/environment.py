@@ -1,4 +1,4 @@
-"""Apps: an assistant with a person's mail, contacts, calendar and bank.
+"""Apps: an assistant with a person's apps, such as mail, contacts, calendar and bank.
 
 Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. With `:all` the
 agent has every API as a tool, and with `:discover` it finds and reads them first; otherwise it has
@@ -9,6 +9,11 @@ generated afresh for each task. Both exist for all levels and with all of these 
 In `apps/timed` time matters: answers arrive while the agent waits, there are deadlines, and others
 change what the task is about (`timed/timed_atoms.py`). With `apps/timed-30` sampled tokens take
 time, too: a second for 30 of them. It exists for 100, 30, 10, 3 and 1.
+
+Tasks of `apps/life-easy` have all apps of a person (also chat, notes, files, payments, a shop and
+travel), those of `apps/office-easy` the ones of a company (`setting.py`). A subclass with a
+`setting` of its own has tasks about its own apps: `my_module:MyApps/hard`, or `my_module:MyApps`,
+which is easy.
 
 A split has small worlds of its own, so a world met in training is never met in a test. After LOOP's
 AppWorld (Chen et al. 2025, Trivedi et al. 2024); ours: the apps, people and tasks, which are all
@@ -25,6 +30,7 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from palaestra.core.environment import Action, Observation, Spec, Transition
 from palaestra.core.message import ToolCall
@@ -37,7 +43,7 @@ from palaestra.environments.families.apps.composing.goal import MAIN, Goal
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, drawn
-from palaestra.environments.families.apps.stock import stock_suite
+from palaestra.environments.families.apps.setting import SETTINGS, Setting
 from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
 from palaestra.environments.families.apps.timed.clock_app import timed_suite
 from palaestra.environments.families.apps.timed.remaining import rest_in_time
@@ -66,20 +72,30 @@ def speed_of(name: str) -> int | None:
     return int(suffix) if level == TIMED and suffix else None
 
 
+def parts(name: str) -> tuple[str, str, str, str]:
+    """Return the setting, the level, the kind and the form of tools that a name says."""
+    head, _, form = name.partition(":")
+    setting, _, rest = head.partition("-") if head.partition("-")[0] in SETTINGS else ("", "", head)
+    level, _, kind = rest.partition("-")
+    return setting, level or "easy", kind, form
+
+
 class Apps(
     Adapter, id="apps", capabilities={"state_key", "snapshot", "oracle", "progress"}, tools=True
 ):
     """A person's apps, and one task."""
 
     OVER = "The task is over."
+    setting: ClassVar[Setting | None] = None  # of a subclass: where all its tasks are set
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        level, _, form = name.partition(":")
-        self._level, _, self._kind = level.partition("-")
+        which, self._level, self._kind, form = parts(name)
+        self._setting = self.setting or (SETTINGS[which]() if which else None)
         self._speed = speed_of(name)
         self._surface = SURFACES[form or "task"]
-        suite = timed_suite() if self._level == TIMED else stock_suite()
+        timed = self._level == TIMED
+        suite = timed_suite() if timed else (self._setting or SETTINGS[""]()).suite
         tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
         self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
         self._world: World | None = None
@@ -88,20 +104,24 @@ class Apps(
     @classmethod
     def names(cls) -> list[str]:
         forms = ("", *(f":{form}" for form in SURFACES if form != "task"))
+        if cls.setting is not None:
+            return ["", *(f"{level}{form}" for level in LEVELS for form in forms)]
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
         levels = [f"{level}{kind}" for level in LEVELS for kind in kinds]
+        levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in LEVELS]
         levels += [TIMED, *(f"{TIMED}-{speed}" for speed in SPEEDS)]
         return [f"{level}{form}" for level in levels for form in forms]
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec, (level, _, form) = super().spec_of(name), name.partition(":")
-        if level.partition("-")[0] == TIMED:
+        spec, (which, level, _, form) = super().spec_of(name), parts(name)
+        if level == TIMED:
             turns = 46 if form == "discover" else 32
             return replace(spec, typical_turns=turns, token_time=speed_of(name) is not None)
-        goals = LEVELS[level.partition("-")[0]]
         each, first = (12, 4) if form == "discover" else (6, 2)
-        return replace(spec, typical_turns=first + each * goals)
+        if which or cls.setting is not None:
+            each += 8  # for each of several rows, something is read or changed
+        return replace(spec, typical_turns=first + each * LEVELS[level])
 
     @property
     def instructions(self) -> str:
@@ -120,8 +140,10 @@ class Apps(
         """Open the task's world; raises InputError for a task with parameters."""
         without_parameters(task)
         self.close()
-        timed = self._level == TIMED
-        self._drawn = drawn_timed(task.seed) if timed else drawn(self._level, self._kind, task.seed)
+        if self._level == TIMED:
+            self._drawn = drawn_timed(task.seed)
+        else:
+            self._drawn = drawn(self._level, self._kind, task.seed, self._setting)
         self._world, self._answer = self._drawn.open(), None
         rng = random.Random(f"tools {task.seed}")
         needed = self._drawn.needed
@@ -176,7 +198,8 @@ class Apps(
         if self._over:
             return []
         find = rest_in_time if self._level == TIMED else rest_of
-        rest = find(world, self._drawn.task, self._drawn.ways)
+        tried = (find(world, task, self._drawn.ways) for task in self._drawn.variants())
+        rest = next((found for found in tried if found is not None), None)
         if rest is None:
             return []
         calls, answer = rest

@@ -9,7 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from palaestra.environments.families.apps.compiler.blueprint import FORMS, Blueprint, Column
+from palaestra.environments.families.apps.compiler.blueprint import (
+    FORMS,
+    Blueprint,
+    Column,
+    Entity,
+    qualified,
+)
 from palaestra.environments.families.apps.state import Row, State
 
 JSON_TYPES = {"integer": "integer", "person": "integer", "money": "number", "boolean": "boolean"}
@@ -54,10 +60,25 @@ class Caller:
         if entity.public or self.works_for(app):
             return "1", []
         parts, values = [f'"{entity.owner}" = ?'], list[object]([self.person])
+        self._read_by(entity, parts, values)
+        if entity.shared:
+            readers: list[str] = []
+            self._read_by(self.blueprints[app].entities[entity.shared], readers, values)
+            link = self.blueprints[app].link(entity.shared, name)
+            rows = f'SELECT "{link}" FROM "{app}.{entity.shared}" WHERE {" OR ".join(readers)}'
+            parts.append(f"id IN ({rows})")
+        if entity.within:
+            whole = qualified(app, entity.fields[entity.within].refers)
+            condition, known = self.readable(whole)
+            parts.append(f'"{entity.within}" IN (SELECT id FROM "{whole}" WHERE {condition})')
+            values += known
+        return f"({' OR '.join(parts)})", values
+
+    def _read_by(self, entity: Entity, parts: list[str], values: list[object]) -> None:
+        """Add the conditions under which the caller is one of a row's readers."""
         for reader in entity.readers:
             parts.append(f'"{reader}" = ?')
             values.append(self.email() if entity.fields[reader].type == "email" else self.person)
-        return f"({' OR '.join(parts)})", values
 
     def read(self, table: str, id: int) -> Row:
         """Return a row that the caller may read; raises ApiError 404."""

@@ -35,6 +35,8 @@ class Wanted:
     answer: Any = None  # None: any, or none
     mentions: tuple[str, ...] = ()  # what new texts of free wording must mention
     windows: tuple[Window, ...] = ()  # when changes must be made
+    passing: frozenset[Canonical] = frozenset()
+    """Rows that it made and deleted on its way, such as those of a cart; they cost no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Ran:
     calls: list[Call] = field(default_factory=list)
     answer: Any = None
     refused: str = ""  # the error of the call at which it stopped
+    made: dict[tuple[str, int], Change] = field(default_factory=dict)  # rows, also if deleted later
 
 
 def run(steps: Steps, world: World, person: int) -> Ran:
@@ -78,6 +81,10 @@ def run(steps: Steps, world: World, person: int) -> Ran:
                 ran.refused = f"{step.api}: {reply}"
                 steps.close()
                 return ran
+            if world.suite.apis[step.api].changes:
+                for one in world.state.changes():
+                    if one.kind == "insert":
+                        ran.made.setdefault((one.table, one.id), one)
             step = steps.send(reply.body)
     except StopIteration as end:
         ran.answer = end.value
@@ -115,8 +122,11 @@ class Judge:
         windows: Iterable[Window] = (),
     ) -> Wanted:
         """Return what a reference that made these changes shows to be wanted."""
+        left = {(one.table, one.id) for one in changes}
+        gone = [one for key, one in ran.made.items() if key not in left]
+        passing = frozenset(self.canonical(gone))
         rows = Counter(self.canonical(changes))
-        return Wanted(rows, ran.answer, tuple(mentions), tuple(windows))
+        return Wanted(rows, ran.answer, tuple(mentions), tuple(windows), passing)
 
     def verdict(
         self,
@@ -154,18 +164,20 @@ class Judge:
         timing: bool,
         broken: Sequence[str],
     ) -> Verdict:
-        left, collateral = Counter(way.rows), []
+        left, collateral, passing = Counter(way.rows), list[str](), 0
         for change, one in zip(changes, found, strict=True):
             if left[one] > 0:
                 left[one] -= 1
             else:
                 collateral.append(f"{change.kind} {change.table} {change.id}")
+                passing += one in way.passing
         effect, answered = not left.total(), same_answer(answer, way.answer)
         wording = all(_plain(mention) in _plain(texts) for mention in way.mentions)
         asked = way.answer is not None
         right = effect and answered and wording and timing and not collateral and not broken
         ended = answer is not None and right
-        done = way.rows.total() - left.total() + (asked and answered) + ended - len(collateral)
+        done = way.rows.total() - left.total() + (asked and answered) + ended
+        done -= len(collateral) - passing
         share = done / (way.rows.total() + asked + 1)
         progress = min(1.0, max(0.0, share))
         rows, rules = tuple(collateral), tuple(broken)
@@ -217,6 +229,9 @@ def _plain(value: Any) -> Any:
     )
 
 
+MARKS = " .'\""  # around an answer, which say nothing
+
+
 def same_answer(given: str | None, wanted: Any) -> bool:
     """Return whether an answer is the wanted one: as a number, or by its words in any case."""
     if wanted is None:
@@ -226,4 +241,4 @@ def same_answer(given: str | None, wanted: Any) -> bool:
     if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
         numbers = re.findall(r"-?\d+(?:\.\d+)?", given.replace(",", ""))
         return len(numbers) == 1 and float(numbers[0]) == float(wanted)
-    return bool(_plain(given.strip(" .'\"")) == _plain(str(wanted)))
+    return bool(_plain(given.strip(MARKS)) == _plain(str(wanted).strip(MARKS)))
