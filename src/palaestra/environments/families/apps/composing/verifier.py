@@ -57,11 +57,12 @@ class Verdict:
     """The share done, less the collateral rows, in [0, 1]: of wanted rows, answer, and the end."""
 
     timing: bool = True  # nothing was done too early or too late
+    policy: tuple[str, ...] = ()  # names of rules about the order of calls that were broken
 
     @property
     def success(self) -> bool:
         done = self.effect and self.wording and self.answer and self.timing
-        return done and not self.collateral
+        return done and not self.collateral and not self.policy
 
 
 @dataclass(slots=True)
@@ -140,6 +141,7 @@ class Judge:
         answer: str | None,
         ways: Sequence[Wanted],
         timing: bool = True,
+        broken: Sequence[str] = (),
     ) -> Verdict:
         """Return the best verdict over all right ways.
 
@@ -148,9 +150,10 @@ class Judge:
             answer: what the agent said at the end; None before the end.
             ways: at least one.
             timing: whether the changes were made when they should be.
+            broken: the rules of a policy that were broken.
         """
         found = self.canonical(changes)
-        verdicts = [self._verdict(changes, found, answer, way, timing) for way in ways]
+        verdicts = [self._verdict(changes, found, answer, way, timing, broken) for way in ways]
         return max(verdicts, key=lambda one: (one.success, one.progress, one.effect))
 
     # ── details ──────────────────────────────────────────────────────────────
@@ -162,6 +165,7 @@ class Judge:
         answer: str | None,
         way: Wanted,
         timing: bool,
+        broken: Sequence[str],
     ) -> Verdict:
         left, collateral, passing = Counter(way.rows), list[str](), 0
         for change, one in zip(changes, found, strict=True):
@@ -173,13 +177,14 @@ class Judge:
         effect, answered = not left.total(), same_answer(answer, way.answer)
         wording = way.said <= self._said(changes, found, way.mentions)
         asked = way.answer is not None
-        right = effect and answered and wording and timing and not collateral
+        right = effect and answered and wording and timing and not collateral and not broken
         ended = answer is not None and right
         done = way.rows.total() - left.total() + (asked and answered) + ended
         done -= len(collateral) - passing
         share = done / (way.rows.total() + asked + 1)
         progress = min(1.0, max(0.0, share))
-        return Verdict(effect, wording, answered, tuple(collateral), progress, timing)
+        rows, rules = tuple(collateral), tuple(broken)
+        return Verdict(effect, wording, answered, rows, progress, timing, rules)
 
     def _canonical(self, change: Change, new: Mapping[tuple[str, int], Change]) -> Canonical:
         """Return a change without free columns; new rows that it refers to stand for their ids."""
