@@ -175,7 +175,10 @@ class Judge:
                 collateral.append(f"{change.kind} {change.table} {change.id}")
                 passing += one in way.passing
         effect, answered = not left.total(), same_answer(answer, way.answer)
-        wording = way.said <= self._said(changes, found, way.mentions)
+        # Also what the reference itself nowhere mentions is missing: the gate shall notice.
+        known = frozenset[str]().union(*(said for _, said in way.said))
+        wording = known.issuperset(way.mentions)
+        wording = wording and way.said <= self._said(changes, found, way.mentions)
         asked = way.answer is not None
         right = effect and answered and wording and timing and not collateral and not broken
         ended = answer is not None and right
