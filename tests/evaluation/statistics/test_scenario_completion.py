@@ -40,9 +40,7 @@ def test_scenarios_without_a_result_for_each_variant_are_left_out() -> None:
 
 
 def test_repeats_count_by_themselves() -> None:
-    again = [
-        replace(one, key=replace(one.key, member=1)) for one in scenarios("+++", "---", "++-")
-    ]
+    again = [replace(one, key=replace(one.key, member=1)) for one in scenarios("+++", "---", "++-")]
     found = scenario_completion([*scenarios("+++", "+++", "++-"), *again])
     assert found is not None
     assert found.mean == pytest.approx((1 + 0.5 + 0) / 3)
