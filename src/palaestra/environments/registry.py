@@ -116,6 +116,13 @@ FAMILIES: dict[str, Family] = {
         "models to be trained on bundled data in a notebook, scored on hidden rows",
         "BSD-3-Clause",
     ),
+    "desk": Family(
+        "palaestra.environments.families.desk.environment:Desk",
+        "",
+        "after τ²-bench (Yao et al. 2024, Barres et al. 2025)",
+        "service desks with written policies, users who are programs or models, and twins",
+        "Apache-2.0",
+    ),
     "discoveryworld": Family(
         "palaestra.environments.families.discoveryworld.environment:DiscoveryWorld",
         "discoveryworld",
@@ -337,6 +344,12 @@ def environment_class(id: str) -> tuple[type[Environment], str]:
             f"{asked[1]}."
         )
     return cls, name
+
+
+def without_version(id: str) -> str:
+    """Return an id that requires no version: `family/name` of `family/name@1`."""
+    plain = knobs.split(id)[0]
+    return VERSION.sub("", plain) + id.removeprefix(plain)
 
 
 def make(id: str) -> Environment:

@@ -103,6 +103,7 @@ class Blueprint(_Table):
     version: int = 1
     entities: dict[str, Entity]  # none: an app of verbs alone, which no file can describe
     private: bool = True  # calls need an access token, from `login`
+    staff: str = ""  # the entity whose owners work for the app: they read and change all its rows
     changes_per_minute: int | None = Field(default=None, gt=0)  # of one person; beyond: status 429
     seconds: dict[str, Annotated[int, Field(ge=0)]] = {}
     """How long calls take, by the name of the API; without an entry a change one second, and what
@@ -151,6 +152,9 @@ def parse(text: str, source: str = "the blueprint") -> Blueprint:
 
 def contradictions(blueprint: Blueprint) -> Iterator[tuple[list[str], str]]:
     """Yield each contradiction: the keys that lead to it, and a sentence without its full stop."""
+    staff = blueprint.entities.get(blueprint.staff)
+    if blueprint.staff and (staff is None or not staff.owner):
+        yield ["staff"], f"`staff` is '{blueprint.staff}', which is no entity with an owner"
     if not blueprint.entities:
         yield ["entities"], "entities: there is none; describe at least one"
     for name, entity in blueprint.entities.items():

@@ -56,7 +56,7 @@ class Endpoints:
         filters = {
             field: schema_of(column)
             for field, column in entity.fields.items()
-            if field != entity.owner and (column.type in FILTERED or column.refers)
+            if field not in self._implied and (column.type in FILTERED or column.refers)
         }
         a_name = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
         words = {"description": "words that must all occur", "maxLength": LONGEST_QUERY}
@@ -212,9 +212,14 @@ class Endpoints:
     # ── details ──────────────────────────────────────────────────────────────
 
     def shown(self, row: Row) -> Row:
-        """Return a row as people see it: without its owner, who is the reader."""
-        hidden = () if self.entity.public else (self.entity.owner,)
+        """Return a row as people see it: without its owner, where that is the reader."""
+        hidden = () if self.entity.public else self._implied
         return {field: value for field, value in row.items() if field not in hidden}
+
+    @property
+    def _implied(self) -> tuple[str, ...]:
+        """The owner, where all rows that somebody sees are their own; staff sees those of all."""
+        return () if self.blueprint.staff else (self.entity.owner,)
 
     def brief(self, row: Row) -> Row:
         """Return a row of a list: without texts of any length, which `show` has."""

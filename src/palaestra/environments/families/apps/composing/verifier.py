@@ -22,7 +22,11 @@ from palaestra.environments.families.apps.composing.windows import Window
 from palaestra.environments.families.apps.state import Change
 from palaestra.environments.families.apps.world import World
 
-VERSION = 1  # rises when the same episode may get another verdict
+VERSION = 2
+"""Rises when the same episode may get another verdict; it is the version of the environment, too.
+
+1: what texts must mention could stand in any of them. 2: each stands where the reference has it.
+"""
 Canonical = tuple[Any, ...]
 """A change without what is free; equal where two changes are the same for a verdict."""
 
@@ -37,6 +41,8 @@ class Wanted:
     windows: tuple[Window, ...] = ()  # when changes must be made
     passing: frozenset[Canonical] = frozenset()
     """Rows that it made and deleted on its way, such as those of a cart; they cost no progress."""
+    said: Counter[tuple[Canonical, frozenset[str]]] = field(default_factory=Counter)
+    """Which of them stand in which row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +57,12 @@ class Verdict:
     """The share done, less the collateral rows, in [0, 1]: of wanted rows, answer, and the end."""
 
     timing: bool = True  # nothing was done too early or too late
+    policy: tuple[str, ...] = ()  # names of rules about the order of calls that were broken
 
     @property
     def success(self) -> bool:
         done = self.effect and self.wording and self.answer and self.timing
-        return done and not self.collateral
+        return done and not self.collateral and not self.policy
 
 
 @dataclass(slots=True)
@@ -124,8 +131,9 @@ class Judge:
         left = {(one.table, one.id) for one in changes}
         gone = [one for key, one in ran.made.items() if key not in left]
         passing = frozenset(self.canonical(gone))
-        rows = Counter(self.canonical(changes))
-        return Wanted(rows, ran.answer, tuple(mentions), tuple(windows), passing)
+        rows, asked = self.canonical(changes), tuple(mentions)
+        said = self._said(changes, rows, asked)
+        return Wanted(Counter(rows), ran.answer, asked, tuple(windows), passing, said)
 
     def verdict(
         self,
@@ -133,6 +141,7 @@ class Judge:
         answer: str | None,
         ways: Sequence[Wanted],
         timing: bool = True,
+        broken: Sequence[str] = (),
     ) -> Verdict:
         """Return the best verdict over all right ways.
 
@@ -141,10 +150,10 @@ class Judge:
             answer: what the agent said at the end; None before the end.
             ways: at least one.
             timing: whether the changes were made when they should be.
+            broken: the rules of a policy that were broken.
         """
         found = self.canonical(changes)
-        texts = " ".join(self._texts(changes)).casefold()
-        verdicts = [self._verdict(changes, found, texts, answer, way, timing) for way in ways]
+        verdicts = [self._verdict(changes, found, answer, way, timing, broken) for way in ways]
         return max(verdicts, key=lambda one: (one.success, one.progress, one.effect))
 
     # ── details ──────────────────────────────────────────────────────────────
@@ -153,10 +162,10 @@ class Judge:
         self,
         changes: Sequence[Change],
         found: Sequence[Canonical],
-        texts: str,
         answer: str | None,
         way: Wanted,
         timing: bool,
+        broken: Sequence[str],
     ) -> Verdict:
         left, collateral, passing = Counter(way.rows), list[str](), 0
         for change, one in zip(changes, found, strict=True):
@@ -166,15 +175,19 @@ class Judge:
                 collateral.append(f"{change.kind} {change.table} {change.id}")
                 passing += one in way.passing
         effect, answered = not left.total(), same_answer(answer, way.answer)
-        wording = all(_plain(mention) in _plain(texts) for mention in way.mentions)
+        # Also what the reference itself nowhere mentions is missing: the gate shall notice.
+        known = frozenset[str]().union(*(said for _, said in way.said))
+        wording = known.issuperset(way.mentions)
+        wording = wording and way.said <= self._said(changes, found, way.mentions)
         asked = way.answer is not None
-        right = effect and answered and wording and timing and not collateral
+        right = effect and answered and wording and timing and not collateral and not broken
         ended = answer is not None and right
         done = way.rows.total() - left.total() + (asked and answered) + ended
         done -= len(collateral) - passing
         share = done / (way.rows.total() + asked + 1)
         progress = min(1.0, max(0.0, share))
-        return Verdict(effect, wording, answered, tuple(collateral), progress, timing)
+        rows, rules = tuple(collateral), tuple(broken)
+        return Verdict(effect, wording, answered, rows, progress, timing, rules)
 
     def _canonical(self, change: Change, new: Mapping[tuple[str, int], Change]) -> Canonical:
         """Return a change without free columns; new rows that it refers to stand for their ids."""
@@ -200,13 +213,39 @@ class Judge:
         app, _, entity = table.partition(".")
         return self.blueprints[app].entities[entity].fields.get(name)
 
-    def _texts(self, changes: Sequence[Change]) -> Iterable[str]:
-        """Yield the new texts of free wording."""
-        for change in changes:
-            for name, value in change.values.items():
-                column = self._column(change.table, name) if name != "id" else None
-                if column is not None and column.free and isinstance(value, str):
-                    yield value
+    def _said(
+        self, changes: Sequence[Change], found: Sequence[Canonical], mentions: Sequence[str]
+    ) -> Counter[tuple[Canonical, frozenset[str]]]:
+        """Count the rows by what their new texts of free wording mention, of all but nothing."""
+        pairs = []
+        for change, row in zip(changes, found, strict=True):
+            texts = " ".join(
+                value
+                for name, value in change.values.items()
+                if name != "id" and isinstance(value, str)
+                if (column := self._column(change.table, name)) is not None and column.free
+            )
+            if said := frozenset(one for one in mentions if _mentions(texts, one)):
+                pairs.append((row, said))
+        return Counter(pairs)
+
+
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def written(value: Any) -> str:
+    """Return a value as people write it: 12.5 as 12.50, and 25.0 as 25."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{value:.2f}".removesuffix(".00")
+    return str(value)
+
+
+def _mentions(texts: str, mention: str) -> bool:
+    """Return whether texts mention something: its words, or a number with any zeros at its end."""
+    if NUMBER.fullmatch(mention):
+        found = NUMBER.findall(re.sub(r"(?<=\d),(?=\d{3})", "", texts))
+        return float(mention) in map(float, found)
+    return _plain(mention) in _plain(texts)
 
 
 def _is_free(column: Column) -> bool:
