@@ -285,6 +285,9 @@ class Session:
         )
         return (await self._answers(question, 1))[0]
 
+    async def stored(self) -> None:
+        """Wait until all replies so far are stored: one of several players has them before."""
+
     def prompt_length(
         self, messages: Sequence[Message], *, tools: Sequence[Tool] = (), role: str = "agent"
     ) -> int:
