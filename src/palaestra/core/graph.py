@@ -12,7 +12,8 @@ Conversations are chains (`chain.py`), so that long ones are not copied for each
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import NamedTuple
 
 from palaestra.core.chain import Chain
@@ -59,6 +60,15 @@ class Call:
     def token_versions(self) -> tuple[int, ...]:
         """The version of the weights that sampled each token."""
         return self.versions or (self.version,) * len(self.completion)
+
+
+_VALUES = attrgetter(*(one.name for one in fields(Call)))
+
+
+def renumbered(call: Call, index: int, parent: int | None) -> Call:
+    """Return a call at another position; `dataclasses.replace` takes thrice as long."""
+    _, _, *rest = _VALUES(call)
+    return Call(index, parent, *rest)
 
 
 class Place(NamedTuple):

@@ -19,7 +19,7 @@ from palaestra.core.budget import Budget, ran
 from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Event, Key, Step, derive_seed
 from palaestra.core.errors import CapabilityMissing, ReplayMismatch
-from palaestra.core.graph import Call
+from palaestra.core.graph import Call, renumbered
 from palaestra.core.mail import Mail, inbox
 from palaestra.core.model import Generation, Model
 from palaestra.core.model_calls import Question
@@ -190,7 +190,7 @@ class PlayerSession(Session):
 
     def _check_open(self) -> None:
         whole = self._game_of.whole.state
-        if whole.outcome is None and self._solo:
+        if whole.outcome is None and self._solo and whole.spending.limited:
             whole.check_limits()
         if whole.outcome is not None:
             self._game_of.update(None)
@@ -271,7 +271,7 @@ class PlayerSession(Session):
     def _add_call(self, call: Call) -> None:
         whole, number = self._game_of.whole.state, len(self._global)
         parent = None if call.parent is None else self._global[call.parent]
-        added = replace(call, index=len(whole.calls.graph.calls), parent=parent)
+        added = renumbered(call, len(whole.calls.graph.calls), parent)
         self._global.append(added.index)
         if number >= len(self._recorded):
             saved = whole.recording.write(added)
@@ -286,6 +286,6 @@ def _numbered(calls: list[Call]) -> list[Call]:
     """Return the calls of one player with their positions among themselves."""
     positions = {call.index: at for at, call in enumerate(calls)}
     return [
-        replace(call, index=at, parent=None if call.parent is None else positions[call.parent])
+        renumbered(call, at, None if call.parent is None else positions[call.parent])
         for at, call in enumerate(calls)
     ]

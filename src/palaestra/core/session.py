@@ -467,8 +467,8 @@ class Session:
 
     def _check_open(self) -> None:
         state = self.state
-        if state.outcome is not None or state.spending.limit is not None:
-            state.check_open()  # raises
+        if state.outcome is not None or state.spending.limited:
+            state.check_open()
 
     def _tokens_left(self, reading: int) -> int | None:
         """Return how many tokens may be sampled after `reading` more are read; None: any number."""

@@ -206,7 +206,7 @@ class Team(_Table):
         """The teams in place of members."""
         return {name: load(one.team) for name, one in self.members.items() if one.team is not None}
 
-    @property
+    @cached_property
     def players(self) -> dict[str, Member]:
         """All that reply: members, and those of teams in their place as `member.inner`."""
         found: dict[str, Member] = {}

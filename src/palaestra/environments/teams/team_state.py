@@ -54,7 +54,7 @@ class TeamState:
         self.shown: dict[str, str] = {}  # what each saw at the beginning of its turn
         self._news: list[tuple[str, str]] = []  # all lines so far: by whom ("" is nobody), text
         self._read = dict.fromkeys(team.players, 0)  # how many of them each has been shown
-        self._hears: dict[tuple[str, str], bool] = {}  # reader and speaker, as `Team.sees`
+        self._hears = {name: {"": True} for name in team.players}  # reader, speaker: `Team.sees`
         self._digest = ""  # of the news, so that a state key takes no longer the more was said
 
     def tell(self, *lines: tuple[str, str]) -> None:
@@ -84,16 +84,17 @@ class TeamState:
         heard: dict[str, list[int]] = {}
         for member in members:
             lines = [] if member in self.shown else [self._briefing(member)]
-            first = self._read[member]
+            numbers: list[int] = []
+            hears, first = self._hears[member], self._read[member]
             for at, (speaker, text) in enumerate(self._news[first:], first):
-                hears = self._hears.get((member, speaker))
-                if hears is None:
-                    hears = not speaker or (speaker != member and self.team.sees(member, speaker))
-                    self._hears[member, speaker] = hears
-                if hears:
+                if speaker not in hears:
+                    hears[speaker] = speaker != member and self.team.sees(member, speaker)
+                if hears[speaker]:
                     lines.append(text)
                     if speaker:
-                        heard.setdefault(self._called(member), []).append(self._number(at))
+                        numbers.append(at * self._of + self._place)
+            if numbers:
+                heard[self._called(member)] = numbers
             self._read[member] = len(self._news)
             self.shown[member] = "\n".join([*lines, self.protocol.asked(member)])
         return heard
