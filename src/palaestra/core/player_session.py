@@ -55,6 +55,7 @@ class PlayerSession(Session):
         self._thought = 0.0  # seconds in which this player decided, before the present decision
         self._since: float | None = None  # when the present decision began; None: none is due
         self._solo = True  # whether nobody else acts in the round of its present turn
+        self._signals = Signals(turn=player)  # of each of its own steps
         self.missed = False  # whether a turn has passed that the agent still thinks about
         self.passed = asyncio.Event()  # cleared while a late player waits to pass
         self.passed.set()
@@ -256,7 +257,7 @@ class PlayerSession(Session):
             info=taken.info,
         )
         self.received = 0.0
-        self.steps.append(Step(len(self.steps), call, action, received, Signals(turn=self.name)))
+        self.steps.append(Step(len(self.steps), call, action, received, self._signals))
         return received
 
     def _made_before(self, position: int) -> int:
