@@ -15,7 +15,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from palaestra.core.budget import Budget, ran
+from palaestra.core.budget import ran
 from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Event, Key, Step, derive_seed
 from palaestra.core.errors import CapabilityMissing, ReplayMismatch
@@ -59,8 +59,8 @@ class PlayerSession(Session):
         self.missed = False  # whether a turn has passed that the agent still thinks about
         self.passed = asyncio.Event()  # cleared while a late player waits to pass
         self.passed.set()
-        limits = whole.environment.stakes.limits.get(player, Budget())
-        own = self.limits = whole.player_budget.within(limits)
+        limits, own = whole.environment.stakes.limits.get(player), whole.player_budget
+        own = self.limits = own if limits is None else own.within(limits)
         invalid = own.invalid_actions
         invalid = whole.budget.invalid_actions if invalid is None else invalid
         super().__init__(

@@ -244,9 +244,8 @@ class Team(_Table):
 
         What is said in a team stays there; what it decides is seen as a member's word.
         """
-        (reads, _, reader_in), (speaks, _, speaker_in) = (
-            player.partition(".") for player in (reader, speaker)
-        )
+        reads, _, reader_in = reader.partition(".")
+        speaks, _, speaker_in = speaker.partition(".")
         if speaker_in:
             return reads == speaks and self.inner[reads].sees(reader_in, speaker_in)
         return reads != speaks and self._sees(reads, speaks)

@@ -53,14 +53,16 @@ class TeamState:
         self.forfeited = False
         self.shown: dict[str, str] = {}  # what each saw at the beginning of its turn
         self._news: list[tuple[str, str]] = []  # all lines so far: by whom ("" is nobody), text
-        self._read = dict.fromkeys(team.players, 0)  # how many of them each has been shown
-        self._hears = {name: {"": True} for name in team.players}  # reader, speaker: `Team.sees`
+        self._read = dict.fromkeys(team.players, 0)  # how many there were as each one's turn began
+        self._unread: dict[str, list[int]] = {member: [] for member in team.players}
+        """By member, the places among them of those that it is to be shown."""
+        self._readers: dict[str, list[list[int]]] = {}  # by speaker, the lists of `_unread`
         self._digest = ""  # of the news, so that a state key takes no longer the more was said
 
     def tell(self, *lines: tuple[str, str]) -> None:
         """Add lines to what members are shown when their turns begin."""
-        self._news += lines
         if lines:
+            self._add(lines)
             self._digest = hashed(self._digest, lines)
 
     def begin_turn(self, view: str, state: str | None) -> None:
@@ -84,18 +86,13 @@ class TeamState:
         heard: dict[str, list[int]] = {}
         for member in members:
             lines = [] if member in self.shown else [self._briefing(member)]
-            numbers: list[int] = []
-            hears, first = self._hears[member], self._read[member]
-            for at, (speaker, text) in enumerate(self._news[first:], first):
-                if speaker not in hears:
-                    hears[speaker] = speaker != member and self.team.sees(member, speaker)
-                if hears[speaker]:
-                    lines.append(text)
-                    if speaker:
-                        numbers.append(at * self._of + self._place)
+            unread, news = self._unread[member], self._news
+            lines += [news[at][1] for at in unread]
+            numbers = [at * self._of + self._place for at in unread if news[at][0]]
             if numbers:
                 heard[self._called(member)] = numbers
-            self._read[member] = len(self._news)
+            unread.clear()
+            self._read[member] = len(news)
             self.shown[member] = "\n".join([*lines, self.protocol.asked(member)])
         return heard
 
@@ -156,12 +153,27 @@ class TeamState:
         protocol, told, now = saved
         self._begun, self.deciding, decision, self.forfeited = now
         news, self._digest, self._read, self.shown = told
-        self._news = [(who, text) for who, text in news]
+        self._add((who, text) for who, text in news)
+        for member, unread in self._unread.items():
+            unread[:] = [at for at in unread if at >= self._read[member]]
         self.protocol.restore(protocol)
         self.decision = None
         if decision is not None:
             call = decision["call"]
             self.decision = Action(decision["text"], None if call is None else ToolCall(**call))
+
+    def _add(self, lines: Iterable[tuple[str, str]]) -> None:
+        """Add lines, each for those who see what its speaker says."""
+        for at, (speaker, text) in enumerate(lines, len(self._news)):
+            self._news.append((speaker, text))
+            if speaker not in self._readers:
+                self._readers[speaker] = [
+                    unread
+                    for member, unread in self._unread.items()
+                    if not speaker or (member != speaker and self.team.sees(member, speaker))
+                ]
+            for unread in self._readers[speaker]:
+                unread.append(at)
 
     def _number(self, at: int) -> int:
         """Return the number of a line, of which no other team has an equal one."""
