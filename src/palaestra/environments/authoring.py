@@ -26,20 +26,17 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import re
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
-
-from pydantic import ConfigDict, ValidationError, create_model
+from typing import Any, TypeVar
 
 from palaestra.core.environment import Action, Observation, Transition
-from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
 from palaestra.core.task import Task
 from palaestra.core.tool import NotACall, Tool, checked, parse_call
 from palaestra.environments.base import Adapter, refused
+from palaestra.environments.shared.typed_tools import arguments_for, described_tool
 
 F = TypeVar("F", bound=Callable[..., Any])
 MARK = "_palaestra_tool"
@@ -109,7 +106,7 @@ class ToolWorld(Adapter, capabilities={"state_key", "snapshot"}, tools=True):
                 if action.call is None
                 else checked(action.call, self.tools)
             )
-            arguments = _arguments(type(self), call)
+            arguments = arguments_for(_marked(type(self))[call.name], call)
         except NotACall as error:
             return refused(str(error))
         try:
@@ -146,7 +143,7 @@ class ToolWorld(Adapter, capabilities={"state_key", "snapshot"}, tools=True):
 @cache
 def _tools(cls: type[ToolWorld]) -> tuple[Tool, ...]:
     """Return the marked methods as tools, in the order of definition."""
-    return tuple(_described(name, method) for name, method in _marked(cls).items())
+    return tuple(described_tool(name, method) for name, method in _marked(cls).items())
 
 
 @cache
@@ -157,58 +154,3 @@ def _marked(cls: type[ToolWorld]) -> dict[str, Any]:
             if getattr(method, MARK, False):
                 found[name] = getattr(cls, name)
     return found
-
-
-def _described(name: str, method: Callable[..., Any]) -> Tool:
-    text = inspect.getdoc(method) or ""
-    described = text.partition("\n")[0].strip()
-    if not described:
-        raise InputError(
-            f"The tool '{name}' has no docstring, whose first line agents read; write one."
-        )
-    schema = _model(method).model_json_schema()
-    properties = {
-        argument: {key: value for key, value in part.items() if key != "title"}
-        for argument, part in schema.get("properties", {}).items()
-    }
-    for argument, words in re.findall(r"^\s+(\w+): (.+)$", text.partition("Args:")[2], re.M):
-        if argument in properties:
-            properties[argument]["description"] = words
-    parameters = {"type": "object", "properties": properties}
-    for key in ("required", "$defs"):
-        if key in schema:
-            parameters[key] = schema[key]
-    return Tool(name, described, parameters)
-
-
-@cache
-def _model(method: Callable[..., Any]) -> Any:
-    """Return the method's arguments as a pydantic model.
-
-    Raises:
-        InputError: an argument has no annotation, or is `*args` or `**kwargs`.
-    """
-    hints = get_type_hints(method)
-    fields: dict[str, Any] = {}
-    for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
-        if name not in hints or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise InputError(
-                f"The tool '{method.__name__}' takes '{name}', which has no type of its own, so "
-                "there is no schema for it; annotate it."
-            )
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[name] = (hints[name], default)
-    return create_model(method.__name__, __config__=ConfigDict(strict=True), **fields)
-
-
-def _arguments(cls: type[ToolWorld], call: ToolCall) -> dict[str, Any]:
-    """Return the call's arguments in the method's types; the method fills in its defaults."""
-    try:
-        model = _model(_marked(cls)[call.name]).model_validate_json(
-            json.dumps(dict(call.arguments))
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        location = ".".join(map(str, first["loc"]))
-        raise NotACall(f"{call.name}: '{location}': {first['msg']}") from None
-    return {name: getattr(model, name) for name in call.arguments}

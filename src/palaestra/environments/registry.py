@@ -59,6 +59,13 @@ FAMILIES: dict[str, Family] = {
         "MIT",
         ALONE.format("agentdojo"),
     ),
+    "apps": Family(
+        "palaestra.environments.families.apps.environment:Apps",
+        "",
+        "after AppWorld (Trivedi et al. 2024) and LOOP (Chen et al. 2025)",
+        "a person's mail, contacts, calendar and bank, compiled from blueprints",
+        "Apache-2.0",
+    ),
     "arcade": Family(
         "palaestra.environments.families.atari.environment:Atari",
         "arcade",

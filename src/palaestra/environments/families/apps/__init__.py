@@ -1,0 +1,1 @@
+"""Apps: worlds of services compiled from blueprints, and tasks whose verifiers are derived."""

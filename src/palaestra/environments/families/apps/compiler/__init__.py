@@ -1,0 +1,1 @@
+"""The compiler: from blueprints to tables, APIs and documentation."""

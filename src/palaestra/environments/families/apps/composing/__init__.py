@@ -1,0 +1,1 @@
+"""Tasks composed of goals, whose verifiers are derived from reference solutions."""

@@ -1,0 +1,65 @@
+"""The gate: what a task must pass before anybody meets it.
+
+The reference solves it. Doing nothing, a constant refusal and a constant hand-over to a person do
+not. Each near miss, the reference with one slot changed, is rejected. Each declared alternative is
+accepted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from palaestra.environments.families.apps.composing.composition import Composition
+from palaestra.environments.families.apps.composing.goal import MAIN, Slots
+from palaestra.environments.families.apps.composing.verifier import Judge, Verdict, Wanted, run
+from palaestra.environments.families.apps.world import World
+
+CONSTANT = ("", "I cannot do that.", "I hand this over to a person.")
+"""Answers without a deed: nothing, a refusal, a hand-over."""
+
+
+def judged(world: World, ways: list[Wanted], answer: object) -> Verdict:
+    """Return the verdict on a world as it is."""
+    said = None if answer is None else str(answer)
+    return Judge(world.suite.blueprints).verdict(world.state.changes(), said, ways)
+
+
+def rejection(world: World, task: Composition, rng: random.Random) -> str | None:
+    """Return why a task must not be used; None if it passes."""
+    ran, _ = task.reference(world)
+    if ran.refused:
+        return f"the reference is refused: {ran.refused}"
+    ways = task.ways(world)
+    if not ways[0].rows and ways[0].answer is None:
+        return "the reference changes nothing and answers nothing"
+    if not _after(world, task, ways).success:
+        return "the reference does not solve it"
+    if any(judged(world, ways, answer).success for answer in CONSTANT):
+        return "doing nothing solves it"
+    for number, slots in near_misses(world, task, rng):
+        if _after(world, task, ways, number, slots).success:
+            return f"a near miss of '{task.goals[number].atom.name}' passes"
+    return None
+
+
+def near_misses(world: World, task: Composition, rng: random.Random) -> Iterator[tuple[int, Slots]]:
+    """Yield the near misses of each goal: its number, and its slots."""
+    for number, goal in enumerate(task.goals):
+        for slots in goal.atom.near_misses(goal.slots, world, rng):
+            yield number, slots
+
+
+def _after(
+    world: World,
+    task: Composition,
+    ways: list[Wanted],
+    number: int = -1,
+    slots: Slots | None = None,
+) -> Verdict:
+    """Return the verdict on a fork after the reference, with other slots for one goal."""
+    fork = world.fork()
+    ran = run(task.steps(number, slots), fork, MAIN)
+    found = judged(fork, ways, "" if ran.answer is None else ran.answer)
+    fork.close()
+    return found

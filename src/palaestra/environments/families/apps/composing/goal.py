@@ -1,0 +1,109 @@
+"""Goals: what a task asks for, and the calls that reach it.
+
+An atom is a kind of goal. It draws slots from a world, such as a payee and an amount, has words for
+them, and a reference: a generator that yields calls, is sent what each of them answered, and
+returns the answer of the task, if there is one. So a reference can use the ids that it finds.
+
+    class Pay(Atom):
+        name = "pay"
+        words = ("Send {amount} to {payee}.",)
+
+        def draw(self, world, rng): ...
+        def steps(self, slots):
+            yield call("bank.send_money", payee=slots["payee"], amount=slots["amount"])
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from palaestra.environments.families.apps.compiler.api import Caller
+from palaestra.environments.families.apps.state import Row
+from palaestra.environments.families.apps.world import World
+
+Slots = Mapping[str, Any]
+MAIN = 1  # the id of the person for whom an agent acts
+
+
+class Call(NamedTuple):
+    """A call of an API, `app.name`."""
+
+    api: str
+    arguments: Mapping[str, Any]
+
+
+Steps = Generator[Call, Any, Any]
+
+
+def call(api: str, /, **arguments: Any) -> Call:
+    """Return a call."""
+    return Call(api, arguments)
+
+
+class Atom(ABC):
+    """A kind of goal."""
+
+    name: ClassVar[str]
+    words: ClassVar[tuple[str, ...]]  # ways to ask for it, with slots in braces
+    answers: ClassVar[bool] = False  # whether it asks for an answer
+
+    @property
+    @abstractmethod
+    def apps(self) -> frozenset[str]:
+        """The apps that it needs."""
+
+    @abstractmethod
+    def draw(self, world: World, rng: random.Random) -> Slots | None:
+        """Draw a goal of this kind in a world, as JSON; None if the world has none."""
+
+    @abstractmethod
+    def steps(self, slots: Slots) -> Steps:
+        """Yield the calls of the reference; return the answer, or None."""
+
+    @abstractmethod
+    def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
+        """Return slots whose reference does something else, and which must not be accepted."""
+
+    def alternatives(self, slots: Slots, world: World) -> Sequence[Slots]:
+        """Return other slots whose reference is as right, where the words leave it open."""
+        return ()
+
+    def mentions(self, slots: Slots) -> tuple[str, ...]:
+        """Return what texts of free wording must mention, in any case of letters."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A goal that was drawn."""
+
+    atom: Atom
+    slots: Slots
+    wording: int = 0  # the number of its way to ask
+
+    @property
+    def instruction(self) -> str:
+        return self.atom.words[self.wording].format(**self.slots)
+
+
+def mine(world: World, table: str) -> list[Row]:
+    """Return the rows of the person for whom the agent acts."""
+    app, _, name = table.partition(".")
+    return world.state.find(table, **{world.suite.blueprints[app].entities[name].owner: MAIN})
+
+
+def findable(world: World, table: str, field: str) -> list[Row]:
+    """Return the person's rows that a search for their value of a field finds, and nothing else."""
+    app, _, name = table.partition(".")
+    search = world.suite.apis[f"{app}.search_{name}s"]
+    caller = Caller(world.state, world.suite.blueprints, MAIN, world.now)
+
+    def hits(text: str) -> int:
+        return int(search.run(caller, {"query": text, "per_page": 1})["total"])
+
+    rows = mine(world, table)
+    return [row for row in rows if str(row[field]).strip() and hits(str(row[field])) == 1]

@@ -1,0 +1,186 @@
+"""The verdict of a task, derived from what its reference changes.
+
+The reference runs on a fork. The rows that it changes there, less what the blueprint calls free,
+are the wanted effect; its answer is the wanted answer. Ids of new rows, times that a service sets
+and wording are free. Any other row that changed is collateral damage. Reading is always free.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from palaestra.environments.families.apps.compiler.blueprint import Blueprint, Column, qualified
+from palaestra.environments.families.apps.composing.goal import Call, Steps
+from palaestra.environments.families.apps.state import Change
+from palaestra.environments.families.apps.world import World
+
+VERSION = 1  # rises when the same episode may get another verdict
+Canonical = tuple[Any, ...]
+"""A change without what is free; equal where two changes are the same for a verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one right way of doing a task leaves behind."""
+
+    rows: Counter[Canonical]
+    answer: Any = None  # None: any, or none
+    mentions: tuple[str, ...] = ()  # what new texts of free wording must mention
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How far a task was done, part by part."""
+
+    effect: bool  # all wanted rows are there
+    wording: bool  # new texts mention what they must
+    answer: bool  # the answer is right, or none is wanted
+    collateral: tuple[str, ...] = ()  # other rows that changed, such as "delete mail.message 7"
+    progress: float = 0.0
+    """The share done, less the collateral rows, in [0, 1]: of wanted rows, answer, and the end."""
+
+    @property
+    def success(self) -> bool:
+        return self.effect and self.wording and self.answer and not self.collateral
+
+
+@dataclass(slots=True)
+class Ran:
+    """What a reference did."""
+
+    calls: list[Call] = field(default_factory=list)
+    answer: Any = None
+    refused: str = ""  # the error of the call at which it stopped
+
+
+def run(steps: Steps, world: World, person: int) -> Ran:
+    """Run a reference in a world, until its end or its first call that is refused."""
+    ran = Ran()
+    try:
+        step = next(steps)
+        while True:
+            ran.calls.append(step)
+            reply = world.call(step.api, step.arguments, person)
+            if not reply.ok:
+                ran.refused = f"{step.api}: {reply}"
+                steps.close()
+                return ran
+            step = steps.send(reply.body)
+    except StopIteration as end:
+        ran.answer = end.value
+    except (IndexError, KeyError) as error:  # what it looked for is not there
+        ran.refused = f"{type(error).__name__}: {error}"
+    return ran
+
+
+class Judge:
+    """Compares changes with what is wanted, by the blueprints of a world."""
+
+    def __init__(self, blueprints: Mapping[str, Blueprint]) -> None:
+        self.blueprints = blueprints
+
+    def canonical(self, changes: Sequence[Change]) -> list[Canonical]:
+        """Return each change without what is free, in their order."""
+        new = {(one.table, one.id): one for one in changes if one.kind == "insert"}
+        return [self._canonical(change, new) for change in changes]
+
+    def wanted(self, changes: Sequence[Change], ran: Ran, mentions: Iterable[str]) -> Wanted:
+        """Return what a reference that made these changes shows to be wanted."""
+        return Wanted(Counter(self.canonical(changes)), ran.answer, tuple(mentions))
+
+    def verdict(
+        self, changes: Sequence[Change], answer: str | None, ways: Sequence[Wanted]
+    ) -> Verdict:
+        """Return the best verdict over all right ways.
+
+        Args:
+            changes: what differs from the world's beginning.
+            answer: what the agent said at the end; None before the end.
+            ways: at least one.
+        """
+        found = self.canonical(changes)
+        texts = " ".join(self._texts(changes)).casefold()
+        verdicts = [self._verdict(changes, found, texts, answer, way) for way in ways]
+        return max(verdicts, key=lambda one: (one.success, one.progress, one.effect))
+
+    # ── details ──────────────────────────────────────────────────────────────
+
+    def _verdict(
+        self,
+        changes: Sequence[Change],
+        found: Sequence[Canonical],
+        texts: str,
+        answer: str | None,
+        way: Wanted,
+    ) -> Verdict:
+        left, collateral = Counter(way.rows), []
+        for change, one in zip(changes, found, strict=True):
+            if left[one] > 0:
+                left[one] -= 1
+            else:
+                collateral.append(f"{change.kind} {change.table} {change.id}")
+        effect, answered = not left.total(), same_answer(answer, way.answer)
+        wording = all(_plain(mention) in _plain(texts) for mention in way.mentions)
+        asked = way.answer is not None
+        ended = answer is not None and effect and answered and wording and not collateral
+        done = way.rows.total() - left.total() + (asked and answered) + ended - len(collateral)
+        share = done / (way.rows.total() + asked + 1)
+        return Verdict(effect, wording, answered, tuple(collateral), min(1.0, max(0.0, share)))
+
+    def _canonical(self, change: Change, new: Mapping[tuple[str, int], Change]) -> Canonical:
+        """Return a change without free columns; new rows that it refers to stand for their ids."""
+        values = []
+        for name, value in sorted(change.values.items()):
+            if name == "id" or (column := self._column(change.table, name)) is None:
+                continue
+            if _is_free(column):
+                continue
+            target = qualified(change.table.partition(".")[0], column.refers)
+            if column.refers and (target, value) in new:
+                others = {key: one for key, one in new.items() if key != (target, value)}
+                values.append((name, self._canonical(new[target, value], others)))
+            else:
+                values.append((name, _plain(value)))
+        id = 0 if change.kind == "insert" else change.id
+        return (change.table, change.kind, id, tuple(values))
+
+    def _column(self, table: str, name: str) -> Column | None:
+        app, _, entity = table.partition(".")
+        return self.blueprints[app].entities[entity].fields.get(name)
+
+    def _texts(self, changes: Sequence[Change]) -> Iterable[str]:
+        """Yield the new texts of free wording."""
+        for change in changes:
+            for name, value in change.values.items():
+                column = self._column(change.table, name) if name != "id" else None
+                if column is not None and column.free and isinstance(value, str):
+                    yield value
+
+
+def _is_free(column: Column) -> bool:
+    return column.free or (column.by == "service" and column.type in ("time", "date"))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value so that equal ones compare equal: 25 and 25.0, and texts by their words."""
+    if isinstance(value, str):
+        return " ".join(value.casefold().split())
+    return (
+        float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+    )
+
+
+def same_answer(given: str | None, wanted: Any) -> bool:
+    """Return whether an answer is the wanted one: as a number, or by its words in any case."""
+    if wanted is None:
+        return True
+    if given is None:
+        return False
+    if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
+        numbers = re.findall(r"-?\d+(?:\.\d+)?", given.replace(",", ""))
+        return len(numbers) == 1 and float(numbers[0]) == float(wanted)
+    return bool(_plain(given.strip(" .'\"")) == _plain(str(wanted)))

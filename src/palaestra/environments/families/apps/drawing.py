@@ -1,0 +1,83 @@
+"""The tasks of a level: drawn from a seed, in a world that belongs to a split."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+
+from palaestra.core.errors import EnvironmentFault
+from palaestra.core.task import Split
+from palaestra.environments.families.apps.app import App, Suite
+from palaestra.environments.families.apps.composing.composition import (
+    LEVELS,
+    Composer,
+    Composition,
+)
+from palaestra.environments.families.apps.composing.gate import rejection
+from palaestra.environments.families.apps.composing.verifier import Wanted
+from palaestra.environments.families.apps.generated import generated_app
+from palaestra.environments.families.apps.population import START, populate, world_template
+from palaestra.environments.families.apps.state import Template
+from palaestra.environments.families.apps.stock import stock_app, stock_suite
+from palaestra.environments.families.apps.world import World
+
+CHALLENGE, NEW = "challenge", "new"  # suffixes of levels
+UNSEEN = "calendar"  # the app that only `challenge` asks about
+WORLDS = 64  # small worlds of a split
+TRIES = 200  # draws until one passes the gate
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A task that was drawn, with what every episode of it needs."""
+
+    suite: Suite
+    template: Template
+    task: Composition
+    ways: list[Wanted]
+    needed: tuple[str, ...]  # the APIs that the reference calls
+
+    def open(self) -> World:
+        """Return its world, in which nothing has happened."""
+        return World(self.suite, self.template, START)
+
+
+@lru_cache(maxsize=512)
+def drawn(level: str, kind: str, seed: int) -> Drawn:
+    """Draw the task of a seed.
+
+    Args:
+        level: how many goals, see `LEVELS`.
+        kind: empty, or one of the suffixes.
+        seed: says which split it belongs to, as those of a `TaskSet` do.
+    """
+    number, split = divmod(seed, len(Split))
+    if kind == NEW:
+        suite = Suite.of([stock_app("supervisor"), *new_apps(seed)])
+        template = populate(suite, "small", seed)
+    else:
+        suite = stock_suite()
+        template = world_template(suite, "small", len(Split) * (number % WORLDS) + split)
+    composer = Composer(suite, lambda apps: (UNSEEN in apps) == (kind == CHALLENGE))
+    world, rng = World(suite, template, START), random.Random(f"apps {level} {kind} {seed}")
+    for _ in range(TRIES):
+        task = composer.draw(world, LEVELS[level], rng)
+        if task is None or rejection(world, task, rng) is not None:
+            continue
+        ran, _ = task.reference(world)
+        needed = tuple(dict.fromkeys(call.api for call in ran.calls))
+        found = Drawn(suite, template, task, task.ways(world), needed)
+        world.close()
+        return found
+    raise EnvironmentFault("reset", f"no task of '{level}' passed the gate for the seed {seed}")
+
+
+def new_apps(seed: int) -> list[App]:
+    """Return two generated apps of different names."""
+    first = generated_app(2 * seed)
+    for number in itertools.count(2 * seed + 1):
+        if (second := generated_app(number)).name != first.name:
+            return [first, second]
+    raise AssertionError

@@ -1,0 +1,256 @@
+"""The state of a world: rows in an SQLite database in memory, with a key and a log of changes.
+
+All writes go through `insert`, `update` and `delete`. Each keeps up the state's key, a sum of
+the hashes of all rows, so that asking for the key costs nothing however large the world is; and a
+log of what each touched row was when the world was opened, so that what an episode changed is known
+without comparing worlds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from palaestra.environments.families.apps.compiler.blueprint import Column
+from palaestra.environments.families.apps.compiler.tables import from_sql
+
+Row = dict[str, Any]
+MODULUS = 1 << 128
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row that differs between two states.
+
+    `before` is None where it was made, `after` where it was deleted.
+    """
+
+    table: str
+    id: int
+    before: Row | None
+    after: Row | None
+
+    @property
+    def kind(self) -> str:
+        """`insert`, `update` or `delete`."""
+        if self.before is None:
+            return "insert"
+        return "delete" if self.after is None else "update"
+
+    @property
+    def values(self) -> Row:
+        """The columns that differ, with their new values; of a deleted row none."""
+        before = self.before or {}
+        return {k: v for k, v in (self.after or {}).items() if k not in before or before[k] != v}
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A world to open states from: the serialised database, its key and its next ids."""
+
+    columns: Mapping[str, Mapping[str, Column]]  # of each table
+    database: bytes
+    total: int  # the sum of the hashes of all rows
+    next_ids: Mapping[str, int]
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Mapping[str, Column]], made: Sequence[str]) -> Template:
+        """Return an empty world with the tables that the statements make."""
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        for statement in made:
+            connection.execute(statement)
+        return cls(columns, connection.serialize(), 0, dict.fromkeys(columns, 1))
+
+
+class State:
+    """One world's rows. Not for several threads at once."""
+
+    def __init__(self, template: Template) -> None:
+        self.columns = template.columns
+        self._total, self._next = template.total, dict(template.next_ids)
+        self._log: dict[tuple[str, int], Row | None] = {}  # each touched row as it was at the start
+        self._database = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        self._database.deserialize(template.database)
+
+    def close(self) -> None:
+        self._database.close()
+
+    # ── reading ──────────────────────────────────────────────────────────────
+
+    def get(self, table: str, id: int) -> Row | None:
+        """Return the row with that id."""
+        found = self._database.execute(f'SELECT * FROM "{table}" WHERE id = ?', (id,)).fetchone()
+        return None if found is None else self._row(table, found)
+
+    def rows(
+        self,
+        table: str,
+        where: str = "",
+        values: Sequence[object] = (),
+        limit: int = -1,
+        offset: int = 0,
+    ) -> list[Row]:
+        """Return rows in the order of their ids.
+
+        Args:
+            table: `app.entity`.
+            where: an SQL condition with `?` for values; it must never hold text from a caller.
+            values: what the question marks stand for.
+            limit: the most rows; below 0 all.
+            offset: how many rows to leave out before them.
+        """
+        condition = f"WHERE {where}" if where else ""
+        found = self._database.execute(
+            f'SELECT * FROM "{table}" {condition} ORDER BY id LIMIT ? OFFSET ?',
+            (*values, limit, offset),
+        )
+        return [self._row(table, row) for row in found]
+
+    def find(self, table: str, **equal: object) -> list[Row]:
+        """Return the rows whose fields have these values."""
+        where = " AND ".join(f'"{field}" = ?' for field in equal)
+        return self.rows(table, where, list(equal.values()))
+
+    def count(self, table: str, where: str = "", values: Sequence[object] = ()) -> int:
+        """Return how many rows fulfil an SQL condition; see `rows`."""
+        condition = f"WHERE {where}" if where else ""
+        (number,) = self._database.execute(
+            f'SELECT count(*) FROM "{table}" {condition}', tuple(values)
+        ).fetchone()
+        return int(number)
+
+    # ── writing ──────────────────────────────────────────────────────────────
+
+    def insert(self, table: str, values: Mapping[str, Any]) -> int:
+        """Insert a row and return its id; fields without a value are null.
+
+        Raises:
+            sqlite3.IntegrityError: another row has the values of a unique index.
+        """
+        id = self._next[table]
+        row: Row = {"id": id, **{name: values.get(name) for name in self.columns[table]}}
+        marks = ", ".join("?" * len(row))
+        self._database.execute(f'INSERT INTO "{table}" VALUES ({marks})', tuple(row.values()))
+        self._next[table] = id + 1
+        self._note(table, id, None, row)
+        return id
+
+    def update(self, table: str, id: int, values: Mapping[str, Any]) -> None:
+        """Change fields of a row; raises sqlite3.IntegrityError as `insert` does."""
+        before = self.get(table, id)
+        if before is None:
+            raise KeyError(f"no row {id} in {table}")
+        sets = ", ".join(f'"{name}" = ?' for name in values)
+        self._database.execute(f'UPDATE "{table}" SET {sets} WHERE id = ?', (*values.values(), id))
+        self._note(table, id, before, {**before, **values})
+
+    def delete(self, table: str, id: int) -> None:
+        """Delete a row that exists."""
+        before = self.get(table, id)
+        if before is None:
+            raise KeyError(f"no row {id} in {table}")
+        self._database.execute(f'DELETE FROM "{table}" WHERE id = ?', (id,))
+        self._note(table, id, before, None)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Undo everything that was written within it if it raises."""
+        total, ids, log = self._total, dict(self._next), dict(self._log)
+        self._database.execute("SAVEPOINT written")
+        try:
+            yield
+        except BaseException:
+            self._database.execute("ROLLBACK TO written")
+            self._total, self._next, self._log = total, ids, log
+            raise
+        finally:
+            self._database.execute("RELEASE written")
+
+    # ── comparing, saving ────────────────────────────────────────────────────
+
+    def key(self) -> str:
+        """Return a key of all rows and of the ids that come next; equal states have equal keys."""
+        document = json.dumps([self._total, list(self._next.values())])
+        return hashlib.blake2b(document.encode(), digest_size=12).hexdigest()
+
+    def changes(self) -> list[Change]:
+        """Return the rows that differ from when the world was opened, by table and id."""
+        found = []
+        for (table, id), before in sorted(self._log.items(), key=lambda item: item[0]):
+            after = self.get(table, id)
+            if before != after:
+                found.append(Change(table, id, before, after))
+        return found
+
+    def template(self) -> Template:
+        """Return the present rows as a world to open: there, nothing has changed yet."""
+        return Template(self.columns, self._database.serialize(), self._total, dict(self._next))
+
+    def fork(self) -> State:
+        """Return a copy, with its log of changes."""
+        other = State(self.template())
+        other._log = dict(self._log)
+        return other
+
+    def snapshot(self) -> bytes:
+        """Return the rows, the key and the log; equal states do not always have equal bytes."""
+        log = [[table, id, row] for (table, id), row in self._log.items()]
+        head = json.dumps([self._total, self._next, log])
+        return head.encode() + b"\n" + self._database.serialize()
+
+    def restore(self, snapshot: bytes) -> None:
+        """Return to a snapshot of a world with the same tables."""
+        head, _, database = snapshot.partition(b"\n")
+        self._total, self._next, log = json.loads(head)
+        self._log = {(table, id): row for table, id, row in log}
+        self._database.deserialize(database)
+
+    def total(self) -> int:
+        """Return the sum of the hashes of all rows, computed from the rows."""
+        return (
+            sum(_hash(table, row) for table in self.columns for row in self.rows(table)) % MODULUS
+        )
+
+    # ── details ──────────────────────────────────────────────────────────────
+
+    def _row(self, table: str, values: Sequence[Any]) -> Row:
+        columns = self.columns[table]
+        row: Row = {"id": values[0]}
+        for (name, column), value in zip(columns.items(), values[1:], strict=True):
+            row[name] = from_sql(column, value)
+        return row
+
+    def _note(self, table: str, id: int, before: Row | None, after: Row | None) -> None:
+        """Keep up the key and the log."""
+        self._log.setdefault((table, id), before)
+        gone = _hash(table, before) if before is not None else 0
+        come = _hash(table, after) if after is not None else 0
+        self._total = (self._total - gone + come) % MODULUS
+
+
+def difference(before: State, after: State) -> list[Change]:
+    """Return the rows in which two states of a world differ, by table and id."""
+    found = []
+    for table in before.columns:
+        old = {row["id"]: row for row in before.rows(table)}
+        new = {row["id"]: row for row in after.rows(table)}
+        found += [
+            Change(table, id, old.get(id), new.get(id))
+            for id in sorted(old.keys() | new.keys())
+            if old.get(id) != new.get(id)
+        ]
+    return found
+
+
+def _hash(table: str, row: Row) -> int:
+    # Not `repr`: money may be 25 or 25.0, which are the same row.
+    numbers = {k: float(v) if type(v) is int else v for k, v in row.items()}
+    document = json.dumps([table, numbers], sort_keys=True).encode()
+    return int.from_bytes(hashlib.blake2b(document, digest_size=16).digest(), "big")
