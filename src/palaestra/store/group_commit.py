@@ -21,12 +21,12 @@ class Commit:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin a round of an event loop."""
         self.loop = loop
-        self._over = False
+        self.over = False  # whether it has happened or failed
         self._error: BaseException | None = None
         self._waiting: list[asyncio.Future[None]] = []
 
     def __await__(self) -> Generator[asyncio.Future[None], None, None]:
-        if not self._over:
+        if not self.over:
             future = self.loop.create_future()
             self._waiting.append(future)
             yield from future
@@ -35,7 +35,7 @@ class Commit:
 
     def end(self, error: BaseException | None = None) -> None:
         """Let all who wait go on, or raise an error in each of them."""
-        self._over, self._error = True, error
+        self.over, self._error = True, error
         for future in self._waiting:
             if future.done():
                 continue
