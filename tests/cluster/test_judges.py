@@ -94,5 +94,11 @@ def test_the_command_line_judges_on_a_cluster_as_it_does_here(cluster: str, tmp_
     assert there["judged_now"] == 6
     again = json.loads(palaestra(*asked).stdout)  # what is stored is not judged again
     assert again["judged_now"] == 0 and again["verdicts"] == there["verdicts"]
-    refused = palaestra("judge", "calibrate", run, "--judge", "seen:ball", "--on=ray", check=2)
-    assert "has no effect on what this process does alone" in " ".join(refused.stderr.split())
+    measure = ("judge", "calibrate", run, "--judge", "seen:ball", "--json")
+    measured, here = (
+        json.loads(palaestra(*measure, *on).stdout) for on in ((f"--on=ray={cluster}",), ())
+    )
+    assert measured["agreement"] == here["agreement"]
+    assert measured["effects"] == here["effects"]
+    refused = palaestra("judge", run, "--on=ray", check=2)
+    assert "has no effect on a list of judges" in " ".join(refused.stderr.split())

@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--without", action="append", default=[], metavar="PROBE",
         help="with calibrate: leave out the probe order, length, name or self (repeatable)",
     )  # fmt: skip
-    cluster_options.add_to(parser, more="; calibrate judges in this process")
+    cluster_options.add_to(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -84,11 +84,8 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     measuring, path = _words(options.words)
     on = cluster_options.on_of(options)
-    if on is not None and (measuring or options.judge is None):
-        raise InputError(
-            f"--on {options.on} has no effect on what this process does alone: measuring a judge, "
-            "and listing judges; drop it."
-        )
+    if on is not None and options.judge is None:
+        raise InputError(f"--on {options.on} has no effect on a list of judges; drop it.")
     if options.truth is not None and not (measuring and options.truth.startswith("label:")):
         raise InputError(
             f"--truth {options.truth} is invalid; write label:NAME, with `judge calibrate`."
@@ -117,7 +114,7 @@ def _run(options: argparse.Namespace) -> int:
         episodes = [e for name in names for e in opened.database.episodes(name)][: options.n]
         kept = NOTHING_MEASURED if measuring else VERDICTS_KEPT
         if on is not None:
-            work = _label_on(on, options, episodes, opened)
+            work = _work_on(on, options, measuring, episodes, opened)
         else:
             judge, models = _judge(options, path)
             work = (_measure if measuring else _label)(options, judge, models, episodes, opened)
@@ -183,16 +180,22 @@ def _wanted(options: argparse.Namespace) -> JudgeRequest:
     )
 
 
-async def _label_on(
-    on: str, options: argparse.Namespace, episodes: list[Episode], opened: RunFolder
+async def _work_on(
+    on: str,
+    options: argparse.Namespace,
+    measuring: bool,
+    episodes: list[Episode],
+    opened: RunFolder,
 ) -> dict[str, Any]:
-    """Judge on a cluster."""
+    """Judge or measure the judge on a cluster."""
     from palaestra.cluster.remote_judges import judging
     from palaestra.runtime.progress import Reporter
     from palaestra.store.notes import labelled
 
     labels, say = labelled(opened.path), Reporter().say
     async with judging(on, _wanted(options), labels, say) as (judge, lanes):
+        if measuring:
+            return await _measured(options, judge, judge.model, episodes, opened)
         return await _label(options, judge, [], episodes, opened, lanes)
 
 
@@ -203,17 +206,28 @@ async def _measure(
     episodes: list[Episode],
     opened: RunFolder,
 ) -> dict[str, Any]:
+    try:
+        model = models[0].name if models else ""
+        return await _measured(options, judge, model, episodes, opened)
+    finally:
+        for one in models:
+            await one.close()
+
+
+async def _measured(
+    options: argparse.Namespace,
+    judge: Judge,
+    model: str,
+    episodes: list[Episode],
+    opened: RunFolder,
+) -> dict[str, Any]:
+    """Measure a judge behind which is that model, or none, and store what was found."""
     from palaestra.evaluation.judges import stored_verdicts
     from palaestra.evaluation.judges.calibration import PROBES, calibrate, solved
 
     probes = [probe for probe in PROBES if probe not in options.without]
-    try:
-        model = models[0].name if models else ""
-        truth = _truth(options.truth, opened.path) if options.truth else solved
-        found, _ = await calibrate(judge, episodes, model=model, probes=probes, truth=truth)
-    finally:
-        for one in models:
-            await one.close()
+    truth = _truth(options.truth, opened.path) if options.truth else solved
+    found, _ = await calibrate(judge, episodes, model=model, probes=probes, truth=truth)
     stored_verdicts.store_calibration(opened.database, found)
     return _document(found)
 

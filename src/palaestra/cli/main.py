@@ -56,6 +56,7 @@ COMMANDS = {
     "export": "write recorded episodes to a file for other programs",
     "import": "make a run of episodes that other programs recorded",
     "new": "write a package for your own environment or agent, with tests and entry point",
+    "app": "check a blueprint of an app, and print its documentation",
     "check-env": "test an environment against its contract, clause by clause",
     "sandbox": "run one command in a sandbox and report how it ended",
     "doctor": "check this machine or a run, and how to fix problems",

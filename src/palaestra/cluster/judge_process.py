@@ -1,10 +1,13 @@
-"""A judge on another machine: it makes the judge, with its models, and judges what it is sent."""
+"""A judge on another machine: it makes the judge, with its models, and judges what it is sent.
+
+One case is judged; of two, the better one is chosen.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,8 +15,9 @@ from palaestra.cluster.placement import Kind
 from palaestra.cluster.supervised_process import Driver
 from palaestra.cluster.worker_messages import Call
 from palaestra.core.episode import Key
+from palaestra.evaluation.judges.case import Case
 from palaestra.evaluation.judges.registry import JudgeRequest
-from palaestra.evaluation.judges.verdict import Verdict
+from palaestra.evaluation.judges.verdict import Judge, Preference, Verdict
 
 MODULE = "palaestra.cluster.judge_process"
 
@@ -39,14 +43,15 @@ class Appointed:
 
     name: str
     rule: str
+    model: str  # the model behind it; empty if there is none
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A verdict on the case of that number."""
+    """A verdict on the case of that number, or a preference between its two cases."""
 
     number: int
-    verdict: Verdict
+    verdict: Verdict | Preference
 
 
 def serve(call: Call) -> None:
@@ -62,16 +67,20 @@ def serve(call: Call) -> None:
         from palaestra.evaluation.judges.registry import load_to_judge, make_judge
 
         asked: Appoint = driver.receive()
-        judge, _ = make_judge(
+        judge, models = make_judge(
             _with_rubric(asked),
             make,
             lambda name: load_to_judge(name, lambda said: None),
             asked.labels,
         )
-        driver.send(Appointed(judge.name, judge.rule))
+        driver.send(Appointed(judge.name, judge.rule, models[0].name if models else ""))
         while True:
-            number, case = driver.receive()
-            driver.send(Judged(number, loop.run_until_complete(judge.judge(case))))
+            number, cases = driver.receive()
+            driver.send(Judged(number, loop.run_until_complete(_judged(judge, cases))))
+
+
+async def _judged(judge: Judge, cases: Sequence[Case]) -> Verdict | Preference:
+    return await (judge.judge(cases[0]) if len(cases) == 1 else judge.prefer(cases[0], cases[1]))
 
 
 def _with_rubric(asked: Appoint) -> JudgeRequest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from palaestra.core.episode import Key
 from palaestra.core.errors import PalaestraError
 from palaestra.evaluation.judges.case import Case
 from palaestra.evaluation.judges.registry import JudgeRequest
-from palaestra.evaluation.judges.verdict import Judge, Verdict
+from palaestra.evaluation.judges.verdict import Judge, Preference, Verdict
 
 AHEAD = 2  # cases that a judge has at once: it judges one, and the next one is there
 
@@ -31,19 +31,21 @@ class Judges(Supervisor):
         super().__init__(launcher, say, kind)
         self._appoint = appoint
         self._appointed: dict[int, Appointed] = {}
-        self._cases: dict[int, tuple[int, asyncio.Future[Verdict | None]]] = {}  # under way
+        self._cases: dict[
+            int, tuple[int, asyncio.Future[Verdict | Preference | None]]
+        ] = {}  # under way
         self._count = 0
 
     async def ready(self) -> None:
         """Wait until a judge is ready: until its model is loaded."""
         await self.until(lambda: self._appointed)
 
-    def judge(self) -> Judge:
+    def judge(self) -> JudgeElsewhere:
         """Return the judge that all of them are."""
-        return _Elsewhere(self, next(iter(self._appointed.values())))
+        return JudgeElsewhere(self, next(iter(self._appointed.values())))
 
-    async def verdict(self, case: Case) -> Verdict:
-        """Return a verdict as soon as a judge has time for the case.
+    async def verdict(self, *cases: Case) -> Verdict | Preference:
+        """Return a verdict on one case, or a preference between two, once a judge has time.
 
         Raises:
             ClusterFailed: there is none left.
@@ -54,10 +56,11 @@ class Judges(Supervisor):
             assert birth is not None
             self._count += 1
             number = self._count
-            found: asyncio.Future[Verdict | None] = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            found: asyncio.Future[Verdict | Preference | None] = loop.create_future()
             self._cases[number] = birth, found
             try:
-                self.connected[birth].send((number, case))
+                self.connected[birth].send((number, cases))
                 verdict = await found
             finally:
                 del self._cases[number]
@@ -99,18 +102,30 @@ class Judges(Supervisor):
                 found.set_exception(failure)
 
 
-class _Elsewhere(Judge):
+class JudgeElsewhere(Judge):
     """The judge, wherever it is."""
 
     def __init__(self, judges: Judges, appointed: Appointed) -> None:
         self.name, self._rule, self._judges = appointed.name, appointed.rule, judges
+        self.model = appointed.model
 
     @property
     def rule(self) -> str:
         return self._rule
 
     async def judge(self, case: Case) -> Verdict:
-        return await self._judges.verdict(case)
+        found = await self._judges.verdict(case)
+        assert isinstance(found, Verdict)
+        return found
+
+    async def judge_all(self, cases: Sequence[Case]) -> list[Verdict]:
+        """Judge on all machines at once."""
+        return list(await asyncio.gather(*map(self.judge, cases)))
+
+    async def prefer(self, a: Case, b: Case) -> Preference:
+        found = await self._judges.verdict(a, b)
+        assert isinstance(found, Preference)
+        return found
 
 
 @asynccontextmanager
@@ -119,7 +134,7 @@ async def judging(
     wanted: JudgeRequest,
     labels: Mapping[Key, Mapping[str, str]],
     say: Callable[[str], None],
-) -> AsyncIterator[tuple[Judge, int]]:
+) -> AsyncIterator[tuple[JudgeElsewhere, int]]:
     """Start judges on a cluster; give the judge, and how many cases may wait for it at once.
 
     Raises:

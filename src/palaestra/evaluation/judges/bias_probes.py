@@ -71,7 +71,7 @@ async def length_effects(
 async def name_effect(judge: Judge, model: str, cases: Sequence[Case]) -> Effect:
     """Judge the same cases with `model` (the judge's own) and another one as author."""
     others = [replace(case, author=OTHER) for case in cases]
-    plain = [await judge.judge(case) for case in others]
+    plain = await judge.judge_all(others)
     note = f"verdict with '{model}' as author, minus with {OTHER}"
     return await _moved(judge, "name", others, plain, lambda c: replace(c, author=model), note)
 
@@ -105,11 +105,10 @@ async def _moved(
     """Measure how far a change moves the verdicts; cases that it leaves equal are skipped."""
     moves: list[float] = []
     flips = silent = 0
-    for case, before in zip(cases, plain, strict=True):
-        changed = change(case)
-        if changed == case:
-            continue
-        after = await judge.judge(changed)
+    both = [(change(case), before) for case, before in zip(cases, plain, strict=True)]
+    moved = [(new, old) for (new, old), case in zip(both, cases, strict=True) if new != case]
+    again = await judge.judge_all([new for new, _ in moved])
+    for (_, before), after in zip(moved, again, strict=True):
         if before.value is None or after.value is None:
             silent += 1
             continue

@@ -100,7 +100,7 @@ async def calibrate(
             "No episode has a valid result to compare a judge with; evaluate or label some first."
         )
     cases = [case_of(episode) for episode in scored]
-    verdicts = [await judge.judge(case) for case in cases]
+    verdicts = await judge.judge_all(cases)
     judged = [
         Judged(case.episode.key.group, verdict.solved, bool(truth(case.episode)))
         for case, verdict in zip(cases, verdicts, strict=True)

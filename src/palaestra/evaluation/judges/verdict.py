@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -93,6 +93,10 @@ class Judge(ABC):
     @abstractmethod
     async def judge(self, case: Case) -> Verdict:
         """Judge one case; a failure while judging gives no verdict, with the reason."""
+
+    async def judge_all(self, cases: Sequence[Case]) -> list[Verdict]:
+        """Judge several cases, one after another unless a judge knows better."""
+        return [await self.judge(case) for case in cases]
 
     async def prefer(self, a: Case, b: Case) -> Preference:
         """Choose the better of two cases: by default, the one with the higher verdict."""

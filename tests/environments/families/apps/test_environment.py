@@ -85,8 +85,7 @@ def test_a_change_that_cannot_be_undone_leaves_no_plan_and_costs_progress() -> N
     assert payee is not None
     env.step(Action(f"bank_send_money(payee='{payee['email']}', amount=1)"))
     assert not env.oracle()
-    plan = [call for call in env._drawn.task.reference(env._running())[0].calls]
-    for call in plan:
+    for call in env._drawn.task.reference(env._running())[0].calls:
         env._running().call(call.api, call.arguments, MAIN)
     end = env.step(Action("finish()"))
     assert not end.success

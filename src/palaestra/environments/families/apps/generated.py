@@ -162,10 +162,10 @@ def blueprint_text(seed: int) -> str:
     if rng.random() < 0.5:
         lines.append(f"changes_per_minute = {rng.choice((10, 20, 30))}")
     own = dict(rng.sample(list(special.items()), rng.randint(1, 2)))
-    for entity, of_it, refers in zip(entities, (own, {}), ([], [main]), strict=False):
+    for entity in entities:
         lines += ["", f"[entities.{entity}]"]
         lines += [f'about = "{_with_article(entity).capitalize()} of the {domain}."']
-        lines += _entity(rng, of_it, refers)
+        lines += _entity(rng, own, []) if entity == main else _entity(rng, {}, [main])
     return "\n".join(lines) + "\n"
 
 

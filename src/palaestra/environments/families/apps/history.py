@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -35,6 +36,8 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class Payment:
+    """Money that one person sent to another."""
+
     payer: Person
     payee: Person
     cents: int
@@ -82,6 +85,7 @@ class Historian:
     topics: frozenset[str]  # what letters may be about: "meeting", "payment"
 
     def history(self, active: Sequence[Person], amounts: Amounts) -> History:
+        """Return a history in which each active person takes part in these amounts of things."""
         meetings: list[Meeting] = []
         titles: set[tuple[int, str]] = set()
         for person in active:
@@ -92,13 +96,19 @@ class Historian:
                 titles.add((meeting.host.id, meeting.title))
                 meetings.append(meeting)
         payments = [self._payment(person) for person in active for _ in range(amounts.payments)]
+        met, paid = defaultdict[int, list[Meeting]](list), defaultdict[int, list[Payment]](list)
+        for meeting in meetings:
+            if meeting.guests:
+                for id in (meeting.host.id, *meeting.guests):
+                    met[id].append(meeting)
+        for payment in payments:
+            for who in (payment.payer, payment.payee):
+                paid[who.id].append(payment)
         letters: list[Letter] = []
         for person in active:
-            about = [each for each in meetings if person.id in (each.host.id, *each.guests)]
-            paid = [each for each in payments if person in (each.payer, each.payee)]
             own: list[Letter] = []
             while len(own) < amounts.letters:
-                own += self._thread(person, about, paid)
+                own += self._thread(person, met[person.id], paid[person.id])
             letters += own
         return History(
             meetings,
@@ -117,7 +127,7 @@ class Historian:
             relation = rng.choice(list(host.circle.values()))
         starts = self.start.replace(hour=rng.randint(7, 20), minute=rng.choice((0, 15, 30, 45)))
         starts += timedelta(days=rng.randint(-7, 28))
-        title, guests = rng.choice(ACTIVITIES[relation]), []
+        title, guests = rng.choice(ACTIVITIES[relation]), list[int]()
         if relation:
             alike = [id for id, known in host.circle.items() if known == relation]
             guests = rng.sample(alike, min(len(alike), rng.randint(1, 3)))
@@ -147,9 +157,8 @@ class Historian:
         """Yield a letter and mostly a reply."""
         rng = self.rng
         kind = rng.choice(("meeting", "payment", "phone", "talk", "talk"))
-        met = [meeting for meeting in meetings if meeting.guests]
-        if kind == "meeting" and met and kind in self.topics:
-            yield from self._about_meeting(person, rng.choice(met))
+        if kind == "meeting" and meetings and kind in self.topics:
+            yield from self._about_meeting(person, rng.choice(meetings))
         elif kind == "payment" and payments and kind in self.topics:
             yield from self._about_payment(rng.choice(payments))
         elif kind == "phone":

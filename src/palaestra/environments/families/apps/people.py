@@ -22,7 +22,7 @@ NAMESAKES = 20  # in the circle of every so many-th person, two pairs share a fi
 PRIVATE_DOMAIN = "postbox.example"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Person:
     """Somebody in a world. `circle` is mutual: whoever is in it has this person in theirs."""
 

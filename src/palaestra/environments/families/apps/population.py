@@ -22,7 +22,7 @@ from palaestra.environments.families.apps.filling import fill
 from palaestra.environments.families.apps.history import Amounts, Historian, History
 from palaestra.environments.families.apps.names import ADJECTIVES, NOUNS
 from palaestra.environments.families.apps.people import Person, draw_people
-from palaestra.environments.families.apps.state import State, Template
+from palaestra.environments.families.apps.state import Row, State, Template
 from palaestra.environments.families.apps.stock import VERBS, stock_app
 from palaestra.environments.families.apps.world import TIME
 
@@ -116,7 +116,7 @@ class _Writer:
     def supervisor(self, suite: Suite) -> None:
         """Write the people, and their passwords for all private apps."""
         for person in self.people:
-            row = {"owner": person.id, "name": person.name, "email": person.email}
+            row: Row = {"owner": person.id, "name": person.name, "email": person.email}
             row |= {"phone": person.phone, "birthday": person.birthday, "address": person.address}
             self.state.insert("supervisor.person", row)
         for person in self.people:
@@ -131,13 +131,13 @@ class _Writer:
         for person in self.people:
             for id, relation in person.circle.items():
                 other = self.people[id - 1]
-                row = {"owner": person.id, "name": other.name, "email": other.email}
+                row: Row = {"owner": person.id, "name": other.name, "email": other.email}
                 row |= {"phone": other.phone, "relation": relation}
                 self.state.insert("contacts.contact", row)
 
     def calendar(self, history: History) -> None:
         for meeting in history.meetings:
-            row = {"owner": meeting.host.id, "title": meeting.title, "place": meeting.place}
+            row: Row = {"owner": meeting.host.id, "title": meeting.title, "place": meeting.place}
             row |= {"starts": meeting.starts.strftime(TIME), "minutes": meeting.minutes}
             event = self.state.insert("calendar.event", row)
             for id, answer in meeting.guests.items():
@@ -168,7 +168,7 @@ class _Writer:
         for person in active:
             digits = self.rng.sample(range(1000, 10_000), 2)
             for account, number in zip(accounts[person.id], digits, strict=True):
-                row = {"owner": person.id, "account_id": account, "digits": str(number)}
+                row: Row = {"owner": person.id, "account_id": account, "digits": str(number)}
                 row["status"] = "active" if self.rng.random() < 0.8 else "frozen"
                 row["daily_limit"] = float(self.rng.choice((200, 500, 1000, 2000)))
                 self.state.insert("bank.card", row)
@@ -183,7 +183,7 @@ class _Writer:
         answered = {letter.answers for letter in history.letters}
         copies: dict[tuple[object, int], int] = {}
         for letter in history.letters:
-            row = {"sender": letter.sender.email, "recipient": letter.recipient.email}
+            row: Row = {"sender": letter.sender.email, "recipient": letter.recipient.email}
             row |= {"subject": letter.subject, "body": letter.body}
             row["sent"] = letter.sent.strftime(TIME)
             recent = (self.start - letter.sent).days < 10

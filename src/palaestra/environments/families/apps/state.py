@@ -74,10 +74,7 @@ class State:
         self.columns = template.columns
         self._total, self._next = template.total, dict(template.next_ids)
         self._log: dict[tuple[str, int], Row | None] = {}  # each touched row as it was at the start
-        self._database = sqlite3.connect(
-            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=256
-        )
-        self._database.deserialize(template.database)
+        self._database = _opened(template.database)
 
     def close(self) -> None:
         self._database.close()
@@ -210,7 +207,10 @@ class State:
         head, _, database = snapshot.partition(b"\n")
         self._total, self._next, log = json.loads(head)
         self._log = {(table, id): row for table, id, row in log}
-        self._database.deserialize(database)
+        # A new connection: SQLite runs prepared statements that an old one has cached on the freed
+        # tables of before.
+        self._database.close()
+        self._database = _opened(database)
 
     def total(self) -> int:
         """Return the sum of the hashes of all rows, computed from the rows."""
@@ -238,7 +238,7 @@ class State:
 def difference(before: State, after: State) -> list[Change]:
     """Return the rows in which two states of a world differ, by table and id."""
     found = []
-    for table in before.columns:
+    for table in sorted(before.columns):
         old = {row["id"]: row for row in before.rows(table)}
         new = {row["id"]: row for row in after.rows(table)}
         found += [
@@ -247,6 +247,15 @@ def difference(before: State, after: State) -> list[Change]:
             if old.get(id) != new.get(id)
         ]
     return found
+
+
+def _opened(database: bytes) -> sqlite3.Connection:
+    """Return a connection to a copy of a serialised database."""
+    connection = sqlite3.connect(
+        ":memory:", isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    connection.deserialize(database)
+    return connection
 
 
 def _hash(table: str, row: Row) -> int:

@@ -20,6 +20,7 @@ from palaestra.environments.families.apps.state import Row
 
 PAGE, LARGEST_PAGE = 5, 20  # rows of a page
 FILTERED = ("choice", "boolean", "person", "email", "date")  # types by which `list` can filter
+LONGEST_QUERY = 200  # characters
 Run = Callable[[Caller, Mapping[str, Any]], Any]
 WHOLE = {"type": "integer"}
 PAGING = {"page": WHOLE, "per_page": WHOLE}
@@ -57,7 +58,8 @@ class Endpoints:
             if field != entity.owner and (column.type in FILTERED or column.refers)
         }
         a_name = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
-        query = {"query": {"type": "string", "description": "words that must all occur"}}
+        words = {"description": "words that must all occur", "maxLength": LONGEST_QUERY}
+        query = {"query": {"type": "string"} | words}
         ways: dict[Endpoint, tuple[str, str, dict[str, Any], list[str], Run]] = {
             "list": (f"{name}s", f"List {name}s.", filters | PAGING, [], self.rows),
             "search": (
@@ -102,7 +104,10 @@ class Endpoints:
 
     def search(self, caller: Caller, given: Mapping[str, Any]) -> Any:
         condition, values = caller.readable(self.table)
-        for word in str(given["query"]).split():
+        query = str(given["query"])
+        if len(query) > LONGEST_QUERY:
+            raise ApiError(422, f"'query' must have at most {LONGEST_QUERY} characters.")
+        for word in query.split():
             parts = [f"\"{field}\" LIKE ? ESCAPE '\\'" for field in self.entity.search]
             condition += f" AND ({' OR '.join(parts)})"
             values += [f"%{_escaped(word)}%"] * len(parts)
@@ -188,7 +193,7 @@ class Endpoints:
 
     def _errors(self, way: Endpoint) -> dict[int, str]:
         """Return the statuses with which only this endpoint refuses."""
-        entity, errors = self.entity, {}
+        entity, errors = self.entity, dict[int, str]()
         if way in ("show", "update", "delete"):
             errors[404] = f"you have no {self.name} with that id"
         if way in ("update", "delete") and (entity.readers or entity.public):

@@ -34,7 +34,7 @@ def errors(app: App, api: Api) -> dict[int, str]:
         general[401] = WRONG_PASSWORD
     if not api.changes or app.blueprint.changes_per_minute is None:
         del general[429]
-    return dict(sorted((general | api.errors).items()))
+    return dict(sorted({**general, **api.errors}.items()))
 
 
 def openapi(app: App) -> dict[str, Any]:
@@ -137,6 +137,6 @@ def _bounds(schema: Mapping[str, Any]) -> str:
     unit = " characters" if schema.get("type") == "string" else ""
     least = schema.get("minLength", schema.get("minimum"))
     most = schema.get("maxLength", schema.get("maximum"))
-    parts = [f"at least {least}{unit}"] if least is not None else []
-    parts += [f"at most {most}{unit}"] if most is not None else []
-    return f", {' and '.join(parts)}" if parts else ""
+    parts = [f"at least {least}"] if least is not None else []
+    parts += [f"at most {most}"] if most is not None else []
+    return f", {' and '.join(parts)}{unit}" if parts else ""
