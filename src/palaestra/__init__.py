@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from palaestra.core.session import Session
     from palaestra.core.task import Task, TaskSet
     from palaestra.environments.authoring import ToolWorld, tool
+    from palaestra.environments.teams.own_protocol import TeamProtocol
     from palaestra.learning.credit.rule import Credit
     from palaestra.learning.data.trajectory import Trajectory, Turn
 
@@ -48,6 +49,7 @@ _NAMES = {
     "palaestra.core.session": ("Session",),
     "palaestra.core.task": ("Task", "TaskSet"),
     "palaestra.environments.authoring": ("ToolWorld", "tool"),
+    "palaestra.environments.teams.own_protocol": ("TeamProtocol",),
     "palaestra.learning.credit.rule": ("Credit",),
     "palaestra.learning.data.trajectory": ("Trajectory", "Turn"),
 }
@@ -68,6 +70,7 @@ __all__ = [
     "Session",
     "Task",
     "TaskSet",
+    "TeamProtocol",
     "ToolWorld",
     "Trajectory",
     "Transition",

@@ -20,6 +20,7 @@ from palaestra.core.environment import Environment
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import parse_split
 from palaestra.environments.registry import spec
+from palaestra.environments.teams.own_protocol import TeamProtocol
 from palaestra.evaluation.running.evaluation_plan import Plan
 from palaestra.evaluation.running.matrix import MatrixRequest
 from palaestra.evaluation.running.spending_budget import SpendingBudget
@@ -51,9 +52,9 @@ class Subject(TypedDict, total=False):
     players: Mapping[str, str]
     """Agent and model of players of a game, such as {"player0": "react@smollm2-135m"}, instead of
     `agent`; others are played by `direct` with `model`."""
-    team: str
-    """A template or a file of a team that acts in the environment, instead of `agent`."""
-    teams: Mapping[str, str]
+    team: str | type[TeamProtocol]
+    """A team that acts in the environment, instead of `agent`: a template, a file or a class."""
+    teams: Mapping[str, str | type[TeamProtocol]]
     """Teams that act for players of a game, such as {"white": "majority"}, beside `players`."""
     player_turns: int
     """Actions of each player; one that needs more forfeits. So with the next two."""
@@ -182,7 +183,8 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
         raise InputError(
             f"{' and '.join(map(name, acting))} each say who acts; set only one of them."
         )
-    teams = {"": given["team"]} if given.get("team") else given.get("teams", {})
+    own = {"": given["team"]} if given.get("team") else given.get("teams", {})
+    teams = {player: named(team) for player, team in own.items()}
     if teams and "suite" in given:
         raise InputError(f"{name('team')} needs {name('env')}, and does not act in suites.")
     roles = given.get("roles", {})
@@ -237,7 +239,8 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
 def effort(env: Environments | None, given: Evaluating) -> Effort:
     """Return the resources that a call of `evaluate` sets."""
     concurrency = given.get("concurrency", {})
-    classes = any(isinstance(one, type) for one in several(env))
+    teams = [given.get("team"), *given.get("teams", {}).values()]
+    classes = any(isinstance(one, type) for one in [*several(env), *teams])
     return Effort(
         concurrency if isinstance(concurrency, Mapping) else {"": concurrency},
         given.get("workers", 0 if classes else 1),

@@ -85,8 +85,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     new.add_argument(
         "--team", action="append", metavar="[PLAYER=]NAME",
-        help="a team that acts, in place of --agent or for a player of a game: a TOML file, or one "
-        "of `palaestra list teams`; models by --role, of a player or a member (r)",
+        help="a team that acts, in place of --agent or for a player of a game: a TOML file, a "
+        "module:Class, or one of `palaestra list teams`; models by --role, of a player or a "
+        "member (r)",
     )  # fmt: skip
     new.add_argument(
         "--player-turns", type=int, metavar="T",

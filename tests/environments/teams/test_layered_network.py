@@ -17,7 +17,8 @@ from palaestra.core.team_words import ASKED, PASS
 from palaestra.environments.conformance.checking import check_environment
 from palaestra.environments.teams.layered_network import LayeredNetwork, importance, normalised
 from palaestra.environments.teams.protocol import protocol_of
-from palaestra.environments.teams.team_file import Network, Team, load, parse
+from palaestra.environments.teams.protocol_tables import Network
+from palaestra.environments.teams.team_file import Team, load, parse
 from palaestra.environments.teams.votes import parse_ratings
 
 MEMBERS = ("ann", "bob", "cat", "dan")
@@ -158,7 +159,10 @@ def test_a_network_survives_being_saved_and_bounds_its_replies(texts: list[str])
         ("[network]\nkeep = 3", "keeps 3 of 2 members; keep fewer"),
         ("[network]\nlayers = 1", r"'network.layers': Input should be greater than or equal to 2"),
         ('[network]\n[[stage]]\ndo = "act"', "must have one protocol"),
-        ("", r"must have one protocol: \[\[stage\]\], \[orchestrator\], \[network\] or"),
+        (
+            "",
+            r"must have one protocol: \[\[stage\]\], \[orchestrator\], \[network\], \[routing\] or",
+        ),
         ('[members.cat]\nrights = ["send"]\n[network]', "lets 'cat' propose .* right 'act'"),
         ("[members.cat]\nfrom_turn = 2\n[network]", "in which 'cat' is not always there"),
         ('see = "own"\n[network]', "with `see` or a supervisor, which need stages"),

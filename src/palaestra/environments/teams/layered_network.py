@@ -29,7 +29,8 @@ from typing import Any
 
 from palaestra.core.team_words import ASKED, PASS
 from palaestra.environments.teams.protocol import ONE_EACH, Protocol
-from palaestra.environments.teams.team_file import Network, Team
+from palaestra.environments.teams.protocol_tables import Network
+from palaestra.environments.teams.team_file import Team
 from palaestra.environments.teams.votes import different, majority, parse_ratings, plain
 
 Weights = Mapping[str, Mapping[str, float]]  # of members of one layer, by rater in the next one

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
 from palaestra.core.episode import Episode
 from palaestra.core.team_words import PASS
@@ -18,6 +18,13 @@ from palaestra.environments.teams.team_file import Team
 
 ONE_EACH: Mapping[str, int] = MappingProxyType({})
 """How many replies it takes until a member has replied, where no member is a team."""
+
+
+class InnerDecision(TypedDict):
+    """What a team in a member's place decided on, which is that member's reply."""
+
+    did: str
+    facts: dict[str, Any]  # of the turn that this decided, see `Protocol.facts`
 
 
 class Protocol(ABC):
@@ -67,6 +74,13 @@ class Protocol(ABC):
         """Return speaker and line of all that was said since the last call, in its order."""
         return []
 
+    def audience(self) -> Sequence[str] | None:
+        """Return the members that hear what was said last; None: those of `Team.sees`.
+
+        It does not hold for what is said in a team in a member's place, which stays there.
+        """
+        return None
+
     @abstractmethod
     def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
         """Begin the next turn, once the environment has taken the action or refused it.
@@ -86,6 +100,10 @@ class Protocol(ABC):
 
     def facts(self) -> dict[str, Any]:
         """Return what the record holds of the turn that was just decided, as JSON."""
+        return {}
+
+    def decided_within(self) -> dict[str, InnerDecision]:
+        """Return what teams in members' places decided by the last reply, by member."""
         return {}
 
     @abstractmethod
@@ -119,21 +137,27 @@ class Protocol(ABC):
 
 
 def protocol_of(team: Team, seed: int) -> Protocol:
-    """Return the protocol that a team's file describes, at the beginning of its first turn."""
+    """Return the protocol that a team describes, at the beginning of its first turn."""
     from palaestra.environments.teams.layered_network import LayeredNetwork
     from palaestra.environments.teams.nested import Nested
     from palaestra.environments.teams.orchestrator import Orchestrator
+    from palaestra.environments.teams.own_protocol import OwnTeam
     from palaestra.environments.teams.routing import Routing
     from palaestra.environments.teams.staged_protocol import Stages
+    from palaestra.environments.teams.team_formation import Groups
     from palaestra.environments.teams.team_supervisor import Supervised
 
     protocol: Protocol
-    if team.orchestrator is not None:
+    if isinstance(team, OwnTeam):
+        protocol = team.own(team, seed)
+    elif team.orchestrator is not None:
         protocol = Orchestrator(team, seed)
     elif team.network is not None:
         protocol = LayeredNetwork(team, team.network, seed)
     elif team.routing is not None:
         protocol = Routing(team, team.routing, seed)
+    elif team.formation is not None:
+        protocol = Groups(team, team.formation, seed)
     else:
         protocol = Stages(team, seed)
     if team.supervisor is not None:
@@ -141,7 +165,14 @@ def protocol_of(team: Team, seed: int) -> Protocol:
     return Nested(protocol) if team.inner else protocol
 
 
-def facts_of(episode: Episode) -> list[dict[str, Any]]:
-    """Return what the record holds of each turn of a team that was decided (`Protocol.facts`)."""
+def facts_of(episode: Episode, place: str = "") -> list[dict[str, Any]]:
+    """Return what the record holds of each turn of a team that was decided (`Protocol.facts`).
+
+    Args:
+        episode: finished or not.
+        place: the member in whose place the team is; empty: it is in none.
+    """
     notes = [step.transition.info.get("team", {}) for step in episode.steps]
+    if place:
+        notes = [note.get("within", {}).get(place, {}) for note in notes]
     return [note["facts"] for note in notes if "facts" in note]

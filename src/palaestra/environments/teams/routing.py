@@ -40,7 +40,8 @@ from palaestra.core.routing_words import (
 )
 from palaestra.core.team_words import PASS
 from palaestra.environments.teams.protocol import ONE_EACH, Protocol
-from palaestra.environments.teams.team_file import RoutingTable, Team
+from palaestra.environments.teams.protocol_tables import RoutingTable
+from palaestra.environments.teams.team_file import Team
 from palaestra.environments.teams.votes import plain
 
 CUT = 0.3  # the least weight of an edge that is used, as a share of its holder's best one

@@ -13,7 +13,8 @@ from typing import Any
 
 from palaestra.core.team_words import ACCEPT, ASKED, DONE, HALT, PASS, SPAWN, proposal
 from palaestra.environments.teams.protocol import ONE_EACH, Protocol
-from palaestra.environments.teams.team_file import Stage, Team
+from palaestra.environments.teams.protocol_tables import Stage
+from palaestra.environments.teams.team_file import Team
 from palaestra.environments.teams.votes import (
     agree,
     approval,

@@ -1,4 +1,4 @@
-"""Checks of who leads a team, who is there when, and of networks; each says what is wrong."""
+"""Checks of leaders, of who is there when, of networks and of groups; each says what is wrong."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ def wrong_leader(team: Team) -> str | None:
     leaders: list[tuple[str, str, tuple[Right, ...]]] = []
     if team.orchestrator is not None:
         leaders.append(("orchestrator", team.orchestrator.member, ("act", "send")))
+    if team.formation is not None:
+        leaders.append(("host", team.formation.member, ("act", "send")))
     if team.supervisor is not None:
         leaders.append(("supervisor", team.supervisor.member, ("halt",)))
     for what, member, rights in leaders:
@@ -106,4 +108,20 @@ def wrong_routing(team: Team) -> str | None:
             f"has learned about '{stranger}', who is no member; take a member out with "
             "`palaestra team RUN --without MEMBER --to FILE`"
         )
+    return None
+
+
+def wrong_formation(team: Team) -> str | None:
+    """Return why members could not find each other and form groups."""
+    if team.formation is None:
+        return None
+    if team.see != "all" or team.supervisor is not None:
+        return "forms groups with `see` or a supervisor, which need stages; leave them out"
+    for name, member in team.members.items():
+        if "send" not in member.rights:
+            return f"lets '{name}' reply in groups without the right 'send'; add it"
+        if "halt" in member.rights:
+            return f"gives '{name}' the right 'halt', which groups do not use; take it away"
+        if name != team.formation.member and not member.skills:
+            return f"has a member '{name}' whom no search finds; say its skills"
     return None

@@ -23,19 +23,29 @@ place of stages, `[network]` or `[routing]` is the protocol (`layered_network.py
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from palaestra.core.budget import Budget, Late
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.environments.teams import layouts
+from palaestra.environments.teams.protocol_tables import (
+    Formation,
+    Network,
+    Orchestration,
+    RoutingTable,
+    Stage,
+    Supervision,
+    Table,
+)
 from palaestra.environments.teams.team_checks import (
     wrong_attendance,
+    wrong_formation,
     wrong_leader,
     wrong_network,
     wrong_reserve,
@@ -51,11 +61,7 @@ OF_TEAMS = {"team", "instructions", "rights", "skills", "from_turn", "until_turn
 TEMPLATES = files("palaestra.environments.teams") / "templates"
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Member(_Table):
+class Member(Table):
     """One member of a team."""
 
     instructions: str = Field("", description="what this member is told besides the rules")
@@ -100,91 +106,15 @@ class Member(_Table):
         )
 
 
-class Stage(_Table):
-    """One stage of a team's turn."""
-
-    do: Literal["talk", "propose", "moderate", "bid", "vote", "count", "act"] = Field(
-        description="talk: each says something; propose: each proposes an action; moderate: `by` "
-        "names who speaks next; bid: the highest bidder speaks; vote: each votes for proposals; "
-        "count: the proposals are counted; act: the first of `who` decides on the action"
-    )
-    who: tuple[str, ...] = Field((), description="members that take part; empty: all")
-    by: str | None = Field(None, description="the moderator")
-    order: Literal["together", "file", "random"] = Field(
-        "together", description="whether they speak at the same time, or one after the other"
-    )
-    times: int = Field(1, ge=1, le=100, description="how often the stage is repeated")
-    until: Literal["agreement", "accept"] | None = Field(
-        None,
-        description="ends the repetition early: all proposals are equal, or every reply begins "
-        "with 'accept'",
-    )
-    back: int = Field(
-        0, ge=0, description="how many stages before this one are repeated with it, if `times` > 1"
-    )
-    rule: Literal["majority", "approval", "ranked"] = Field(
-        "majority",
-        description="how votes decide: the most named first, the most approved, or "
-        "the best by points for ranks (Borda); proposals are counted by majority",
-    )
-
-
-class Network(_Table):
-    """A layered network of all members."""
-
-    layers: int = Field(3, ge=2, le=10, description="at most, in one turn")
-    keep: int = Field(
-        2, ge=1, description="members that answer again after the first layer: the best rated"
-    )
-    consensus: float = Field(
-        2 / 3, gt=0, le=1,
-        description="a layer decides if more than this share of its answers are equal; 1: only "
-        "the last one decides",
-    )  # fmt: skip
-
-
-class RoutingTable(_Table):
-    """Decentralised routing, and what a network with it has learned (`palaestra team RUN --to`)."""
-
-    hops: int = Field(2, ge=1, description="how often a task may be forwarded")
-    edges: dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]] = Field(
-        default_factory=dict, description="learned: the weight of each used edge, by its source"
-    )
-    past: dict[str, tuple[tuple[str, bool], ...]] = Field(
-        default_factory=dict, description="learned: each member's tasks, and whether it solved them"
-    )
-
-
-class Orchestration(_Table):
-    """A member that gives work to the others, in place of stages."""
-
-    member: str = Field(description="who keeps the ledgers and says who does what")
-    stalls: int = Field(2, ge=1, description="turns without progress before a new plan")
-    rounds: int = Field(
-        3, ge=1, le=100, description="workers asked in a turn before it must decide itself"
-    )
-
-
-class Supervision(_Table):
-    """A member that may halt a team that repeats itself."""
-
-    member: str = Field(description="who is asked whether the team goes on")
-    repeats: int = Field(
-        3,
-        ge=2,
-        description="how often a member says the same in one turn, the team takes the same action "
-        "in a row, or the environment is in the same state, before it is asked",
-    )
-
-
-class Team(_Table):
-    """Members and their protocol: stages, an orchestrator, a network or routing."""
+class Team(Table):
+    """Members and their protocol."""
 
     members: dict[str, Member] = Field(min_length=2)
     stage: tuple[Stage, ...] = ()
     orchestrator: Orchestration | None = None
     network: Network | None = None
     routing: RoutingTable | None = None
+    formation: Formation | None = None
     supervisor: Supervision | None = None
     see: Literal["all", "own", "neighbours"] = Field(
         "all",
@@ -195,6 +125,12 @@ class Team(_Table):
     )
     turns: int | None = Field(None, ge=1, description="replies of all members in an episode")
     tokens: int | None = Field(None, ge=1, description="tokens that all may sample in an episode")
+
+    @property
+    def protocols(self) -> tuple[object, ...]:
+        """What says who replies when; one of a team that can act."""
+        tables = (self.orchestrator, self.network, self.routing, self.formation)
+        return tuple(one for one in (self.stage or None, *tables) if one is not None)
 
     @property
     def limits(self) -> Budget:
@@ -258,17 +194,23 @@ class Team(_Table):
         return self.see == "all"
 
 
+AnyTeam = TypeVar("AnyTeam", bound=Team)
+
+
 def load(name: str, within: Sequence[str] = ()) -> Team:
-    """Return the team of a template, of a layout for robots, or of a TOML file.
+    """Return the team of a template, a layout for robots, a TOML file or a Python class.
 
     Args:
-        name: of the template or the file, or a layout and a number, such as `hmas-2:4`.
+        name: of the template or the file, a layout and a number, such as `hmas-2:4`, or
+            `module:Class`.
         within: the names of the teams around it.
 
     Raises:
         UnknownName: there is no such template or file.
-        InputError: the file cannot be used, or teams are in each other.
+        InputError: the file or class cannot be used, or teams are in each other.
     """
+    from palaestra.environments.teams import own_protocol
+
     if name in within:
         raise InputError(
             f"The teams {' and '.join(dict.fromkeys((*within, name)))} are in each other; take "
@@ -277,14 +219,15 @@ def load(name: str, within: Sequence[str] = ()) -> Team:
     template = TEMPLATES / f"{name}.toml"
     path = Path(name)
     if (generated := layouts.team_of(name)) is not None:
-        text = generated
+        team = parse(name, generated)
     elif template.is_file():
-        text = template.read_text(encoding="utf-8")
+        team = parse(name, template.read_text(encoding="utf-8"))
     elif path.is_file():
-        text = path.read_text(encoding="utf-8", errors="replace")
+        team = parse(name, path.read_text(encoding="utf-8", errors="replace"))
+    elif own_protocol.names_class(name):
+        team = own_protocol.team_named(name)
     else:
         raise UnknownName("team", name, templates())
-    team = parse(name, text)
     for member in team.members.values():
         if member.team is not None and load(member.team, (*within, name)).limits != Budget():
             raise InputError(
@@ -297,9 +240,16 @@ def load(name: str, within: Sequence[str] = ()) -> Team:
 def parse(name: str, text: str) -> Team:
     """Return the team that a TOML text describes; raise InputError if it cannot be used."""
     try:
-        team = Team.model_validate(tomllib.loads(text))
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"The team '{name}' is no TOML: {error}; correct the file.") from None
+    return checked(name, table, Team)
+
+
+def checked(name: str, table: Mapping[str, Any], kind: type[AnyTeam]) -> AnyTeam:
+    """Return the team with the keys of a table; raise InputError if it could not act."""
+    try:
+        team = kind.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -320,9 +270,9 @@ def _check(name: str, team: Team) -> None:
     def wrong(reason: str) -> InputError:
         return InputError(f"The team '{name}' {reason}.")
 
-    protocols = (team.stage or None, team.orchestrator, team.network, team.routing)
-    if len(protocols) - protocols.count(None) != 1:
-        raise wrong("must have one protocol: [[stage]], [orchestrator], [network] or [routing]")
+    if len(team.protocols) != 1:
+        known_tables = "[[stage]], [orchestrator], [network], [routing] or [formation]"
+        raise wrong(f"must have one protocol: {known_tables}")
     for number, stage in enumerate(team.stage, 1):
         where = f"stage {number} ({stage.do})"
         for member in (*stage.who, *([stage.by] if stage.by else ())):
@@ -368,6 +318,7 @@ def _check(name: str, team: Team) -> None:
         wrong_reserve,
         wrong_network,
         wrong_routing,
+        wrong_formation,
     ):
         reason = wrong_part(team)
         if reason is not None:

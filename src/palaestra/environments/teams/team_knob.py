@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from palaestra.core.environment import Spec
-from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.errors import InputError
 from palaestra.environments.teams.team_file import Team, load
 
 
@@ -25,7 +25,7 @@ def teams_in(spec: Spec, value: str) -> dict[str, Team]:
     if not others:
         try:
             return {first: load(value)}
-        except UnknownName:
+        except InputError:
             player, _, name = value.partition(":")
             if not _exists(name):
                 raise

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from palaestra.core.environment import Action
 from palaestra.core.message import ToolCall
 from palaestra.core.team_words import DID, PASS, skilled
 from palaestra.environments.base import hashed
-from palaestra.environments.teams.protocol import protocol_of
+from palaestra.environments.teams.protocol import InnerDecision, protocol_of
 from palaestra.environments.teams.team_file import Team
 from palaestra.environments.teams.votes import plain
 
@@ -27,6 +27,15 @@ class TeamNote(TypedDict, total=False):
     heard: dict[str, list[int]]  # by player whose turn begins, the numbers of lines shown to it
     did: str  # the action on which the team has decided
     facts: dict[str, Any]  # of the turn that this decided, see `Protocol.facts`
+    within: dict[str, InnerDecision]  # what teams in members' places decided, by member
+
+
+class _Line(NamedTuple):
+    """What members may be shown."""
+
+    speaker: str  # empty: the environment
+    text: str
+    to: Sequence[str] | None = None  # members that hear it; None: those of `Team.sees`
 
 
 class TeamState:
@@ -52,14 +61,14 @@ class TeamState:
         self.decision: Action | None = None  # until the environment takes it
         self.forfeited = False
         self.shown: dict[str, str] = {}  # what each saw at the beginning of its turn
-        self._news: list[tuple[str, str]] = []  # all lines so far: by whom ("" is nobody), text
+        self._news: list[_Line] = []  # so far
         self._read = dict.fromkeys(team.players, 0)  # how many there were as each one's turn began
         self._unread: dict[str, list[int]] = {member: [] for member in team.players}
         """By member, the places among them of those that it is to be shown."""
-        self._readers: dict[str, list[list[int]]] = {}  # by speaker, the lists of `_unread`
+        self._readers: dict[str, list[str]] = {}  # by speaker, as `Team.sees`
         self._digest = ""  # of the news, so that a state key takes no longer the more was said
 
-    def tell(self, *lines: tuple[str, str]) -> None:
+    def tell(self, *lines: _Line) -> None:
         """Add lines to what members are shown when their turns begin."""
         if lines:
             self._add(lines)
@@ -74,7 +83,7 @@ class TeamState:
         """
         begin = self.protocol.begin_turn if self._begun else self.protocol.begin
         begin(view, state)
-        self.tell(("", view))
+        self.tell(_Line("", view))
         self._begun = self.deciding = True
 
     def begin(self, members: Iterable[str]) -> dict[str, list[int]]:
@@ -87,8 +96,8 @@ class TeamState:
         for member in members:
             lines = [] if member in self.shown else [self._briefing(member)]
             unread, news = self._unread[member], self._news
-            lines += [news[at][1] for at in unread]
-            numbers = [at * self._of + self._place for at in unread if news[at][0]]
+            lines += [news[at].text for at in unread]
+            numbers = [self._number(at) for at in unread if news[at].speaker]
             if numbers:
                 heard[self._called(member)] = numbers
             unread.clear()
@@ -108,7 +117,10 @@ class TeamState:
                 [self._number(at), self._called(who), *([] if who in self.team.players else [line])]
                 for at, (who, line) in enumerate(said, len(self._news))
             ]
-            self.tell(*said)
+            to = self.protocol.audience()
+            self.tell(*(_Line(who, line, None if "." in who else to) for who, line in said))
+        if within := self.protocol.decided_within():
+            note["within"] = {self._called(place): one for place, one in within.items()}
         if decision is not None:
             if facts := self.protocol.facts():
                 note["facts"] = facts
@@ -121,7 +133,7 @@ class TeamState:
     def acted(self) -> None:
         """End the team's turn, once the environment has taken its decision."""
         assert self.decision is not None
-        self.tell(("", f"{DID}{text_of(self.decision)}"))
+        self.tell(_Line("", f"{DID}{text_of(self.decision)}"))
         self.decision, self.deciding = None, False
 
     def refused(self, why: str, state: str | None) -> None:
@@ -132,7 +144,7 @@ class TeamState:
             state: the key of the environment's state; None: unknown.
         """
         assert self.decision is not None
-        self.tell(("", f"{DID}{text_of(self.decision)}\nThat was no valid action. {why}"))
+        self.tell(_Line("", f"{DID}{text_of(self.decision)}\nThat was no valid action. {why}"))
         self.decision, self.deciding = None, True
         self.protocol.begin_turn(why, state)
 
@@ -153,7 +165,7 @@ class TeamState:
         protocol, told, now = saved
         self._begun, self.deciding, decision, self.forfeited = now
         news, self._digest, self._read, self.shown = told
-        self._add((who, text) for who, text in news)
+        self._add(_Line(*line) for line in news)
         for member, unread in self._unread.items():
             unread[:] = [at for at in unread if at >= self._read[member]]
         self.protocol.restore(protocol)
@@ -162,18 +174,23 @@ class TeamState:
             call = decision["call"]
             self.decision = Action(decision["text"], None if call is None else ToolCall(**call))
 
-    def _add(self, lines: Iterable[tuple[str, str]]) -> None:
+    def _add(self, lines: Iterable[_Line]) -> None:
         """Add lines, each for those who see what its speaker says."""
-        for at, (speaker, text) in enumerate(lines, len(self._news)):
-            self._news.append((speaker, text))
-            if speaker not in self._readers:
-                self._readers[speaker] = [
-                    unread
-                    for member, unread in self._unread.items()
-                    if not speaker or (member != speaker and self.team.sees(member, speaker))
-                ]
-            for unread in self._readers[speaker]:
-                unread.append(at)
+        for at, line in enumerate(lines, len(self._news)):
+            self._news.append(line)
+            for member in self._seeing(line.speaker):
+                if line.to is None or member.partition(".")[0] in line.to:
+                    self._unread[member].append(at)
+
+    def _seeing(self, speaker: str) -> list[str]:
+        """Return who sees what somebody says, as far as it is not for some of them only."""
+        if speaker not in self._readers:
+            self._readers[speaker] = [
+                member
+                for member in self._unread
+                if not speaker or (member != speaker and self.team.sees(member, speaker))
+            ]
+        return self._readers[speaker]
 
     def _number(self, at: int) -> int:
         """Return the number of a line, of which no other team has an equal one."""
@@ -209,4 +226,6 @@ def _briefing(team: Team, player: str, name: str, plays: str) -> str:
         inner = _briefing(team.inner[member], within, name, "")
         return f"{inner} Your team is {member} among {', '.join(others)}.{plays}{told}"
     told += f" {skilled(one.skills)}" if one.skills else ""
+    if team.formation is not None:  # who else is there is to be found
+        return f"You are {name}, and form groups with others.{plays}{told}"
     return f"You are {name}, in a team with {', '.join(others)}.{plays}{told}"

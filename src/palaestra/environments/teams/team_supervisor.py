@@ -9,7 +9,7 @@ from typing import Any
 
 from palaestra.core.team_words import ASKED, GO_ON, HALT, PASS
 from palaestra.environments.teams.protocol import ONE_EACH, Protocol
-from palaestra.environments.teams.team_file import Supervision
+from palaestra.environments.teams.protocol_tables import Supervision
 from palaestra.environments.teams.votes import plain
 
 

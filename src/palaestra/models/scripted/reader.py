@@ -23,8 +23,9 @@ it reads (`reading_ledgers.py`), and calls a turn stalled with probability `reca
 environment showed the same twice in a row, else with `false`. As the supervisor it halts what
 repeats with probability `recall`, or `false` where that is the right action.
 
-Where tasks are routed, it forwards, splits and joins them (`routing_reader.py`), and gives the
-right action with probability `outside` if the task shares no word with its skills.
+Where tasks are routed, it forwards, splits and joins them (`routing_reader.py`), and where groups
+form, it finds members, assigns parts and concludes (`formation_reader.py`); it gives the right
+action with probability `outside` if the task shares no word with its skills.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 
 from palaestra.core.agent import Agent
@@ -55,7 +57,7 @@ from palaestra.core.team_words import (
     replies_in,
     skills_in,
 )
-from palaestra.models.scripted import routing_reader
+from palaestra.models.scripted import formation_reader, routing_reader
 from palaestra.models.scripted.competence import Competence, contains
 from palaestra.models.scripted.reading_ledgers import read, write_plan, write_turn
 from palaestra.models.scripted.scripted_model import given_generation
@@ -131,6 +133,9 @@ class ReaderModel(Model):
             reply = write_turn(found, stalled=self._calls(found.stalls, rng))
         elif asked == ASKED["supervise"]:
             reply = HALT if self._calls(not lines[-2].endswith(f": {right}"), rng) else GO_ON
+        elif formation_reader.is_asked(asked):
+            own = partial(self._answer_to, self.environment, prompt.messages, right, rng)
+            reply = await formation_reader.reply(prompt.messages, own)
         elif asked == TOGETHER:
             reply = routing_reader.joined(prompt.messages[-1].text)
         else:
@@ -170,6 +175,25 @@ class ReaderModel(Model):
             return text if part is None else routing_reader.word_of(part, text)
 
         return word(await _sampled(environment, rng, lambda other: word(other) != right))
+
+    async def _answer_to(
+        self,
+        environment: AsyncEnvironment,
+        messages: Sequence[Message],
+        right: str,
+        rng: random.Random,
+        part: str,
+    ) -> str:
+        """Return its own answer to a part of the environment's task."""
+        word = partial(formation_reader.answer_to, part)
+        acts = formation_reader.action_in
+        chance = self.competence.probability("", {"": right}, _read(messages))
+        if rng.random() < self._does(messages, chance, [part]):
+            return word(right)
+        other = await _sampled(
+            environment, rng, lambda text: word(acts(text) or right) != word(right)
+        )
+        return word(acts(other) or right)
 
     async def _parts(
         self,
@@ -249,6 +273,10 @@ class ReaderModel(Model):
         """Return how often it gives the right action: `outside`, for work outside its skills."""
         work = [found for line in messages[-1].text.splitlines() if (found := instructed(line))]
         tasks = work[-1:] or routing_reader.tasks_at_hand(messages)
+        return self._does(messages, chance, tasks)
+
+    def _does(self, messages: Sequence[Message], chance: float, tasks: Sequence[str]) -> float:
+        """Return how often it does tasks rightly: `outside`, for each outside its skills."""
         outside = self.competence.outside
         if outside is None or not tasks:
             return chance

@@ -1,40 +1,66 @@
-"""Apps: an assistant with a person's mail, contacts, calendar and bank.
+"""Apps: an assistant with a person's apps, such as mail, contacts, calendar and bank.
 
-Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. With `:all` the
-agent has every API as a tool, and with `:discover` it finds and reads them first; otherwise it has
-the few that the task needs, and some that it does not. Tasks of `apps/easy-challenge` are about the
-calendar, about which no others are; those of `apps/easy-new` about two apps that nobody has seen,
-generated afresh for each task. Both exist for all levels and with all of these tools.
+Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. Goals made of goals
+(`composing/operators.py`): `apps/chain`, `apps/each`, `apps/branch`, `apps/hidden`, `apps/ask`, and
+`apps/expert`, which has all of them in a task of 30 calls and more; three tasks of these are a
+scenario (`scenarios.py`). With `:all` the agent has every API as a tool, and with `:discover` it
+finds and reads them first; otherwise it has the few that the task needs, and some that it does not.
+Tasks of `apps/easy-challenge` are about the calendar, about which no others are; those of
+`apps/easy-new` about two apps that nobody has seen, generated afresh for each task or scenario.
+Both exist for all of these ids and tools.
+
+In `apps/timed` time matters: answers arrive while the agent waits, there are deadlines, and others
+change what the task is about (`timed/timed_atoms.py`). With `apps/timed-30` sampled tokens take
+time, too: a second for 30 of them. It exists for 100, 30, 10, 3 and 1.
+
+Tasks of `apps/life-easy` have all apps of a person (also chat, notes, files, payments, a shop and
+travel), those of `apps/office-easy` the ones of a company (`setting.py`). A subclass with a
+`setting` of its own has tasks about its own apps: `my_module:MyApps/hard`, or `my_module:MyApps`,
+which is easy.
 
 A split has small worlds of its own, so a world met in training is never met in a test. After LOOP's
 AppWorld (Chen et al. 2025, Trivedi et al. 2024); ours: the apps, people and tasks, which are all
 generated, and verdicts, which are derived (`composing/verifier.py`).
 
-A task ends with `finish`. Its verdict stands in the last step's `info`: effect, wording, answer,
-reply (whether the answer is right),
-collateral (other rows that changed).
+A task ends with `finish`. Its verdict stands in the last step's `info`: effect, wording, reply
+(whether the answer is right), collateral (other rows that changed), and in `apps/timed` timing. The
+environment's version is that of the verdicts.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from palaestra.core.environment import Action, Observation, Spec, Transition
+from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
-from palaestra.core.task import Task
+from palaestra.core.task import Split, Task, TaskSet
 from palaestra.core.tool import NotACall, checked, parse_call
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.composing.gate import judged
-from palaestra.environments.families.apps.composing.goal import MAIN
+from palaestra.environments.families.apps.composing.goal import MAIN, Goal
+from palaestra.environments.families.apps.composing.operators import CALLS, EXPERT, OPERATORS
 from palaestra.environments.families.apps.composing.resuming import rest_of
-from palaestra.environments.families.apps.composing.verifier import Verdict
-from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, drawn
-from palaestra.environments.families.apps.stock import stock_suite
+from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
+from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, Drawn, drawn
+from palaestra.environments.families.apps.scenarios import (
+    SCENARIO,
+    VARIANTS,
+    Scenarios,
+    variant,
+)
+from palaestra.environments.families.apps.setting import SETTINGS, Setting
+from palaestra.environments.families.apps.stock import CORE, stock_suite
 from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
+from palaestra.environments.families.apps.timed.clock_app import timed_suite
+from palaestra.environments.families.apps.timed.remaining import rest_in_time
+from palaestra.environments.families.apps.timed.timed_tasks import drawn_timed
 from palaestra.environments.families.apps.world import World
 
 RULES = (
@@ -43,47 +69,99 @@ RULES = (
     'finish(answer="…") if the task asks for something.'
 )
 ANSWER = "answer"
+CAPABILITIES = ("state_key", "snapshot", "oracle", "progress")
+TIMED = "timed"
+TIMED_RULES = (
+    "Time passes: a call takes seconds, and you can wait with wait and wait_for_notification. What "
+    "happens meanwhile and concerns the person stands below the next result, in square brackets "
+    "its time."
+)
+SPEEDS = (100, 30, 10, 3, 1)
+"""How many sampled tokens take a second, by the suffix of the id."""
 
 
-class Apps(
-    Adapter, id="apps", capabilities={"state_key", "snapshot", "oracle", "progress"}, tools=True
-):
+def speed_of(name: str) -> int | None:
+    """Return the speed that an id's name asks for; None: sampled tokens take no time."""
+    level, _, suffix = name.partition(":")[0].partition("-")
+    return int(suffix) if level == TIMED and suffix else None
+
+
+def parts(name: str) -> tuple[str, str, str, str]:
+    """Return the setting, the level, the kind and the form of tools that a name says."""
+    head, _, form = name.partition(":")
+    setting, _, rest = head.partition("-") if head.partition("-")[0] in SETTINGS else ("", "", head)
+    level, _, kind = rest.partition("-")
+    return setting, level or "easy", kind, form
+
+
+class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, tools=True):
     """A person's apps, and one task."""
 
     OVER = "The task is over."
+    setting: ClassVar[Setting | None] = None  # of a subclass: where all its tasks are set
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        level, _, form = name.partition(":")
-        self._level, _, self._kind = level.partition("-")
+        which, self._level, self._kind, form = parts(name)
+        self._setting = self.setting or (SETTINGS[which]() if which else None)
+        self._speed = speed_of(name)
         self._surface = SURFACES[form or "task"]
-        tools = self._surface.tools(stock_suite(), (), random.Random(0)) if form else ()
-        self.tools = (*(tools or map(tool_of, stock_suite().apis.values())), FINISH)
+        timed = self._level == TIMED
+        suite = timed_suite() if timed else (self._setting or SETTINGS[""]()).suite
+        if self._level in (*OPERATORS, EXPERT):
+            suite = stock_suite((*CORE, "user"))
+        tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
+        self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
         self._world: World | None = None
         self._answer: str | None = None  # what was said at the end
 
     @classmethod
     def names(cls) -> list[str]:
         forms = ("", *(f":{form}" for form in SURFACES if form != "task"))
+        if cls.setting is not None:
+            return ["", *(f"{level}{form}" for level in LEVELS for form in forms)]
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
-        return [f"{level}{kind}{form}" for level in LEVELS for kind in kinds for form in forms]
+        levels = [f"{level}{kind}" for level in (*LEVELS, *OPERATORS, EXPERT) for kind in kinds]
+        levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in LEVELS]
+        levels += [TIMED, *(f"{TIMED}-{speed}" for speed in SPEEDS)]
+        return [f"{level}{form}" for level in levels for form in forms]
+
+    @classmethod
+    def tasks(cls, environment: str) -> TaskSet:
+        level = re.split("[-:?@]", environment.partition("/")[2])[0]
+        many = level in (*OPERATORS, EXPERT)
+        return Scenarios(environment) if many else TaskSet(environment)
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec, (level, _, form) = super().spec_of(name), name.partition(":")
-        goals = LEVELS[level.partition("-")[0]]
+        spec, (which, level, _, form) = super().spec_of(name), parts(name)
+        if level == TIMED:
+            turns = 46 if form == "discover" else 32
+            return replace(spec, typical_turns=turns, token_time=speed_of(name) is not None)
         each, first = (12, 4) if form == "discover" else (6, 2)
+        if which or cls.setting is not None:
+            each += 8  # for each of several rows, something is read or changed
+        goals = CALLS // 3 if level == EXPERT else LEVELS.get(level, 2)
         return replace(spec, typical_turns=first + each * goals)
 
     @property
     def instructions(self) -> str:
-        return RULES
+        if self._level != TIMED:
+            return RULES
+        cost = "" if self._speed is None else f" A second passes for {self._speed} of your tokens."
+        return f"{RULES}\n{TIMED_RULES}{cost}"
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """What the current task asks for; no agent sees it."""
+        self._current()
+        return self._drawn.task.goals
 
     def _begin(self, task: Task) -> Observation:
-        """Open the task's world; raises InputError for a task with parameters."""
-        without_parameters(task)
+        """Open the task's world; raises InputError for a task with other parameters."""
+        made = self._made(task)
         self.close()
-        self._drawn = drawn(self._level, self._kind, task.seed)
+        self._drawn = made
         self._world, self._answer = self._drawn.open(), None
         rng = random.Random(f"tools {task.seed}")
         needed = self._drawn.needed
@@ -100,9 +178,12 @@ class Apps(
             )
         except NotACall as error:
             return refused(str(error))
+        if self._speed is not None:
+            world.advance(-(-action.spent // self._speed))
         if call.name == FINISH.name:
             return self._end(str(call.arguments.get(ANSWER, "")))
-        return Transition(Observation(str(self._surface.call(world, call.name, call.arguments))))
+        reply = self._surface.call(world, call.name, call.arguments)
+        return Transition(Observation("\n".join([str(reply), *world.take_notifications()])))
 
     def close(self) -> None:
         if self._world is not None:
@@ -134,7 +215,9 @@ class Apps(
         world = self._running()
         if self._over:
             return []
-        rest = rest_of(world, self._drawn.task, self._drawn.ways)
+        find = rest_in_time if self._level == TIMED else rest_of
+        tried = (find(world, task, self._drawn.ways) for task in self._drawn.variants())
+        rest = next((found for found in tried if found is not None), None)
         if rest is None:
             return []
         calls, answer = rest
@@ -143,6 +226,22 @@ class Apps(
         return [Action(str(call), call) for call in plan]
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _made(self, task: Task) -> Drawn:
+        """Draw what a task consists of."""
+        if self._level in LEVELS:
+            without_parameters(task)
+            return drawn(self._level, self._kind, task.seed, self._setting)
+        if self._level == TIMED:
+            without_parameters(task)
+            return drawn_timed(task.seed)
+        number = task.seed // len(Split) // VARIANTS
+        if dict(task.parameters) not in ({}, {SCENARIO: number}):
+            raise InputError(
+                f"The task '{task.id}' has the parameters {dict(task.parameters)}, but its seed "
+                f"{task.seed} belongs to the scenario {number}; pass {{'{SCENARIO}': {number}}}."
+            )
+        return variant(self._level, self._kind, task.seed)
 
     def _running(self) -> World:
         self._current()
@@ -156,6 +255,8 @@ class Apps(
         self._answer = answer
         verdict = self._verdict()
         parts = {"effect": verdict.effect, "wording": verdict.wording, "reply": verdict.answer}
+        if self._level == TIMED:
+            parts["timing"] = verdict.timing
         return Transition(
             Observation("The task is over."),
             reward=float(verdict.success),

@@ -6,7 +6,7 @@ They need nothing but a blueprint, so they exist for every app, also for those t
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,6 +16,8 @@ from palaestra.environments.families.apps.composing.draws import another, value_
 from palaestra.environments.families.apps.composing.goal import (
     Atom,
     Call,
+    Gap,
+    Path,
     Slots,
     Steps,
     findable,
@@ -23,6 +25,8 @@ from palaestra.environments.families.apps.composing.goal import (
 )
 from palaestra.environments.families.apps.state import Row
 from palaestra.environments.families.apps.world import World
+
+NOT_FOUND = ("boolean", "choice", "person")  # types whose values are too few, or are no words
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,10 @@ class EntityAtom(Atom):
     def title(self) -> str:
         """The field by which words name a row."""
         return self.entity.search[0]
+
+    def gap_kinds(self) -> frozenset[str]:
+        arguments = self.entity.arguments().values()
+        return frozenset(column.type for column in arguments if _can_be_found(column))
 
     def api(self, way: str, /, **arguments: Any) -> Call:
         plural = "s" if way in ("list", "search") else ""
@@ -87,6 +95,26 @@ class Add(EntityAtom):
 
     def steps(self, slots: Slots) -> Steps:
         yield self.api("create", **slots["given"])
+
+    def gaps(self, slots: Slots) -> Mapping[Path, Gap]:
+        fields = self.entity.fields
+        return {
+            ("given", field): Gap(fields[field].type, self._words(field))
+            for field in slots["given"]
+            if _can_be_found(fields[field])
+        }
+
+    def asked(self, slots: Slots, wording: int, path: Path, phrase: str) -> str:
+        words = {field: self._words(field) for field in slots["given"]}
+        listed = ", ".join(
+            f"{words[field]} {_quoted(value)}"
+            if field != path[-1]
+            else phrase.removeprefix("the ")
+            if phrase.startswith(f"the {words[field]}")
+            else f"{words[field]} {phrase}"
+            for field, value in slots["given"].items()
+        )
+        return self.words[wording].format(**{**slots, "listed": listed})
 
     def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
         return [
@@ -129,6 +157,10 @@ class Change(EntityAtom):
     def steps(self, slots: Slots) -> Steps:
         id = yield from self.find(slots)
         yield self.api("update", **{f"{self.noun}_id": id, slots["field"]: slots["value"]})
+
+    def gaps(self, slots: Slots) -> Mapping[Path, Gap]:
+        column = self.entity.fields[slots["field"]]
+        return {("value",): Gap(column.type, slots["words"])} if _can_be_found(column) else {}
 
     def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
         misses: list[Slots] = []
@@ -183,7 +215,7 @@ class Count(EntityAtom):
     def draw(self, world: World, rng: random.Random) -> Slots | None:
         fields = [f for f, c in self.entity.fields.items() if c.type in ("choice", "boolean")]
         rows = mine(world, self.table)
-        if not fields or not rows or self.entity.readers:  # rows of others would count, too
+        if not fields or not rows or self.entity.seen_by_others:  # others' rows count, too
             return None
         field = rng.choice(fields)
         value = rng.choice(rows)[field]
@@ -227,7 +259,8 @@ class LookUp(EntityAtom):
 
     def _askable(self, field: str) -> bool:
         column: Column = self.entity.fields[field]
-        plain = column.type not in ("person", "boolean") and not column.refers
+        long = column.type == "text" and column.most is None  # lists and searches leave it out
+        plain = column.type not in ("person", "boolean") and not column.refers and not long
         return plain and not column.free and field != self.title
 
     def steps(self, slots: Slots) -> Steps:
@@ -241,22 +274,43 @@ class LookUp(EntityAtom):
         return [{**slots, "title": other[self.title]} for other in others[:3]]
 
 
-def crud_atoms(suite: Suite) -> Iterator[EntityAtom]:
-    """Yield the goals that the entities of some apps allow."""
+def crud_atoms(suite: Suite, ids: bool = True) -> Iterator[EntityAtom]:
+    """Yield the goals that the entities of some apps allow.
+
+    Args:
+        suite: the apps.
+        ids: whether words may name rows by their ids, where one refers to another. (They do in
+            the tasks of `core`, which stay as they are.)
+    """
     for app, blueprint in suite.blueprints.items():
         for name, entity in blueprint.entities.items():
             table, ways = f"{app}.{name}", set(entity.endpoints)
             if not entity.owner or not entity.search or "search" not in ways:
                 continue
-            if "create" in ways:
+            refers = any(column.refers for column in entity.arguments().values())
+            if "create" in ways and (ids or not refers):
                 yield Add(table, entity)
             if "update" in ways:
-                yield Change(table, entity)
+                yield Change(table, entity if ids else _with_plain_values(entity))
             if "delete" in ways:
                 yield Delete(table, entity)
             if "list" in ways:
                 yield Count(table, entity)
             yield LookUp(table, entity)
+
+
+def _can_be_found(column: Column) -> bool:
+    """Return whether a value can stand somewhere else: no reference, nor one of few."""
+    return not column.refers and not column.free and column.type not in NOT_FOUND
+
+
+def _with_plain_values(entity: Entity) -> Entity:
+    """Return an entity of which nobody changes a reference or a text of free wording."""
+    fields = {
+        name: column.model_copy(update={"fixed": True}) if column.refers or column.free else column
+        for name, column in entity.fields.items()
+    }
+    return entity.model_copy(update={"fields": fields})
 
 
 def _quoted(value: Any) -> str:
