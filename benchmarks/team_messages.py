@@ -83,8 +83,8 @@ class Silent(Environment):
         return Transition(Observation("ok"), terminated=True, success=True)
 
 
-def team_file(folder: Path, members: int, messages: int) -> Path:
-    """Write a team that talks in turn; return its file."""
+def team_file(folder: Path, members: int, messages: int, see: str) -> Path:
+    """Write a team that talks in turn and sees what `see` says; return its file."""
     rounds = -(-messages // members)
     stages = [
         f'[[stage]]\ndo = "talk"\norder = "file"\ntimes = {min(100, rounds - done)}\n'
@@ -93,16 +93,16 @@ def team_file(folder: Path, members: int, messages: int) -> Path:
     stages.append('[[stage]]\ndo = "act"\nwho = ["m0"]\n')
     names = "".join(f"[members.m{number}]\n" for number in range(members))
     file = folder / f"team-{members}-{messages}.toml"
-    file.write_text(names + "".join(stages))
+    file.write_text(f'see = "{see}"\n{names}{"".join(stages)}')
     return file
 
 
-def ours(members: int, messages: int, teams: int = 1) -> float:
+def ours(members: int, messages: int, teams: int = 1, see: str = "all") -> float:
     """Return milliseconds of processor time per message."""
     default_root().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="messages-", dir=default_root()) as name:
         folder = Path(name)
-        file = str(team_file(folder, members, messages))
+        file = str(team_file(folder, members, messages, see))
 
         async def made(environment: str) -> AsyncEnvironment:
             return LocalEnvironment(InTeam(Silent(), file))

@@ -18,7 +18,7 @@ from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Environment
 from palaestra.core.episode import Episode, Event, Key, together
-from palaestra.core.errors import InputError
+from palaestra.core.errors import InputError, StorageFull
 from palaestra.core.message import user
 from palaestra.core.model import Generation, Model, Prompt
 from palaestra.core.outcome import Limit, Owner, Status
@@ -79,6 +79,26 @@ class Kept:
         if self.most is not None and len(self.events) >= self.most:
             raise Killed
         self.events.append(event)
+
+
+class Slow(Kept):
+    """A journal that stores an event some turns of the event loop later, but for a failing one."""
+
+    def __init__(self, failing: int | None = None) -> None:
+        super().__init__()
+        self.saved: list[asyncio.Future[None]] = []
+        self._failing = failing
+
+    def append(self, key: Key, event: Event) -> asyncio.Future[None]:  # type: ignore[override]
+        super().append(key, event)
+        loop = asyncio.get_running_loop()
+        saved = loop.create_future()
+        if len(self.saved) == self._failing:
+            saved.set_exception(StorageFull("full"))
+        else:
+            loop.call_soon(loop.call_soon, saved.set_result, None)
+        self.saved.append(saved)
+        return saved
 
 
 class Killed(BaseException):
@@ -151,6 +171,28 @@ def test_a_killed_episode_goes_on_at_the_event(most: int) -> None:
     )
     assert same(resumed) == same(whole)
     assert len(journal.events) + len(again.events) == len(kept.events)
+
+
+def test_all_is_stored_before_the_next_model_call_and_before_anybody_sees_what_came_of_it() -> None:
+    journal, waited = Slow(), 0
+
+    class Looking(Delayed):
+        async def generate(self, prompt: Prompt) -> Generation:
+            nonlocal waited
+            waited += bool(journal.saved)
+            assert all(saved.done() for saved in journal.saved)
+            return await super().generate(prompt)
+
+    agents = seated(white=Pondering(2), black=DirectAgent())
+    episode = play(Nim(), agents, {"agent": Looking(lambda: 0)}, journal=journal)
+    assert episode.outcome.status in (Status.SUCCESS, Status.FAILURE)
+    assert waited == len(episode.calls) - 1
+
+
+def test_a_reply_that_cannot_be_stored_ends_the_episode() -> None:
+    agents = seated(white=DirectAgent(), black=DirectAgent())
+    with pytest.raises(StorageFull, match="full"):
+        play(Nim(), agents, {"agent": Delayed(lambda: 0)}, journal=Slow(failing=0))
 
 
 def test_players_think_at_the_same_time_and_see_no_pending_moves() -> None:

@@ -99,7 +99,7 @@ def test_what_sessions_wait_for_is_done_only_when_the_copy_has_it(tmp_path: Path
             saved = run.database.append(Key("x", 0), episode(Key("x", 0)).calls[0])
             assert saved is not None
             await asyncio.sleep(0.01)
-            assert len(link.open) == 1 and not saved.done()
+            assert len(link.open) == 1 and not saved.over
             link.open[0].set_result(None)
             await saved
             refused = run.database.append(Key("x", 1), episode(Key("x", 1)).calls[0])

@@ -93,7 +93,8 @@ class Spending:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         limits = budget.turns, budget.tokens, budget.total_tokens, budget.seconds
-        self._unlimited = limits == (None,) * len(limits)
+        self.limited = limits != (None,) * len(limits)
+        """Whether `limit` may ever be another than None."""
         self._turns = self._read = self._sampled = self._tried = 0  # as `Usage` counts them
         self._invalid = 0  # invalid actions in a row
         self._started, self._begun = time.monotonic(), ran()
@@ -144,7 +145,7 @@ class Spending:
     @property
     def limit(self) -> Limit | None:
         """The first limit that is reached, or None."""
-        if self._unlimited:
+        if not self.limited:
             return None
         seconds = 0.0 if self._budget.seconds is None else ran() - self._begun
         return self._budget.exhausted(self._turns, self._sampled, seconds, self._read)

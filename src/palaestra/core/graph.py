@@ -12,7 +12,8 @@ Conversations are chains (`chain.py`), so that long ones are not copied for each
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import NamedTuple
 
 from palaestra.core.chain import Chain
@@ -61,6 +62,15 @@ class Call:
         return self.versions or (self.version,) * len(self.completion)
 
 
+_VALUES = attrgetter(*(one.name for one in fields(Call)))
+
+
+def renumbered(call: Call, index: int, parent: int | None) -> Call:
+    """Return a call at another position; `dataclasses.replace` takes thrice as long."""
+    _, _, *rest = _VALUES(call)
+    return Call(index, parent, *rest)
+
+
 class Place(NamedTuple):
     """The position of a prompt in the graph."""
 
@@ -70,7 +80,11 @@ class Place(NamedTuple):
 
 
 class MessageGraph:
-    """The calls of one episode, in the order in which they were made."""
+    """The calls of one episode, in the order in which they were made.
+
+    Conversations are followed once they are asked for: nobody asks the graph of a whole game, whose
+    players have graphs of their own.
+    """
 
     def __init__(self, calls: Sequence[Call] = ()) -> None:
         self.calls: list[Call] = []
@@ -85,12 +99,21 @@ class MessageGraph:
         """Add the next call; `prompt` is its whole prompt, if `place` has returned it."""
         if call.index != len(self.calls):
             raise ValueError(f"call {call.index} added at position {len(self.calls)}")
-        parent = call.parent
-        if prompt is None:
-            before: Chain[Message] = Chain() if parent is None else self._conversations[parent]
-            prompt = before.extended(call.messages)
-        tokens: Chain[int] = Chain() if parent is None else self._tokens[parent]
+        if prompt is not None:
+            self._follow_all()
         self.calls.append(call)
+        if prompt is not None:
+            self._follow(call, prompt)
+
+    def _follow_all(self) -> None:
+        """Follow the conversations of all calls."""
+        for call in self.calls[len(self._conversations) :]:
+            before = Chain[Message]() if call.parent is None else self._conversations[call.parent]
+            self._follow(call, before.extended(call.messages))
+
+    def _follow(self, call: Call, prompt: Chain[Message]) -> None:
+        parent = call.parent
+        tokens: Chain[int] = Chain() if parent is None else self._tokens[parent]
         self._conversations.append(prompt.extended((call.reply,)))
         if call.prompt or call.completion:
             tokens = tokens.extended((*call.prompt, *call.completion))
@@ -106,6 +129,7 @@ class MessageGraph:
         usual case, in which nothing is copied. Otherwise it continues the call with the longest
         conversation that it strictly extends; among several, the latest.
         """
+        self._follow_all()
         speaker = without_adapter(policy), role, tools
         latest = self._latest.get(speaker)
         place = None if latest is None else self._after(latest, messages)
@@ -122,10 +146,14 @@ class MessageGraph:
 
     def conversation(self, index: int) -> Chain[Message]:
         """Return all messages up to and including the reply of call `index`."""
+        if index >= len(self._conversations):
+            self._follow_all()
         return self._conversations[index]
 
     def tokens(self, index: int) -> list[int]:
         """Return all tokens up to and including the completion of call `index`."""
+        if index >= len(self._conversations):
+            self._follow_all()
         return self._tokens[index][:]
 
     def images(self, index: int) -> list[ImageSpan]:

@@ -3,6 +3,9 @@
 The record of the whole episode has the calls of one player after those of another, in the order in
 which the environment takes their moves. Calls of a player whose move is not due yet are recorded
 when it is; their seeds are the player's own, so that they do not depend on who was faster.
+
+The agent has a reply before it is stored. Both a reply and the step that it led to are, mostly in
+one commit, before anybody sees what came of it, and before the player's next model call.
 """
 
 from __future__ import annotations
@@ -12,11 +15,11 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from palaestra.core.budget import Budget, ran
+from palaestra.core.budget import ran
 from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.episode import Event, Key, Step, derive_seed
 from palaestra.core.errors import CapabilityMissing, ReplayMismatch
-from palaestra.core.graph import Call
+from palaestra.core.graph import Call, renumbered
 from palaestra.core.mail import Mail, inbox
 from palaestra.core.model import Generation, Model
 from palaestra.core.model_calls import Question
@@ -45,17 +48,19 @@ class PlayerSession(Session):
         self.name, self._game_of = player, game
         self._recorded = [call.index for call in past]  # their positions in the whole record
         self._global: list[int] = []  # positions in the whole record of the calls added there
+        self._unsaved: list[Awaitable[None]] = []  # of calls added there, until they are stored
         self.may_think, self.may_act = asyncio.Event(), asyncio.Event()
         self._models_of: dict[str, Model] = {}  # by role, as found
         self.received = 0.0  # rewards since the last turn
         self._thought = 0.0  # seconds in which this player decided, before the present decision
         self._since: float | None = None  # when the present decision began; None: none is due
         self._solo = True  # whether nobody else acts in the round of its present turn
+        self._signals = Signals(turn=player)  # of each of its own steps
         self.missed = False  # whether a turn has passed that the agent still thinks about
         self.passed = asyncio.Event()  # cleared while a late player waits to pass
         self.passed.set()
-        limits = whole.environment.stakes.limits.get(player, Budget())
-        own = self.limits = whole.player_budget.within(limits)
+        limits, own = whole.environment.stakes.limits.get(player), whole.player_budget
+        own = self.limits = own if limits is None else own.within(limits)
         invalid = own.invalid_actions
         invalid = whole.budget.invalid_actions if invalid is None else invalid
         super().__init__(
@@ -101,7 +106,7 @@ class PlayerSession(Session):
             "choose an agent that does not search."
         )
 
-    def append(self, key: Key, event: Event) -> Awaitable[None] | None:
+    def append(self, key: Key, event: Event) -> None:
         """Record a call of this player, if its move is due; else that is done when it is due.
 
         Calls for a move that is never due are not recorded: how many there are depends on who was
@@ -109,12 +114,9 @@ class PlayerSession(Session):
         """
         assert isinstance(event, Call)
         over = self._game_of.whole.state.outcome is not None
-        if over or not self.may_act.is_set() or self._game_of.ended_by_clock(self) is not None:
-            return None
-        before, saved = self._add_calls(), self._add_call(event)
-        if not before:
-            return saved
-        return asyncio.ensure_future(_all(before if saved is None else [*before, saved]))
+        if not over and self.may_act.is_set() and self._game_of.ended_by_clock(self) is None:
+            self._add_calls()
+            self._add_call(event)
 
     async def flush(self, before: int | None = None) -> None:
         """Record all calls of this player so far.
@@ -122,8 +124,12 @@ class PlayerSession(Session):
         Args:
             before: in a replay, only those that the record has before this position.
         """
-        for saved in self._add_calls(None if before is None else self._made_before(before)):
-            await saved
+        self._add_calls(None if before is None else self._made_before(before))
+        await self.stored()
+
+    async def stored(self) -> None:
+        while self._unsaved:
+            await self._unsaved.pop(0)
 
     def caught_up(self, step: Step) -> bool:
         """Return whether this player has made its recorded calls before a step again."""
@@ -185,7 +191,7 @@ class PlayerSession(Session):
 
     def _check_open(self) -> None:
         whole = self._game_of.whole.state
-        if whole.outcome is None and self._solo:
+        if whole.outcome is None and self._solo and whole.spending.limited:
             whole.check_limits()
         if whole.outcome is not None:
             self._game_of.update(None)
@@ -197,6 +203,7 @@ class PlayerSession(Session):
         return own if whole is None else whole if own is None else min(own, whole)
 
     async def _answers(self, question: Question, most: int) -> list[Generation]:
+        await self.stored()
         if question.model.reads_environment:  # which must be in the state of this player's move
             await self.may_act.wait()
         return await super()._answers(question, most)
@@ -212,8 +219,9 @@ class PlayerSession(Session):
         if await self._game_of.was_late(self):  # in the attempt that is replayed
             self._check_open()
             return await self._too_late(action, call)
-        await self.flush()
+        self._add_calls()
         taken = await self._game_of.move(self, action, None if call is None else self._global[call])
+        await self.stored()
         whole = self._game_of.whole.state
         if whole.outcome is None:
             self._spending.act(taken.valid)
@@ -249,41 +257,36 @@ class PlayerSession(Session):
             info=taken.info,
         )
         self.received = 0.0
-        self.steps.append(Step(len(self.steps), call, action, received, Signals(turn=self.name)))
+        self.steps.append(Step(len(self.steps), call, action, received, self._signals))
         return received
 
     def _made_before(self, position: int) -> int:
         """Return how many recorded calls of this player come before a position in the record."""
         return sum(index < position for index in self._recorded)
 
-    def _add_calls(self, most: int | None = None) -> list[Awaitable[None]]:
-        """Add calls that are not yet in the whole record, up to a number; return what to await."""
-        calls = self._calls.graph.calls[len(self._global) : most]
-        return [saved for call in calls if (saved := self._add_call(call)) is not None]
+    def _add_calls(self, most: int | None = None) -> None:
+        """Add calls that are not yet in the whole record, up to a number."""
+        for call in self._calls.graph.calls[len(self._global) : most]:
+            self._add_call(call)
 
-    def _add_call(self, call: Call) -> Awaitable[None] | None:
+    def _add_call(self, call: Call) -> None:
         whole, number = self._game_of.whole.state, len(self._global)
         parent = None if call.parent is None else self._global[call.parent]
-        added = replace(call, index=len(whole.calls.graph.calls), parent=parent)
+        added = renumbered(call, len(whole.calls.graph.calls), parent)
         self._global.append(added.index)
-        saved = None
         if number >= len(self._recorded):
             saved = whole.recording.write(added)
+            if saved is not None:
+                self._unsaved.append(saved)
         elif self._recorded[number] != added.index:
             raise ReplayMismatch(f"{self.key}: call {added.index} happens, another was recorded")
         whole.calls.add(added)
-        return saved
-
-
-async def _all(waiting: list[Awaitable[None]]) -> None:
-    for one in waiting:
-        await one
 
 
 def _numbered(calls: list[Call]) -> list[Call]:
     """Return the calls of one player with their positions among themselves."""
     positions = {call.index: at for at, call in enumerate(calls)}
     return [
-        replace(call, index=at, parent=None if call.parent is None else positions[call.parent])
+        renumbered(call, at, None if call.parent is None else positions[call.parent])
         for at, call in enumerate(calls)
     ]

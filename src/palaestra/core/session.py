@@ -285,6 +285,9 @@ class Session:
         )
         return (await self._answers(question, 1))[0]
 
+    async def stored(self) -> None:
+        """Wait until all replies so far are stored: one of several players has them before."""
+
     def prompt_length(
         self, messages: Sequence[Message], *, tools: Sequence[Tool] = (), role: str = "agent"
     ) -> int:
@@ -464,8 +467,8 @@ class Session:
 
     def _check_open(self) -> None:
         state = self.state
-        if state.outcome is not None or state.spending.limit is not None:
-            state.check_open()  # raises
+        if state.outcome is not None or state.spending.limited:
+            state.check_open()
 
     def _tokens_left(self, reading: int) -> int | None:
         """Return how many tokens may be sampled after `reading` more are read; None: any number."""

@@ -239,6 +239,7 @@ class SessionEndpoint:
                 sampling=sampling,
                 listen=listen,
             )
+            await self.session.stored()
         except SessionOver:
             self.ended.set()
             return self._closing(question)
@@ -255,6 +256,7 @@ class SessionEndpoint:
             replies = await self.session.generate(
                 prompt.messages, tools=tools, role=role, sampling=sampling, n=len(questions)
             )
+            await self.session.stored()
         except SessionOver:
             self.ended.set()
             return [self._closing(question) for question in questions]

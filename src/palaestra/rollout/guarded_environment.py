@@ -138,8 +138,9 @@ class GuardedEnvironment:
             before, self._acting = self._acting, acting(signals)
             if before:
                 others = _seeing(environment.spec.players, transition, before, self._acting)
-                seen = shown_to_all(environment, transition.observation, others)
-                transition = replace(transition, observation=seen)
+                if others:
+                    seen = shown_to_all(environment, transition.observation, others)
+                    transition = replace(transition, observation=seen)
             return transition, signals, self._tools_unless(self._offered)
 
         return self._call("step", "step", step, STEPPED)

@@ -50,6 +50,14 @@ def damaged(file: Path, reason: object) -> DamagedRun:
     )
 
 
+def raise_if_damaged(file: Path, error: sqlite3.DatabaseError) -> None:
+    """Raise DamagedRun for `file` if damage caused an error of SQLite."""
+    code = getattr(error, "sqlite_errorcode", None)
+    undecodable = code is None and "UTF-8" in str(error)
+    if undecodable or (code is not None and (code & 0xFF in _CODES or code in _READS)):
+        raise damaged(file, error) from error
+
+
 @contextmanager
 def decoding(file: Path) -> Iterator[None]:
     """Turn errors in parsing stored values into DamagedRun for `file`."""
@@ -66,35 +74,29 @@ class Connection(sqlite3.Connection):
     written: list[Statement] | None = None
     """Receives what is executed, but for queries, so that a copy can execute it as well."""
 
+    # `try` in each method: one context manager for all would cost as much as a small statement
+
     def execute(self, statement: str, values: Any = (), /) -> _Cursor:
         if self.written is not None and not statement.lstrip().startswith(_NOT_WRITTEN):
             self.written.append((statement, [values]))
-        return self.cursor(_Cursor).execute(statement, values)
+        try:
+            return self.cursor(_Cursor).execute(statement, values)
+        except sqlite3.DatabaseError as error:
+            raise_if_damaged(self.file, error)
+            raise
 
     def executemany(self, statement: str, rows: Iterable[Any], /) -> _Cursor:
         if self.written is not None:
             rows = list(rows)
             self.written.append((statement, rows))
-        return self.cursor(_Cursor).executemany(statement, rows)
+        try:
+            return self.cursor(_Cursor).executemany(statement, rows)
+        except sqlite3.DatabaseError as error:
+            raise_if_damaged(self.file, error)
+            raise
 
 
 class _Cursor(sqlite3.Cursor):
-    # `try` in each method: one context manager for all would cost as much as a small statement
-
-    def execute(self, *arguments: Any) -> _Cursor:
-        try:
-            return super().execute(*arguments)
-        except sqlite3.DatabaseError as error:
-            self._raise_if_damaged(error)
-            raise
-
-    def executemany(self, *arguments: Any) -> _Cursor:
-        try:
-            return super().executemany(*arguments)
-        except sqlite3.DatabaseError as error:
-            self._raise_if_damaged(error)
-            raise
-
     def fetchone(self) -> Any:
         try:
             return super().fetchone()
@@ -117,9 +119,5 @@ class _Cursor(sqlite3.Cursor):
             raise
 
     def _raise_if_damaged(self, error: sqlite3.DatabaseError) -> None:
-        """Raise DamagedRun if damage caused `error`."""
-        code = getattr(error, "sqlite_errorcode", None)
-        undecodable = code is None and "UTF-8" in str(error)
-        if undecodable or (code is not None and (code & 0xFF in _CODES or code in _READS)):
-            assert isinstance(self.connection, Connection)
-            raise damaged(self.connection.file, error) from error
+        assert isinstance(self.connection, Connection)
+        raise_if_damaged(self.connection.file, error)

@@ -1,7 +1,7 @@
 """The database of a run: every event as it happens, finished episodes, metrics, documents.
 
 A method commits what it writes before it returns; `append` and `finish`, which many sessions
-call at once, return a future of the commit (see `group_commit.py`). Killing the process at any
+call at once, return the commit to be awaited (see `group_commit.py`). Killing the process at any
 moment loses no committed data; with `Durability.FULL`, nor does a power cut. One process writes
 at a time (see `lock.py`); any number may read meanwhile. Opening it for writing raises a number in
 it, the epoch; who opened it with a lower one is refused at its next write. An object belongs to the
@@ -22,10 +22,10 @@ from typing import Any
 from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import InputError, RunGone
 from palaestra.store.codec import JSON
-from palaestra.store.damage import Connection, Statement, damaged, decoding
+from palaestra.store.damage import Connection, Statement, damaged, decoding, raise_if_damaged
 from palaestra.store.disk import sync
 from palaestra.store.events import OF_KEY, EventLog, parts
-from palaestra.store.group_commit import CommitGroup
+from palaestra.store.group_commit import Commit, CommitGroup
 from palaestra.store.header import (
     HEADER_COLUMNS,
     SUMMARY_COLUMNS,
@@ -70,7 +70,7 @@ class Database:
         self.blobs = self._log.blobs
         self._headers: list[tuple[Any, ...]] = []  # of episodes that have just finished
         self._group = CommitGroup(self._commit)
-        self._file = path.stat()  # as it was opened
+        self._inode = _inode(path)  # as it was opened
         self._epoch: int | None = None  # of a writer; see `_prepare`
         self._copying: Copying | None = None
         self._copied: asyncio.Future[None] | None = None  # of the latest transaction
@@ -131,11 +131,11 @@ class Database:
 
     # ── the journal: events of episodes, as they happen ──────────────────────
 
-    def append(self, key: Key, event: Event) -> asyncio.Future[None] | None:
+    def append(self, key: Key, event: Event) -> Commit | None:
         """Store one event after the others of its episode.
 
         Returns:
-            a future of the commit; None outside of an event loop, where it is committed.
+            the commit, to be awaited; None outside of an event loop, where it is committed.
 
         Raises:
             StorageFull: the disk is full; earlier events are intact. Waiting raises it, too.
@@ -165,14 +165,14 @@ class Database:
 
     # ── finished episodes ────────────────────────────────────────────────────
 
-    def finish(self, episode: Episode) -> asyncio.Future[None] | None:
+    def finish(self, episode: Episode) -> Commit | None:
         """Store a finished episode; replace an earlier one of the same key.
 
         Its calls and steps are those in the journal. They are written here only if the journal
         does not hold as many (an episode that ran without a journal).
 
         Returns:
-            a future of the commit; None: it is committed.
+            the commit, to be awaited; None: it is committed.
 
         Raises:
             StorageFull: the disk is full; earlier episodes are intact.
@@ -300,7 +300,7 @@ class Database:
     def copy_to(self, copying: Copying | None) -> None:
         """Hand each transaction to `copying` from now on, in order, right after its commit.
 
-        The futures of `append` and `finish` are done only when the copy has it; the other methods
+        The commits of `append` and `finish` are over only when the copy has it; the other methods
         do not wait for that.
         """
         self._copying = copying
@@ -347,43 +347,41 @@ class Database:
 
     def _prepare(self) -> None:
         full = self.durability is Durability.FULL
-        with self._explained():
-            self._connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-            # The number of pages between checkpoints, each of which waits for the disk twice.
-            self._connection.execute("PRAGMA wal_autocheckpoint = 8000")
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._epoch = epoch_of(self._connection) + 1
+        self._connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+        # The number of pages between checkpoints, each of which waits for the disk twice.
+        self._connection.execute("PRAGMA wal_autocheckpoint = 8000")
+        with self._transaction():
+            epoch = epoch_of(self._connection) + 1
             self._connection.execute(
-                "INSERT OR REPLACE INTO meta VALUES ('epoch', ?)", (str(self._epoch),)
+                "INSERT OR REPLACE INTO meta VALUES ('epoch', ?)", (str(epoch),)
             )
-            self._connection.execute("COMMIT")
+        self._epoch = epoch
 
     def _commit(self) -> asyncio.Future[None] | None:
         """Write all pending data, in one transaction; return a future of its copy, if any."""
         headers, self._headers = self._headers, []
         if headers or self._log.waiting:
-            with self._writing():
-                self._log.write()
-                if headers:
-                    self._connection.executemany(_ADD_EPISODE, headers)
+            try:
+                with self._transaction():
+                    self._log.write()
+                    if headers:
+                        self._connection.executemany(_ADD_EPISODE, headers)
+            except BaseException:
+                self._log.discard()
+                raise
         return self._copied
 
     def _replace(self, episode: Episode, header: tuple[Any, ...]) -> None:
         """Write a whole episode, and replace its stored events."""
         self._group.flush()
-        with self._writing():
-            self._log.erase(episode.key)
-            for event in events_in_order(episode):
-                self._log.append(episode.key, event)
-            self._log.close(episode.key)
-            self._log.write()
-            self._connection.execute(_ADD_EPISODE, header)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
         try:
             with self._transaction():
-                yield
+                self._log.erase(episode.key)
+                for event in events_in_order(episode):
+                    self._log.append(episode.key, event)
+                self._log.close(episode.key)
+                self._log.write()
+                self._connection.execute(_ADD_EPISODE, header)
         except BaseException:
             self._log.discard()
             raise
@@ -406,13 +404,13 @@ class Database:
             RunTakenOver: another process replaced it.
         """
         try:
-            found = os.stat(self.path)
+            found = _inode(self.path)
         except FileNotFoundError:
             raise RunGone(
                 f"'{self.path.parent}' was deleted or moved during its run, so nothing more can be "
                 "stored there. Start the run again, or resume it at its new path."
             ) from None
-        if not os.path.samestat(found, self._file):
+        if found != self._inode:
             raise taken_over(self.path.parent)
 
     def _write(self, statement: str, values: Sequence[Any]) -> None:
@@ -422,36 +420,39 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Write in one transaction, which only the latest writer may."""
-        self.check_present()
-        written: list[Statement] = []
-        with self._explained(), self._begun("BEGIN IMMEDIATE"):
-            if self._epoch is not None and epoch_of(self._connection) != self._epoch:
-                raise taken_over(self.path.parent)
-            self._connection.written = None if self._copying is None else written
-            try:
+        """Write in one transaction, which only the latest writer may.
+
+        Nested context managers would take a third of the time of a small transaction.
+        """
+        connection, written = self._connection, list[Statement]()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:  # commits, or rolls back unless a full disk has done so already
+                if self._epoch is not None and epoch_of(connection) != self._epoch:
+                    raise taken_over(self.path.parent)
+                connection.written = None if self._copying is None else written
                 yield
-            finally:
-                self._connection.written = None
-        self.check_present()  # it may have been replaced while this process was frozen
+        except sqlite3.DatabaseError as error:
+            self.check_present()
+            raise_if_damaged(self.path, error)
+            if isinstance(error, sqlite3.OperationalError):
+                raise_if_full(self.path, error)
+            raise
+        finally:
+            connection.written = None
+        self.check_present()  # it may have been replaced, also while this process was frozen
         if self._copying is not None and self._epoch is not None:
             self._copied = self._copying(self._epoch, written)
 
     @contextmanager
-    def _begun(self, begin: str = "BEGIN") -> Iterator[None]:
-        self._connection.execute(begin)
-        try:
+    def _begun(self) -> Iterator[None]:
+        """Read in one transaction, so that all is of the same moment."""
+        self._connection.execute("BEGIN")
+        with self._connection:
             yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:  # a full disk has rolled it back already
-                self._connection.execute("ROLLBACK")
-            raise
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            raise_if_full(self.path, error)
-            raise
+
+def _inode(path: Path) -> tuple[int, int]:
+    """Return what tells a file from another one of the same name."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino

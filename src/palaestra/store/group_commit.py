@@ -9,7 +9,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator
+
+
+class Commit:
+    """The commit of one round; awaiting it ends once it has happened, or raises why it failed.
+
+    A caller that awaits it late, or never, costs nothing.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin a round of an event loop."""
+        self.loop = loop
+        self.over = False  # whether it has happened or failed
+        self._error: BaseException | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def __await__(self) -> Generator[asyncio.Future[None], None, None]:
+        if not self.over:
+            future = self.loop.create_future()
+            self._waiting.append(future)
+            yield from future
+        elif self._error is not None:
+            raise self._error
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Let all who wait go on, or raise an error in each of them."""
+        self.over, self._error = True, error
+        for future in self._waiting:
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
 
 
 class CommitGroup:
@@ -21,51 +54,42 @@ class CommitGroup:
         It returns what callers wait for beyond it (copies on other machines), or None.
         """
         self._commit = commit
-        self._waiting: list[asyncio.Future[None]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None  # the one that will call `_round`
+        self._next: Commit | None = None  # of the round that has begun
 
-    def join(self) -> asyncio.Future[None] | None:
-        """Join the next commit.
+    def join(self) -> Commit | None:
+        """Join the next commit; return it.
 
-        Returns:
-            a future of the commit, which raises if it fails; None outside of an event loop,
-            where the commit has already happened.
+        None outside of an event loop, where it has already happened.
         """
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             self.flush()
             return None
-        if self._loop is not loop:
-            self._loop = loop
+        if self._next is not None and self._next.loop is not loop:
+            self.flush()  # that loop has ended
+            return None
+        if self._next is None:
+            self._next = Commit(loop)
             loop.call_soon(self._round)
-        future = loop.create_future()
-        self._waiting.append(future)
-        return future
+        return self._next
 
     def flush(self) -> None:
-        """Commit now; an error is raised here and in all waiting futures."""
-        waiting, self._waiting, self._loop = self._waiting, [], None
+        """Commit now; an error is raised here and in all who wait."""
+        ending, self._next = self._next, None
         try:
             copied = self._commit()
         except Exception as error:
-            _end(waiting, error)
+            if ending is not None:
+                ending.end(error)
             raise
+        if ending is None:
+            return
         if copied is None:
-            _end(waiting)
+            ending.end()
         else:
-            copied.add_done_callback(lambda done: _end(waiting, done.exception()))
+            copied.add_done_callback(lambda done: ending.end(done.exception()))
 
     def _round(self) -> None:
-        with contextlib.suppress(Exception):  # the waiting futures have raised it
+        with contextlib.suppress(Exception):  # who waits has raised it
             self.flush()
-
-
-def _end(waiting: Sequence[asyncio.Future[None]], error: BaseException | None = None) -> None:
-    for future in waiting:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)

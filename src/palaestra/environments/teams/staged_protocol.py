@@ -264,7 +264,7 @@ class Stages(Protocol):
             self._said.append((member, f"{member}: {text}"))
 
     def _halts(self, member: str, text: str) -> bool:
-        return plain(text) == HALT and "halt" in self.team.members[member].rights
+        return "halt" in self.team.members[member].rights and plain(text) == HALT
 
     def _spawns(self, member: str, text: str) -> list[str]:
         """Return the member of the reserve that a member brings in by some words, if any."""

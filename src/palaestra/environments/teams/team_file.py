@@ -142,7 +142,7 @@ class Team(Table):
         """The teams in place of members."""
         return {name: load(one.team) for name, one in self.members.items() if one.team is not None}
 
-    @property
+    @cached_property
     def players(self) -> dict[str, Member]:
         """All that reply: members, and those of teams in their place as `member.inner`."""
         found: dict[str, Member] = {}
@@ -180,9 +180,8 @@ class Team(Table):
 
         What is said in a team stays there; what it decides is seen as a member's word.
         """
-        (reads, _, reader_in), (speaks, _, speaker_in) = (
-            player.partition(".") for player in (reader, speaker)
-        )
+        reads, _, reader_in = reader.partition(".")
+        speaks, _, speaker_in = speaker.partition(".")
         if speaker_in:
             return reads == speaks and self.inner[reads].sees(reader_in, speaker_in)
         return reads != speaks and self._sees(reads, speaks)

@@ -62,14 +62,16 @@ class TeamState:
         self.forfeited = False
         self.shown: dict[str, str] = {}  # what each saw at the beginning of its turn
         self._news: list[_Line] = []  # so far
-        self._read = dict.fromkeys(team.players, 0)  # how many of them each has been shown
-        self._hears: dict[tuple[str, str], bool] = {}  # reader and speaker, as `Team.sees`
+        self._read = dict.fromkeys(team.players, 0)  # how many there were as each one's turn began
+        self._unread: dict[str, list[int]] = {member: [] for member in team.players}
+        """By member, the places among them of those that it is to be shown."""
+        self._readers: dict[str, list[str]] = {}  # by speaker, as `Team.sees`
         self._digest = ""  # of the news, so that a state key takes no longer the more was said
 
     def tell(self, *lines: _Line) -> None:
         """Add lines to what members are shown when their turns begin."""
-        self._news += lines
         if lines:
+            self._add(lines)
             self._digest = hashed(self._digest, lines)
 
     def begin_turn(self, view: str, state: str | None) -> None:
@@ -93,17 +95,13 @@ class TeamState:
         heard: dict[str, list[int]] = {}
         for member in members:
             lines = [] if member in self.shown else [self._briefing(member)]
-            first = self._read[member]
-            for at, (speaker, text, to) in enumerate(self._news[first:], first):
-                hears = self._hears.get((member, speaker))
-                if hears is None:
-                    hears = not speaker or (speaker != member and self.team.sees(member, speaker))
-                    self._hears[member, speaker] = hears
-                if hears and (to is None or member.partition(".")[0] in to):
-                    lines.append(text)
-                    if speaker:
-                        heard.setdefault(self._called(member), []).append(self._number(at))
-            self._read[member] = len(self._news)
+            unread, news = self._unread[member], self._news
+            lines += [news[at].text for at in unread]
+            numbers = [self._number(at) for at in unread if news[at].speaker]
+            if numbers:
+                heard[self._called(member)] = numbers
+            unread.clear()
+            self._read[member] = len(news)
             self.shown[member] = "\n".join([*lines, self.protocol.asked(member)])
         return heard
 
@@ -167,12 +165,32 @@ class TeamState:
         protocol, told, now = saved
         self._begun, self.deciding, decision, self.forfeited = now
         news, self._digest, self._read, self.shown = told
-        self._news = [_Line(*line) for line in news]
+        self._add(_Line(*line) for line in news)
+        for member, unread in self._unread.items():
+            unread[:] = [at for at in unread if at >= self._read[member]]
         self.protocol.restore(protocol)
         self.decision = None
         if decision is not None:
             call = decision["call"]
             self.decision = Action(decision["text"], None if call is None else ToolCall(**call))
+
+    def _add(self, lines: Iterable[_Line]) -> None:
+        """Add lines, each for those who see what its speaker says."""
+        for at, line in enumerate(lines, len(self._news)):
+            self._news.append(line)
+            for member in self._seeing(line.speaker):
+                if line.to is None or member.partition(".")[0] in line.to:
+                    self._unread[member].append(at)
+
+    def _seeing(self, speaker: str) -> list[str]:
+        """Return who sees what somebody says, as far as it is not for some of them only."""
+        if speaker not in self._readers:
+            self._readers[speaker] = [
+                member
+                for member in self._unread
+                if not speaker or (member != speaker and self.team.sees(member, speaker))
+            ]
+        return self._readers[speaker]
 
     def _number(self, at: int) -> int:
         """Return the number of a line, of which no other team has an equal one."""
