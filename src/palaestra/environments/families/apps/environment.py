@@ -32,7 +32,7 @@ from palaestra.environments.families.apps.composing.gate import judged
 from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import Verdict
-from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, drawn
+from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, Drawn, drawn
 from palaestra.environments.families.apps.stock import stock_suite
 from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
 from palaestra.environments.families.apps.world import World
@@ -83,7 +83,7 @@ class Apps(
         """Open the task's world; raises InputError for a task with parameters."""
         without_parameters(task)
         self.close()
-        self._drawn = drawn(self._level, self._kind, task.seed)
+        self._drawn = self._draw(task)
         self._world, self._answer = self._drawn.open(), None
         rng = random.Random(f"tools {task.seed}")
         needed = self._drawn.needed
@@ -143,6 +143,9 @@ class Apps(
         return [Action(str(call), call) for call in plan]
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _draw(self, task: Task) -> Drawn:
+        return drawn(self._level, self._kind, task.seed)
 
     def _running(self) -> World:
         self._current()

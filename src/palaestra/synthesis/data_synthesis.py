@@ -1,0 +1,106 @@
+"""The synthesis of a domain: its stages in order, and how many of their items passed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from palaestra.agents.registry import make_agent
+from palaestra.core.errors import InputError
+from palaestra.core.model import Model
+from palaestra.synthesis.blueprint_stage import blueprint_stage, check_blueprint, passed
+from palaestra.synthesis.domain_file import Domain, subjects
+from palaestra.synthesis.linked_worlds import world_stage
+from palaestra.synthesis.reference_dialogues import dialogue_stage, is_repeated, row_stage
+from palaestra.synthesis.stage_files import Made, StageFolder
+from palaestra.synthesis.task_stage import task_stage
+
+
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """What a stage made."""
+
+    stage: str
+    made: int  # that passed
+    tried: int  # with those that were rejected
+    reasons: Counter[str] = field(default_factory=Counter)  # of rejection
+
+
+async def synthesise(
+    domain: Domain, folder: Path, say: Callable[[str], None], model: Model | None = None
+) -> list[Yield]:
+    """Make all files of a domain, or those that are missing, and return the yield of each stage.
+
+    Args:
+        domain: what is wanted.
+        folder: new, or of the same domain and model.
+        say: receives a sentence when a stage is finished.
+        model: writes blueprints and the words of tasks; None: both are drawn.
+
+    Raises:
+        InputError: see `check_domain` and `StageFolder`; or too few blueprints passed.
+    """
+    check_domain(domain, with_model=model is not None)
+    settings = {**domain.model_dump(mode="json"), "model": model.name if model else None}
+    stages = [
+        blueprint_stage(domain, model),
+        world_stage(domain),
+        task_stage(domain, model),
+        dialogue_stage(domain),
+        row_stage(),
+    ]
+    return yields(await StageFolder(folder, settings).run(stages, say))
+
+
+def check_domain(domain: Domain, with_model: bool) -> None:
+    """Check what can be checked before anything is made.
+
+    Raises:
+        InputError: a blueprint does not pass (its line is named), the description names nothing
+            that could be drawn, or reviews are wanted without a model.
+        UnknownName: there is no such agent.
+    """
+    for file, text in domain.files.items():
+        check_blueprint(text, file)
+    make_agent(domain.agent)
+    if not with_model and domain.review is not None:
+        raise InputError(
+            f"The domain '{domain.name}' has [review], and nobody reviews without a model; give "
+            "--model, or leave the table out."
+        )
+    if not with_model and domain.blueprints > len(domain.files):
+        subjects(domain)
+
+
+def yields(made: Made) -> list[Yield]:
+    """Return what each stage made, and why the rest was rejected."""
+    blueprints, tasks = made["blueprints"], made["tasks"]
+    kept = len(passed(blueprints))
+    refused = _reasons(blueprints)
+    if repeated := sum(one["toml"] is not None for one in blueprints) - kept:
+        refused["another blueprint has the same name"] = repeated
+    solved = [number for number, one in enumerate(tasks) if one["goals"] is not None]
+    twice = Counter(is_repeated(tasks, number) for number in solved)[True]
+    failed = Counter(
+        {
+            "an earlier task is the same": twice,
+            "the environment does not call it solved": len(solved) - twice - len(made["dialogues"]),
+        }
+    )
+    reasons = _reasons(tasks)
+    return [
+        Yield("blueprints", kept, kept + refused.total(), refused),
+        Yield("worlds", len(made["worlds"]), len(made["worlds"])),
+        Yield("tasks", len(solved), len(solved) + reasons.total(), reasons),
+        Yield("dialogues", len(made["dialogues"]), len(solved), +failed),
+        Yield("rows", len(made["rows"]), len(made["rows"])),
+    ]
+
+
+def _reasons(lines: list[dict[str, dict[str, int]]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for line in lines:
+        found.update(line["rejected"])
+    return found
