@@ -21,7 +21,10 @@ CONTEXT = 8192  # tokens of a model in this process
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "domain", type=Path, metavar="DOMAIN.toml", help="what the data is about (docs/synthesis.md)"
+        "domain",
+        type=Path,
+        metavar="DOMAIN.toml",
+        help="what the data is about (docs/synthesis.md)",
     )
     parser.add_argument(
         "--to", type=Path, required=True, metavar="FOLDER",
@@ -67,12 +70,11 @@ def _show(found: Sequence[Yield], folder: Path) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    lines = []
+    rows = [[one.stage, str(one.made), str(one.tried)] for one in found]
+    console.print(table(["stage", "passed", "of"], rows))
     for one in found:
-        lines.append([one.stage, str(one.made), str(one.tried), ""])
         for reason, count in one.reasons.most_common():
-            lines.append(["", "", str(count), reason])
-    console.print(table(["stage", "made", "tried", "rejected because"], lines))
+            console.print(f"{one.stage}: {count} rejected: {reason}", markup=False, soft_wrap=True)
     console.print(
         f"To train on them: palaestra import {folder / 'dialogues.jsonl'} --run RUN, and a stage "
         "`imitate` with from = {run = RUN, …} (docs/synthesis.md)",

@@ -4,8 +4,8 @@ A writer reads what the reference does, and asks for it as a person would. Two c
 model come first: each value that the reference could know only from the request stands in it, and
 no name of an API does. Then each reviewer accepts or says what is wrong; the majority decides, and
 the writer reads what was said (APIGen-MT, Prabhakar et al. 2025: a committee of reviewers whose
-feedback goes back to the generator). What is wanted of the agent stays the reference's effect, which
-passed the gate.
+feedback goes back to the generator). What is wanted of the agent stays the reference's effect,
+which passed the gate.
 """
 
 from __future__ import annotations

@@ -87,17 +87,19 @@ def read_domain(file: Path) -> Domain:
 
 
 def subjects(domain: Domain) -> list[str]:
-    """Return the subjects of apps that a description names, by their own or an entity's name.
+    """Return the subjects of apps that a description names; if none, those whose entities it names.
 
     Raises:
         InputError: it names none.
     """
     words = {_singular(word) for word in re.findall(r"[a-z]+", domain.about.casefold())}
-    found = [
+    named = [subject for subject in DOMAINS if subject in words]
+    by_entity = [
         subject
         for subject, (nouns, _) in DOMAINS.items()
-        if words & {subject, *nouns.replace("_", " ").split()}
+        if words & {*nouns.replace("_", " ").split()}
     ]
+    found = named or by_entity
     if not found:
         raise InputError(
             f"'about' of the domain '{domain.name}' names nothing that apps can be drawn about; "
