@@ -2,7 +2,7 @@
 
 The apps of a world are fused by a reference: each after the first has an entity that names a row of
 the one before it, such as a cat for which a document is kept. After the cross-domain fusion of
-AgentSkiller (Sun et al. 2026); ours: the link is a field, so that people and rows follow from it.
+AgentSkiller; ours: the link is a field, so that people and rows follow from it.
 """
 
 from __future__ import annotations
